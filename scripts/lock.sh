@@ -1,0 +1,10 @@
+#!/bin/sh
+# Rewrites both lock files from pyproject.toml; needs uv, which nothing else in the project does.
+set -eu
+cd "$(dirname "$0")/.."
+lock() {
+    uv pip compile --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
+        --quiet pyproject.toml "$@"
+}
+lock --group build -o requirements.lock
+lock --group build --group dev -o requirements-dev.lock

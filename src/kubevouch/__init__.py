@@ -1,0 +1,1 @@
+"""kubevouch decides which machines may join a Kubernetes cluster."""

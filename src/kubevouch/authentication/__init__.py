@@ -1,0 +1,1 @@
+"""Who is asking: one authenticator a credential, tried in a fixed order."""

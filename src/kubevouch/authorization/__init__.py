@@ -1,0 +1,1 @@
+"""May they: authorizers over the attributes of a request."""

@@ -1,0 +1,1 @@
+"""The object model: declarations, codecs, selectors, patches, errors. Pure functions, no I/O."""

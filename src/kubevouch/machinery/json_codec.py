@@ -1,0 +1,400 @@
+"""Structs to JSON and back.
+
+Writing gives the bytes that Go's encoder gives: struct order, sorted maps, ``<``, ``>`` and ``&`` escaped. Reading is
+Kubernetes' strict decoder: case-sensitive names, ``null`` for any field, Go's words for what does not fit, and a list
+of the fields that are unknown or repeated (sigs.k8s.io/json, apimachinery runtime/serializer/json; Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from kubevouch.machinery import gojson
+from kubevouch.machinery.declaration import Quantity, RawJSON
+from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
+from kubevouch.machinery.times import MicroTime, Time, parse_go_rfc3339
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MAX_STRICT_ERRORS = 100  # sigs.k8s.io/json stops collecting there
+
+
+class UnmarshalError(ValueError):
+    """A value does not fit its field; ``str()`` is Go's sentence."""
+
+
+# ------------------------------------------------------------------ writing
+
+
+def _to_wire(value: Any) -> Any:
+    if isinstance(value, (Time, MicroTime)):
+        return None if value.is_zero else str(value)
+    if isinstance(value, RawJSON):
+        return msgspec.Raw(value.raw)
+    if isinstance(value, Quantity):
+        return value.text
+    raise NotImplementedError(f"no JSON form for {type(value)}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_wire, order="deterministic")
+_NEEDS_ESCAPE = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
+_ESCAPES = {
+    b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
+}  # fmt: skip
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON of a struct or of builtins, without a final newline."""
+    data = _encoder.encode(value)
+    # These bytes can only stand inside strings, so they are escaped in the finished text.
+    if _NEEDS_ESCAPE.search(data):
+        return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match.group()], data)
+    return data
+
+
+def with_type_meta(body: bytes, kind: str, api_version: str) -> bytes:
+    """``body``, a JSON object without kind and apiVersion, with them in front."""
+    head = b'{"kind":' + encode(kind) + b',"apiVersion":' + encode(api_version)
+    return head + (b"}" if body == b"{}" else b"," + body[1:])
+
+
+def indent(data: bytes) -> bytes:
+    """JSON indented by two spaces, as ``pretty=true`` asks for."""
+    return msgspec.json.format(data, indent=2)
+
+
+def _to_builtin(value: Any) -> Any:
+    if isinstance(value, RawJSON):
+        return msgspec.json.decode(value.raw)
+    return _to_wire(value)
+
+
+def to_builtins(value: Any) -> Any:
+    """The JSON tree of a struct: what patches and apply work on."""
+    return msgspec.to_builtins(value, enc_hook=_to_builtin)
+
+
+# ------------------------------------------------------------------ reading
+
+
+def _from_wire(kind: type, value: Any) -> Any:
+    """For values that ``conform`` has checked, and for documents that this program wrote."""
+    if isinstance(value, kind):
+        return value
+    if kind is Time:
+        return Time.parse(value)
+    if kind is MicroTime:
+        return MicroTime.parse(value)
+    if kind is Quantity:
+        return Quantity(str(value))
+    if kind is RawJSON:
+        return RawJSON(encode(value))
+    raise NotImplementedError(f"no JSON form for {kind}")
+
+
+@cache
+def _decoder(struct: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct, dec_hook=_from_wire)
+
+
+def decode(data: bytes, struct: type[S]) -> S:
+    """Reads a document that this program or a well-behaved server wrote: unknown fields are ignored.
+
+    Raises:
+        UnmarshalError: not JSON, or a value does not fit, in Go's words.
+    """
+    try:
+        return cast("S", _decoder(struct).decode(data))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # null where a value is due, odd base64 and the like: Go takes them, so the slow path decides.
+        try:
+            return cast("S", from_tree(gojson.loads(data), struct).value)
+        except gojson.JSONSyntaxError as err:
+            raise UnmarshalError(str(err)) from err
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A struct and what a strict reader has against its text, in order of appearance."""
+
+    value: Any
+    strict_errors: list[str] = field(default_factory=list)
+
+
+def from_tree(tree: Any, struct: type[S]) -> Decoded:
+    """The struct of a JSON tree.
+
+    Raises:
+        UnmarshalError: a value does not fit, in Go's words.
+    """
+    walk = _Walk()
+    schema = schema_of(struct)
+    conformed = walk.struct(tree, schema, _Place("", "", ""))
+    if walk.error is not None:
+        raise UnmarshalError(walk.error)
+    tree = {} if conformed is None else conformed
+    try:
+        value = msgspec.convert(tree, struct, dec_hook=_from_wire, builtin_types=(bytes,))
+    except msgspec.ValidationError as err:  # pragma: no cover - conform and the declaration disagree
+        raise UnmarshalError(str(err)) from err
+    return Decoded(value, walk.strict)
+
+
+_GO_KINDS: dict[type, str] = {str: "string", bool: "bool", list: "array", int: "number"}
+_GO_SCALARS = {
+    "string": "string", "bytes": "[]uint8", "bool": "bool", "int32": "int32", "int64": "int64", "time": "string",
+    "microtime": "string", "quantity": "string", "json": "json.RawMessage",
+}  # fmt: skip
+_LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+def _go_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "object"
+    return _GO_KINDS.get(type(value), "number")
+
+
+def _go_type(schema: TypeSchema) -> str:
+    if isinstance(schema, StructSchema):
+        return f"{_go_package(schema.type)}.{schema.go_name}"
+    if isinstance(schema, ListSchema):
+        return f"[]{_go_type(schema.item)}"
+    if isinstance(schema, MapSchema):
+        return f"map[string]{_go_type(schema.value)}"
+    return _GO_SCALARS[schema.kind]
+
+
+def _go_package(struct: type) -> str:
+    """Kubernetes' API packages are named by their version, as the modules here end in it."""
+    last = struct.__module__.rsplit("_", 1)[-1]
+    return last if re.fullmatch(r"v\d+((alpha|beta)\d+)?", last) else "v1"
+
+
+class _Place(NamedTuple):
+    """Where the walk is: the innermost struct, Go's field stack (no indices or keys) and the full path."""
+
+    owner: str
+    stack: str
+    path: str
+
+    def field(self, owner: str, name: str) -> _Place:
+        return _Place(
+            owner, f"{self.stack}.{name}" if self.stack else name, f"{self.path}.{name}" if self.path else name
+        )
+
+    def item(self, index: int) -> _Place:
+        return _Place(self.owner, self.stack, f"{self.path}[{index}]")
+
+    def key(self, key: str) -> _Place:
+        return _Place(self.owner, self.stack, f"{self.path}.{key}")
+
+
+class _Walk:
+    """One pass over a tree: keeps what the schema knows, notes the first misfit and every strict error."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.strict: list[str] = []
+
+    def misfit(self, got: str, schema: TypeSchema, place: _Place) -> None:
+        """Go goes on after a value of the wrong type and reports the first."""
+        if self.error is None:
+            where = f"struct field {place.owner}.{place.stack}" if place.stack else "value"
+            self.error = f"json: cannot unmarshal {got} into Go {where} of type {_go_type(schema)}"
+
+    def note(self, what: str, path: str) -> None:
+        if len(self.strict) < MAX_STRICT_ERRORS:
+            self.strict.append(f'{what} field "{path}"')
+
+    def value(self, value: Any, schema: TypeSchema, place: _Place) -> Any:
+        """The value in the form ``msgspec.convert`` takes; None where Go would leave the zero value."""
+        if value is None:
+            return None
+        if isinstance(schema, ScalarSchema):
+            return value if schema.kind == "string" and type(value) is str else self.scalar(value, schema, place)
+        if isinstance(schema, StructSchema):
+            return self.struct(value, schema, place)
+        if isinstance(schema, ListSchema):
+            if not isinstance(value, list):
+                return self.misfit(_go_kind(value), schema, place)
+            items = [self.value(item, schema.item, place.item(index)) for index, item in enumerate(value)]
+            return [_zero(schema.item) if item is None else item for item in items]
+        if not isinstance(value, dict):
+            return self.misfit(_go_kind(value), schema, place)
+        self.repeated(value, place)
+        values = {key: self.value(item, schema.value, place.key(key)) for key, item in value.items()}
+        return {key: _zero(schema.value) if item is None else item for key, item in values.items()}
+
+    def struct(self, value: Any, schema: StructSchema, place: _Place) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.misfit(_go_kind(value), schema, place)
+            return None
+        self.repeated(value, place)
+        result = {}
+        for key, item in value.items():
+            known = schema.by_name.get(key)
+            if known is None:
+                self.note("unknown", place.field("", key).path)
+                continue
+            conformed = self.value(item, known.type, place.field(schema.go_name, key))
+            if conformed is not None:
+                result[key] = conformed
+        return result
+
+    def repeated(self, value: dict[str, Any], place: _Place) -> None:
+        if isinstance(value, gojson.Duplicates):
+            for key in value.repeated:
+                self.note("duplicate", place.field("", key).path)
+
+    def scalar(self, value: Any, schema: ScalarSchema, place: _Place) -> Any:
+        kind = schema.kind
+        if kind == "json":
+            return RawJSON(encode(value))
+        if kind in _LIMITS:
+            return self.integer(value, schema, place)
+        if kind == "bool":
+            return value if isinstance(value, bool) else self.misfit(_go_kind(value), schema, place)
+        if kind == "quantity" and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return Quantity(value.text if isinstance(value, gojson.Number) else str(value))
+        if not isinstance(value, str):
+            return self.misfit(_go_kind(value), schema, place)
+        if kind == "string":
+            return value
+        return self.text(value, schema)
+
+    def integer(self, value: Any, schema: ScalarSchema, place: _Place) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return self.misfit(_go_kind(value), schema, place)
+        limit = _LIMITS[schema.kind]
+        if isinstance(value, int) and -limit <= value < limit:
+            return value
+        text = value.text if isinstance(value, gojson.Number) else str(value)
+        return self.misfit(f"number {text}", schema, place)
+
+    def text(self, value: str, schema: ScalarSchema) -> Any:
+        """Strings with a meaning. Their unmarshallers end Go's decoding at once, whatever came before."""
+        try:
+            if schema.kind == "bytes":
+                return decode_base64(value)
+            if schema.kind == "time":
+                return Time.parse(value)
+            if schema.kind == "microtime":
+                return MicroTime.parse(value)
+            return Quantity(value)
+        except UnmarshalError as err:
+            problem = str(err)
+        except ValueError:
+            problem = go_time_error(value)
+        if self.error is None:
+            self.error = problem
+        return None
+
+
+def _zero(schema: TypeSchema) -> Any:
+    if isinstance(schema, ListSchema):
+        return []
+    if isinstance(schema, ScalarSchema):
+        zero: dict[str, Any] = {"string": "", "bytes": b"", "bool": False, "int32": 0, "int64": 0}
+        return zero.get(schema.kind)
+    return {}
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*\Z", re.ASCII)
+
+
+def decode_base64(text: str) -> bytes:
+    """Go's ``base64.StdEncoding``: strict, but line breaks are passed over.
+
+    Raises:
+        UnmarshalError: ``illegal base64 data at input byte N``.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    kept = [(at, char) for at, char in enumerate(text) if char not in "\r\n"]
+    bare = "".join(char for _, char in kept)
+    body = bare.rstrip("=")
+    padding = len(bare) - len(body)
+    bad = _BASE64.match(body)
+    if bad is not None and padding <= 2 and len(bare) % 4 == 0:
+        return base64.b64decode(bare)
+    raise UnmarshalError(f"illegal base64 data at input byte {_base64_fault(kept, len(text))}")
+
+
+def _base64_fault(kept: list[tuple[int, str]], length: int) -> int:
+    """Where Go's decoder stops (encoding/base64 ``decodeQuantum``)."""
+    quantum = 0
+    for index, (at, char) in enumerate(kept):
+        if char == "=":
+            if quantum < 2:
+                return at
+            rest = kept[index + 1 :]
+            if quantum == 2:
+                if not rest:
+                    return length
+                if rest[0][1] != "=":
+                    return rest[0][0]
+                rest = rest[1:]
+            return rest[0][0] if rest else length
+        if not _BASE64.match(char):
+            return at
+        quantum = (quantum + 1) % 4
+    # A cut quantum: Go points at its start.
+    return kept[-quantum][0] if quantum and kept else length
+
+
+_LAYOUT = ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", "Z07:00")
+
+
+def go_time_error(text: str) -> str:
+    """What Go's ``time.Parse(time.RFC3339, text)`` says of a text that it refuses."""
+    quoted = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": '
+    try:
+        parse_go_rfc3339(text)
+    except ValueError as err:
+        out_of_range = re.search(r"(day )?out of range", str(err))
+        if out_of_range and "offset" not in str(err):
+            return f'parsing time "{text}": {_range_fault(text)} out of range'
+    rest = text
+    for part in _LAYOUT:
+        digits = re.match(r"\d+", rest, re.ASCII)
+        if part in ("2006",):
+            good = len(rest) >= 4 and rest[:4].isascii() and rest[:4].isdigit()
+            taken = 4
+        elif part == "15":
+            good, taken = digits is not None, min(len(digits.group()), 2) if digits else 0
+        elif part.isdigit():
+            good, taken = digits is not None and len(digits.group()) >= 2, 2
+        elif part == "Z07:00":
+            fraction = re.match(r"[.,]\d+", rest, re.ASCII)
+            rest = rest[fraction.end() :] if fraction else rest
+            zone = re.match(r"Z|[+-]\d\d:\d\d", rest, re.ASCII)
+            good, taken = zone is not None, zone.end() if zone else 0
+        else:
+            good, taken = rest.startswith(part), 1
+        if not good:
+            return f'{quoted}cannot parse "{rest}" as "{part}"'
+        rest = rest[taken:]
+    return f'parsing time "{text}": extra text: "{rest}"'
+
+
+def _range_fault(text: str) -> str:
+    match = re.match(r"\d{4}-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)", text, re.ASCII)
+    month, _day, hour, minute, second = (int(part) for part in match.groups()) if match else (1, 1, 0, 0, 0)
+    if not 1 <= month <= 12:
+        return "month"
+    if hour > 23:
+        return "hour"
+    if minute > 59:
+        return "minute"
+    return "second" if second > 59 else "day"

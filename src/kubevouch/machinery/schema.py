@@ -1,0 +1,149 @@
+"""The schema of a declared struct, read once from its annotations.
+
+The JSON decoder's strict walk, the protobuf messages, patches, server-side apply and OpenAPI all read this tree.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from kubevouch.machinery.declaration import GoType, ListType, Quantity, RawJSON, Wrapped, wire
+from kubevouch.machinery.times import MicroTime, Time
+
+ScalarKind = Literal["string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "json"]
+
+_SCALARS: dict[Any, ScalarKind] = {
+    str: "string", bytes: "bytes", bool: "bool", int: "int64", Time: "time", MicroTime: "microtime",
+    Quantity: "quantity", RawJSON: "json",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSchema:
+    kind: ScalarKind
+
+
+@dataclass(frozen=True, slots=True)
+class ListSchema:
+    item: TypeSchema
+    wrapped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MapSchema:
+    value: TypeSchema
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSchema:
+    """One field: both of its names, its type and what ``wire`` says of it."""
+
+    name: str
+    attribute: str
+    type: TypeSchema
+    number: int
+    doc: str
+    pointer: bool
+    always: bool
+    required: bool
+    list_type: ListType
+    map_keys: tuple[str, ...]
+    patch_merge_key: str
+    patch_strategy: str
+    atomic: bool
+    enum: tuple[str, ...]
+    proto_name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StructSchema:
+    """A struct; ``fields`` is in Go's order, ``by_name`` finds a field by its wire name."""
+
+    type: type[msgspec.Struct]
+    fields: tuple[FieldSchema, ...]
+    by_name: dict[str, FieldSchema] = field(repr=False)
+
+    @property
+    def go_name(self) -> str:
+        return self.type.__name__
+
+
+TypeSchema = ScalarSchema | ListSchema | MapSchema | StructSchema
+
+
+@cache
+def schema_of(struct: type[msgspec.Struct]) -> StructSchema:
+    """The schema of a declared struct.
+
+    Raises:
+        TypeError: a field is not declared with ``wire`` or has a type that the wire does not know.
+    """
+    hints = get_type_hints(struct, include_extras=True)
+    fields = []
+    for info in msgspec.structs.fields(struct):
+        hint, declared, extras = _unpack(hints[info.name])
+        if declared is None:
+            raise TypeError(f"{struct.__name__}.{info.name} has no wire(…)")
+        pointer, hint, more = _optional(hint)
+        always = info.default_factory is not msgspec.NODEFAULT and info.default_factory not in (list, dict)
+        fields.append(
+            FieldSchema(
+                name=info.encode_name,
+                attribute=info.name,
+                type=_type_schema(hint, (*extras, *more), f"{struct.__name__}.{info.name}"),
+                number=declared.number,
+                doc=declared.doc,
+                pointer=pointer,
+                always=always,
+                required=declared.required,
+                list_type=declared.list_type,
+                map_keys=declared.map_keys,
+                patch_merge_key=declared.patch_merge_key,
+                patch_strategy=declared.patch_strategy,
+                atomic=declared.atomic,
+                enum=declared.enum,
+                proto_name=declared.proto_name or info.encode_name,
+            )
+        )
+    return StructSchema(struct, tuple(fields), {f.name: f for f in fields})
+
+
+def _unpack(hint: Any) -> tuple[Any, wire | None, tuple[object, ...]]:
+    if get_origin(hint) is not Annotated:
+        return hint, None, ()
+    inner, *extras = get_args(hint)
+    declared = next((extra for extra in extras if isinstance(extra, wire)), None)
+    return inner, declared, tuple(extra for extra in extras if not isinstance(extra, wire))
+
+
+def _optional(hint: Any) -> tuple[bool, Any, tuple[object, ...]]:
+    if get_origin(hint) not in (Union, types.UnionType):
+        return False, hint, ()
+    inner = [arg for arg in get_args(hint) if arg is not type(None)]
+    if len(inner) != 1:
+        raise TypeError(f"{hint} has more than one type")
+    bare, _, extras = _unpack(inner[0])
+    return True, bare, extras
+
+
+def _type_schema(hint: Any, extras: tuple[object, ...], where: str) -> TypeSchema:
+    go_type = next((extra.name for extra in extras if isinstance(extra, GoType)), None)
+    if go_type is not None:
+        return ScalarSchema("int32" if go_type == "int32" else "int64")
+    if hint in _SCALARS:
+        return ScalarSchema(_SCALARS[hint])
+    origin = get_origin(hint)
+    if origin is list:
+        bare, _, more = _unpack(get_args(hint)[0])
+        return ListSchema(_type_schema(bare, more, where), any(isinstance(extra, Wrapped) for extra in extras))
+    if origin is dict:
+        bare, _, more = _unpack(get_args(hint)[1])
+        return MapSchema(_type_schema(bare, more, where))
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return schema_of(hint)
+    raise TypeError(f"{where}: the wire has no form for {hint}")

@@ -1,0 +1,148 @@
+"""Names of kinds and resources, and the table of what exists."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kubevouch.machinery.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+class GroupVersion(NamedTuple):
+    """An API group at a version; the core group is the empty string."""
+
+    group: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @classmethod
+    def parse(cls, text: str) -> GroupVersion:
+        """From an ``apiVersion``. Raises ``ValueError`` in Kubernetes' words when there is more than one slash."""
+        head, slash, tail = text.partition("/")
+        if "/" in tail:
+            raise ValueError(f"unexpected GroupVersion string: {text}")
+        return cls(head, tail) if slash else cls("", head)
+
+
+class GroupVersionKind(NamedTuple):
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return str(GroupVersion(self.group, self.version))
+
+    def __str__(self) -> str:
+        """As Go prints it: ``certificates.k8s.io/v1, Kind=CertificateSigningRequest``."""
+        return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+class GroupResource(NamedTuple):
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A kind as a client and a server name it.
+
+    ``type`` is the Python struct; ``plural`` the path segment; ``storage_prefix`` the segment under ``/registry`` where
+    it is not the plural.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    type: type[T]
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    storage_prefix: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return str(GroupVersion(self.group, self.version))
+
+    @property
+    def group_version(self) -> GroupVersion:
+        return GroupVersion(self.group, self.version)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def group_resource(self) -> GroupResource:
+        return GroupResource(self.group, self.plural)
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def storage_version_hash(self) -> str:
+        digest = hashlib.sha256(f"{self.group}/{self.version}/{self.kind}".encode()).digest()
+        return base64.b64encode(digest[:8]).decode()
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection, an object or a subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+Defaulter = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Scheme:
+    """Which Python type stands for which kind, and which defaults a kind gets when it is read."""
+
+    kinds: dict[GroupVersionKind, type[Any]] = field(default_factory=dict)
+    resources: dict[GroupVersionKind, Resource[Any]] = field(default_factory=dict)
+    defaulters: dict[type[Any], Defaulter] = field(default_factory=dict)
+
+    def add_kind(self, gvk: GroupVersionKind, struct: type[Any], defaulter: Defaulter | None = None) -> None:
+        self.kinds[gvk] = struct
+        if defaulter is not None:
+            self.defaulters[struct] = defaulter
+
+    def add(self, resource: Resource[Any], defaulter: Defaulter | None = None) -> None:
+        self.add_kind(resource.gvk, resource.type, defaulter)
+        self.resources[resource.gvk] = resource
+
+    def default(self, obj: Any) -> Any:
+        defaulter = self.defaulters.get(type(obj))
+        return obj if defaulter is None else defaulter(obj)
+
+    def versions(self, group: str, kind: str) -> Iterator[GroupVersionKind]:
+        return (gvk for gvk in self.kinds if gvk.group == group and gvk.kind == kind)
+
+    def knows_group_version(self, group: str, version: str) -> bool:
+        return any(gvk.group == group and gvk.version == version for gvk in self.kinds)
+
+    @classmethod
+    def of(cls, resources: Iterable[Resource[Any]]) -> Scheme:
+        scheme = cls()
+        for resource in resources:
+            scheme.add(resource)
+        return scheme

@@ -1,0 +1,154 @@
+"""Kubernetes' two wire times: ``Time`` (whole seconds) and ``MicroTime`` (six decimals).
+
+Source: k8s.io/apimachinery/pkg/apis/meta/v1 ``Time``, ``MicroTime`` (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from functools import total_ordering
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# Go's zero time.Time; Kubernetes writes it as null.
+ZERO_SECONDS = -62135596800
+
+_GO_RFC3339 = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))", re.ASCII
+)
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def parse_go_rfc3339(text: str) -> tuple[int, int]:
+    """Unix seconds and nanoseconds of ``text`` by the grammar of Go's ``time.Parse(time.RFC3339, …)``.
+
+    Go accepts a comma before the fraction, a one-digit hour and offsets of up to 24 hours, and refuses lower-case
+    letters, second 60 and any blank (observed with Go 1.26).
+
+    Raises:
+        ValueError: the text is not such a time, or a part of it is out of range.
+    """
+    match = _GO_RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    if not 1 <= month <= 12 or hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"out of range: {text!r}")
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= day <= (29 if month == 2 and leap else _DAYS[month - 1]):
+        raise ValueError(f"day out of range: {text!r}")
+    nanos = int((match[7] or "0")[:9].ljust(9, "0"))
+    offset = 0
+    if match[8] is None:
+        hours, minutes = int(match[10]), int(match[11])
+        if hours > 24 or minutes > 59:
+            raise ValueError(f"offset out of range: {text!r}")
+        offset = (hours * 3600 + minutes * 60) * (1 if match[9] == "+" else -1)
+    return _seconds_of(year, month, day) + hour * 3600 + minute * 60 + second - offset, nanos
+
+
+def _seconds_of(year: int, month: int, day: int) -> int:
+    """Unix seconds of midnight; the year may be 0, which ``datetime`` cannot hold."""
+    if year >= 1:
+        return (dt.date(year, month, day).toordinal() - 719163) * 86400
+    return (dt.date(4, month, day).toordinal() - 1461 - 719163) * 86400  # year 0 is a leap year, as year 4 is
+
+
+_FOUR_CENTURIES = 12622780800  # seconds; the Gregorian calendar repeats after them
+
+
+def _text(seconds: int) -> str:
+    """``seconds`` as RFC 3339 in UTC without the final Z; years 0000 to 9999."""
+    if seconds >= ZERO_SECONDS:
+        return (_EPOCH + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    shifted = _text(seconds + _FOUR_CENTURIES)
+    return f"{int(shifted[:4]) - 400:04d}{shifted[4:]}"
+
+
+@total_ordering
+class Time:
+    """A point in time with a precision of one second.
+
+    ``seconds`` counts from 1970-01-01 UTC and may be negative.
+    """
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+    @classmethod
+    def of(cls, moment: dt.datetime) -> Time:
+        """The time of an aware ``datetime``, rounded down to the second."""
+        return cls((moment - _EPOCH) // dt.timedelta(seconds=1))
+
+    @classmethod
+    def parse(cls, text: str) -> Time:
+        """Raises ``ValueError`` as :func:`parse_go_rfc3339` does."""
+        return cls(parse_go_rfc3339(text)[0])
+
+    @property
+    def is_zero(self) -> bool:
+        return self.seconds == ZERO_SECONDS
+
+    def datetime(self) -> dt.datetime:
+        """Raises ``OverflowError`` for the year 0, which Go's parser accepts and ``datetime`` cannot hold."""
+        return _EPOCH + dt.timedelta(seconds=self.seconds)
+
+    def __str__(self) -> str:
+        return _text(self.seconds) + "Z"
+
+    def __repr__(self) -> str:
+        return f"Time({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Time) and other.seconds == self.seconds
+
+    def __lt__(self, other: Time) -> bool:
+        return self.seconds < other.seconds
+
+    def __hash__(self) -> int:
+        return hash(self.seconds)
+
+
+@total_ordering
+class MicroTime:
+    """A point in time with a precision of one microsecond, always printed with six decimals."""
+
+    __slots__ = ("micros",)
+
+    def __init__(self, micros: int) -> None:
+        self.micros = micros
+
+    @classmethod
+    def of(cls, moment: dt.datetime) -> MicroTime:
+        return cls((moment - _EPOCH) // dt.timedelta(microseconds=1))
+
+    @classmethod
+    def parse(cls, text: str) -> MicroTime:
+        """Raises ``ValueError`` as :func:`parse_go_rfc3339` does."""
+        seconds, nanos = parse_go_rfc3339(text)
+        return cls(seconds * 1_000_000 + nanos // 1000)
+
+    @property
+    def is_zero(self) -> bool:
+        return self.micros == ZERO_SECONDS * 1_000_000
+
+    def datetime(self) -> dt.datetime:
+        return _EPOCH + dt.timedelta(microseconds=self.micros)
+
+    def __str__(self) -> str:
+        seconds, micros = divmod(self.micros, 1_000_000)
+        return f"{_text(seconds)}.{micros:06d}Z"
+
+    def __repr__(self) -> str:
+        return f"MicroTime({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MicroTime) and other.micros == self.micros
+
+    def __lt__(self, other: MicroTime) -> bool:
+        return self.micros < other.micros
+
+    def __hash__(self) -> int:
+        return hash(self.micros)

@@ -1,0 +1,1 @@
+"""Small tools without knowledge of Kubernetes: clock, back-off, files, logs, redaction, tasks."""

@@ -1,0 +1,65 @@
+"""The only source of the current time and of waiting.
+
+Everything that asks for the time or sleeps takes a ``Clock``, so that tests move time instead of passing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+UTC = dt.UTC
+
+
+class Clock(Protocol):
+    """Wall clock, monotonic clock and waiting in one injectable thing."""
+
+    def now(self) -> dt.datetime:
+        """The wall-clock time, timezone-aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never steps backwards; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for ``seconds`` of monotonic time; zero or less yields once."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, 0.0))
+
+
+async def wait_at_most(clock: Clock, awaitable: Awaitable[T], seconds: float) -> T:
+    """Await ``awaitable`` for at most ``seconds`` of ``clock`` time.
+
+    Raises:
+        TimeoutError: the time passed first; the awaitable was cancelled.
+    """
+    work = asyncio.ensure_future(awaitable)
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait({work, timer}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise TimeoutError
+    finally:
+        for task in (work, timer):
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
