@@ -85,8 +85,8 @@ class Wrapped:
     """Marks a list that is a bare array in JSON and a message ``{items = 1}`` in protobuf."""
 
 
-Int32 = Annotated[int, GoType("int32")]
-Int64 = Annotated[int, GoType("int64")]
+Int32 = Annotated[int, GoType("int32"), msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, GoType("int64"), msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 # authentication.k8s.io and friends: the values of one extra key.
 ExtraValue = Annotated[list[str], Wrapped()]
 

@@ -164,6 +164,17 @@ def conflict(resource: GroupResource, name: str, why: str = STALE_OBJECT) -> API
     )
 
 
+def precondition_failed(kind: GroupVersionKind, name: str, why: str) -> APIStatusError:
+    """A deletion whose preconditions do not hold; message and details name the kind, not the resource."""
+    subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    return _failure(
+        409,
+        Reason.CONFLICT,
+        f"Operation cannot be fulfilled on {subject} {gotext.quote(name)}: {why}",
+        StatusDetails(name=name, group=kind.group, kind=kind.kind),
+    )
+
+
 def apply_conflict(message: str, causes: list[StatusCause]) -> APIStatusError:
     return _failure(409, Reason.CONFLICT, message, StatusDetails(causes=causes))
 

@@ -56,27 +56,73 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(text)
 
 
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) < _MAX_INTEGER_DIGITS else Number(text)
+
+
+_MAX_INTEGER_DIGITS = 400  # beyond every float64, and far from where Python refuses to convert
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Number, parse_constant=_refuse_constant)
+_patient_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=Number, parse_int=_integer, parse_constant=_refuse_constant
+)
 
 
 def loads(data: bytes) -> Any:
     """The tree of a JSON document. Objects with repeated keys come as :class:`Duplicates`.
 
-    Bytes that are not UTF-8 become U+FFFD, as in Go.
+    Bytes that are not UTF-8 and halves of surrogate pairs become U+FFFD, as in Go.
 
     Raises:
         JSONSyntaxError: with Go's sentence.
     """
+    text = data.decode("utf-8", "replace").strip(" \t\r\n")
     try:
-        text = data.decode("utf-8", "replace").strip(" \t\r\n")
-        value, end = _decoder.raw_decode(text)
-        if end == len(text):
-            return value
+        try:
+            value = _decoder.decode(text)
+        except ValueError:
+            scan(data)
+            # Well-formed, but with an integer that is too long for Python.
+            value = _patient_decoder.decode(text)
+        return _without_surrogates(value) if _SURROGATE.search(text) else value
     except RecursionError as err:
         raise JSONSyntaxError("exceeded max depth") from err
-    except ValueError:
-        pass
-    raise JSONSyntaxError(explain(data))
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        plain = {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        if not isinstance(value, Duplicates) and len(plain) == len(value):
+            return plain
+        marked = Duplicates(plain)
+        marked.repeated = [_without_surrogates(key) for key in getattr(value, "repeated", [])]
+        return marked
+    return value
+
+
+MAX_STRICT_ERRORS = 100  # sigs.k8s.io/json stops collecting there
+
+
+def duplicate_fields(tree: Any) -> list[str]:
+    """``duplicate field "a.b"`` for each repeated key of a tree whose types nobody declared."""
+    found: list[str] = []
+    pending: list[tuple[str, Any]] = [("", tree)]
+    while pending and len(found) < MAX_STRICT_ERRORS:
+        path, value = pending.pop()
+        if isinstance(value, dict):
+            prefix = f"{path}." if path else ""
+            if isinstance(value, Duplicates):
+                found += (f'duplicate field "{prefix}{key}"' for key in value.repeated)
+            pending += ((f"{prefix}{key}", value[key]) for key in reversed(value))
+        elif isinstance(value, list):
+            pending += ((f"{path}[{index}]", value[index]) for index in reversed(range(len(value))))
+    return found[:MAX_STRICT_ERRORS]
 
 
 def _quote_char(byte: int) -> str:
@@ -231,11 +277,6 @@ class _Scanner:
             self.digits("in exponent of numeric literal")
 
 
-def explain(data: bytes) -> str:
-    """Go's sentence for why ``data`` is not JSON, in time linear in its length."""
-    try:
-        _Scanner(data).document()
-    except JSONSyntaxError as err:
-        return str(err)
-    # Well-formed for Go but beyond Python's decoder: an integer of thousands of digits.
-    return "invalid number literal"
+def scan(data: bytes) -> None:
+    """Raises :class:`JSONSyntaxError` where Go's scanner stops, in time linear in the length of ``data``."""
+    _Scanner(data).document()

@@ -9,8 +9,10 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Iterable
+from decimal import Decimal
 
 from kubevouch.machinery import json_codec
+from kubevouch.machinery.times import quoted
 
 _NAMED = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"', "\\": "\\\\",
@@ -28,17 +30,19 @@ def quote(text: str) -> str:
 def _quoted(char: str) -> str:
     if char in _NAMED:
         return _NAMED[char]
-    if char == " " or _is_printable(char):
+    if is_printable(char):
         return char
     code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # an octet that is not UTF-8, decoded with surrogateescape
+        return f"\\x{code & 0xFF:02x}"
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _is_printable(char: str) -> bool:
+def is_printable(char: str) -> bool:
     """``strconv.IsPrint``: letters, marks, numbers, punctuation and symbols; of the spaces only U+0020."""
-    return unicodedata.category(char)[0] in "LMNPS"
+    return char == " " or unicodedata.category(char)[0] in "LMNPS"
 
 
 def json_value(value: object) -> str:
@@ -61,16 +65,95 @@ def string_slice_syntax(values: Iterable[str]) -> str:
     return f"[]string{{{quoted_list(values)}}}"
 
 
+def go_value(value: object) -> str:
+    """Go's ``%v`` of a decoded JSON value: ``map[a:1 b:[x y]]``, ``<nil>``."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return go_float(value)
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_value(value[key])}' for key in sorted(value, key=_bytewise))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(go_value(item) for item in value)}]"
+    return str(value)
+
+
+def go_syntax(value: object) -> str:
+    """Go's ``%#v`` of a decoded JSON value."""
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, dict):
+        items = ", ".join(f"{quote(key)}:{_nested_syntax(value[key])}" for key in sorted(value, key=_bytewise))
+        return f"map[string]interface {{}}{{{items}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(_nested_syntax(item) for item in value)}}}"
+    return go_value(value)
+
+
+def _nested_syntax(value: object) -> str:
+    return "interface {}(nil)" if value is None else go_syntax(value)
+
+
+def go_type(value: object) -> str:
+    """The Go type that a decoded JSON value has; ``%!s(<nil>)`` is what ``%s`` prints for none."""
+    if value is None:
+        return "%!s(<nil>)"
+    if isinstance(value, bool):
+        return "bool"
+    for kind, name in ((str, "string"), (int, "int64"), (float, "float64"), (list, "[]interface {}")):
+        if isinstance(value, kind):
+            return name
+    return "map[string]interface {}"
+
+
+def go_float(value: float) -> str:
+    """Go's ``%v`` of a float64: the shortest digits, an exponent below 1e-4 and from 1e21."""
+    return _float_text(value, smallest=-4, exponent_digits=2)
+
+
+def json_float(value: float) -> str:
+    """A float64 as Go's JSON encoder writes it: an exponent below 1e-6 and from 1e21, without leading zeros."""
+    return _float_text(value, smallest=-6, exponent_digits=1)
+
+
+def _float_text(value: float, *, smallest: int, exponent_digits: int) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    sign, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)
+    if text == "0":
+        bare = "0"
+    elif not smallest <= point - 1 < 21:
+        fraction = f".{text[1:]}" if len(text) > 1 else ""
+        bare = f"{text[0]}{fraction}e{'-' if point < 1 else '+'}{abs(point - 1):0{exponent_digits}d}"
+    elif point <= 0:
+        bare = f"0.{'0' * -point}{text}"
+    elif point >= len(text):
+        bare = text + "0" * (point - len(text))
+    else:
+        bare = f"{text[:point]}.{text[point:]}"
+    return f"-{bare}" if sign else bare
+
+
+def _bytewise(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 _YEAR = 365 * 24 * 3600
+_MAX_DURATION = ((1 << 63) - 1) // 10**9  # seconds; a longer span counts as this one
 
 
 def human_duration(seconds: float) -> str:
     """``duration.HumanDuration``: the ages in kubectl's tables."""
-    if seconds < -1:
+    whole = int(min(seconds, _MAX_DURATION))
+    if whole < -1:
         return "<invalid>"
-    if seconds < 0:
-        return "0s"
-    whole = int(seconds)
+    whole = max(whole, 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 120:
         return f"{whole}s"
@@ -96,9 +179,10 @@ def _two(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
 
 def short_human_duration(seconds: float) -> str:
     """``duration.ShortHumanDuration``: one unit, rounded down."""
-    if seconds < -1:
+    whole = int(min(seconds, _MAX_DURATION))
+    if whole < -1:
         return "<invalid>"
-    whole = max(int(seconds), 0)
+    whole = max(whole, 0)
     for size, unit in ((_YEAR, "y"), (86400, "d"), (3600, "h"), (60, "m")):
         if whole >= size:
             return f"{whole // size}{unit}"
@@ -111,8 +195,10 @@ def go_time(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S") + f"{fraction} +0000 UTC"
 
 
-_DURATION = re.compile(r"([0-9]*)(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]*)", re.ASCII)
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_MAX_NANOS = 1 << 63
+_WHOLE_DIGITS, _FRACTION_DIGITS = 19, 18  # more do not fit, or do not count
 
 
 def parse_duration(text: str) -> dt.timedelta:
@@ -121,30 +207,30 @@ def parse_duration(text: str) -> dt.timedelta:
     Raises:
         ValueError: in Go's words: ``time: invalid duration "x"``, ``time: missing unit in duration "5"``.
     """
-    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text[1:] if text[:1] == "+" else text)
+    shown = quoted(text.encode("utf-8", "surrogatepass"))
+    invalid = ValueError(f"time: invalid duration {shown}")
+    negative = text.startswith("-")
+    rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return dt.timedelta()
     if not rest:
-        raise ValueError(f"time: invalid duration {quote(text)}")
+        raise invalid
     total = 0
-    while rest:
-        match = _DURATION.match(rest)
-        if match is None or not (match[1] or (match[2] or "").strip(".")):
-            number = re.match(r"[0-9]*\.?[0-9]*", rest, re.ASCII)
-            if number is None or not number.group().strip("."):
-                raise ValueError(f"time: invalid duration {quote(text)}")
-            unit = re.match(r"[^0-9.]*", rest[number.end() :])
-            if unit is None or not unit.group():
-                raise ValueError(f"time: missing unit in duration {quote(text)}")
-            raise ValueError(f"time: unknown unit {quote(unit.group())} in duration {quote(text)}")
-        unit_nanos = _UNITS[match[3]]
-        total += int(match[1] or 0) * unit_nanos
-        if match[2] and match[2] != ".":
-            total += int(match[2][1:]) * unit_nanos // 10 ** (len(match[2]) - 1)
-        rest = rest[match.end() :]
-    if total >= 1 << 63:
-        raise ValueError(f"time: invalid duration {quote(text)}")
-    return dt.timedelta(microseconds=sign * (total // 1000))
+    for whole, fraction, unit in _DURATION_PART.findall(rest)[:-1]:  # the last one is the empty end
+        whole, fraction = whole.lstrip("0") or whole[:1], fraction[:_FRACTION_DIGITS]
+        if not (whole or fraction) or len(whole) > _WHOLE_DIGITS:
+            raise invalid
+        if not unit:
+            raise ValueError(f"time: missing unit in duration {shown}")
+        nanos = _UNITS.get(unit)
+        if nanos is None:
+            raise ValueError(f"time: unknown unit {quoted(unit.encode('utf-8', 'surrogatepass'))} in duration {shown}")
+        total += int(whole or "0") * nanos + int(fraction or "0") * nanos // 10 ** len(fraction)
+        if total > _MAX_NANOS:
+            raise invalid
+    if total == _MAX_NANOS and not negative:
+        raise invalid
+    return dt.timedelta(microseconds=total // 1000 * (-1 if negative else 1))
 
 
 def format_duration(value: dt.timedelta) -> str:

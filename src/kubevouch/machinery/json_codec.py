@@ -19,11 +19,11 @@ import msgspec
 from kubevouch.machinery import gojson
 from kubevouch.machinery.declaration import Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
-from kubevouch.machinery.times import MicroTime, Time, parse_go_rfc3339
+from kubevouch.machinery.times import ZERO_SECONDS, MicroTime, Time
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-MAX_STRICT_ERRORS = 100  # sigs.k8s.io/json stops collecting there
+MAX_STRICT_ERRORS = gojson.MAX_STRICT_ERRORS
 
 
 class UnmarshalError(ValueError):
@@ -37,13 +37,16 @@ def _to_wire(value: Any) -> Any:
     if isinstance(value, (Time, MicroTime)):
         return None if value.is_zero else str(value)
     if isinstance(value, RawJSON):
-        return msgspec.Raw(value.raw)
+        return msgspec.Raw(value.raw or b"null")
     if isinstance(value, Quantity):
         return value.text
+    if isinstance(value, gojson.Number):
+        return msgspec.Raw(value.text.encode())
     raise NotImplementedError(f"no JSON form for {type(value)}")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_wire, order="deterministic")
+_ordered_encoder = msgspec.json.Encoder(enc_hook=_to_wire)
 _NEEDS_ESCAPE = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {
     b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
@@ -52,7 +55,15 @@ _ESCAPES = {
 
 def encode(value: Any) -> bytes:
     """Compact JSON of a struct or of builtins, without a final newline."""
-    data = _encoder.encode(value)
+    return _escaped(_encoder.encode(value))
+
+
+def encode_in_order(value: Any) -> bytes:
+    """:func:`encode` with the keys of dicts in the order in which they were put in."""
+    return _escaped(_ordered_encoder.encode(value))
+
+
+def _escaped(data: bytes) -> bytes:
     # These bytes can only stand inside strings, so they are escaped in the finished text.
     if _NEEDS_ESCAPE.search(data):
         return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match.group()], data)
@@ -72,7 +83,7 @@ def indent(data: bytes) -> bytes:
 
 def _to_builtin(value: Any) -> Any:
     if isinstance(value, RawJSON):
-        return msgspec.json.decode(value.raw)
+        return msgspec.json.decode(value.raw or b"null")
     return _to_wire(value)
 
 
@@ -92,10 +103,10 @@ def _from_wire(kind: type, value: Any) -> Any:
         return Time.parse(value)
     if kind is MicroTime:
         return MicroTime.parse(value)
-    if kind is Quantity:
-        return Quantity(str(value))
+    if kind is Quantity and isinstance(value, str):
+        return Quantity(value)
     if kind is RawJSON:
-        return RawJSON(encode(value))
+        return RawJSON(encode_in_order(value))
     raise NotImplementedError(f"no JSON form for {kind}")
 
 
@@ -155,7 +166,7 @@ _GO_SCALARS = {
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
-def _go_kind(value: Any) -> str:
+def go_kind(value: Any) -> str:
     if isinstance(value, dict):
         return "object"
     return _GO_KINDS.get(type(value), "number")
@@ -223,11 +234,11 @@ class _Walk:
             return self.struct(value, schema, place)
         if isinstance(schema, ListSchema):
             if not isinstance(value, list):
-                return self.misfit(_go_kind(value), schema, place)
+                return self.misfit(go_kind(value), schema, place)
             items = [self.value(item, schema.item, place.item(index)) for index, item in enumerate(value)]
             return [_zero(schema.item) if item is None else item for item in items]
         if not isinstance(value, dict):
-            return self.misfit(_go_kind(value), schema, place)
+            return self.misfit(go_kind(value), schema, place)
         self.repeated(value, place)
         values = {key: self.value(item, schema.value, place.key(key)) for key, item in value.items()}
         return {key: _zero(schema.value) if item is None else item for key, item in values.items()}
@@ -236,7 +247,7 @@ class _Walk:
         if value is None:
             return None
         if not isinstance(value, dict):
-            self.misfit(_go_kind(value), schema, place)
+            self.misfit(go_kind(value), schema, place)
             return None
         self.repeated(value, place)
         result = {}
@@ -258,22 +269,22 @@ class _Walk:
     def scalar(self, value: Any, schema: ScalarSchema, place: _Place) -> Any:
         kind = schema.kind
         if kind == "json":
-            return RawJSON(encode(value))
+            return RawJSON(encode_in_order(value))
         if kind in _LIMITS:
             return self.integer(value, schema, place)
         if kind == "bool":
-            return value if isinstance(value, bool) else self.misfit(_go_kind(value), schema, place)
+            return value if isinstance(value, bool) else self.misfit(go_kind(value), schema, place)
         if kind == "quantity" and isinstance(value, (int, float)) and not isinstance(value, bool):
             return Quantity(value.text if isinstance(value, gojson.Number) else str(value))
         if not isinstance(value, str):
-            return self.misfit(_go_kind(value), schema, place)
+            return self.misfit(go_kind(value), schema, place)
         if kind == "string":
             return value
         return self.text(value, schema)
 
     def integer(self, value: Any, schema: ScalarSchema, place: _Place) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return self.misfit(_go_kind(value), schema, place)
+            return self.misfit(go_kind(value), schema, place)
         limit = _LIMITS[schema.kind]
         if isinstance(value, int) and -limit <= value < limit:
             return value
@@ -290,25 +301,26 @@ class _Walk:
             if schema.kind == "microtime":
                 return MicroTime.parse(value)
             return Quantity(value)
-        except UnmarshalError as err:
-            problem = str(err)
-        except ValueError:
-            problem = go_time_error(value)
-        if self.error is None:
-            self.error = problem
+        except ValueError as err:
+            if self.error is None:
+                self.error = str(err)
         return None
+
+
+_ZEROS: dict[str, Any] = {
+    "string": "", "bytes": b"", "bool": False, "int32": 0, "int64": 0, "time": Time(ZERO_SECONDS),
+    "microtime": MicroTime(ZERO_SECONDS * 1_000_000), "quantity": Quantity("0"), "json": RawJSON(b"null"),
+}  # fmt: skip
 
 
 def _zero(schema: TypeSchema) -> Any:
     if isinstance(schema, ListSchema):
         return []
-    if isinstance(schema, ScalarSchema):
-        zero: dict[str, Any] = {"string": "", "bytes": b"", "bool": False, "int32": 0, "int64": 0}
-        return zero.get(schema.kind)
-    return {}
+    return _ZEROS[schema.kind] if isinstance(schema, ScalarSchema) else {}
 
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/]*\Z", re.ASCII)
+_BASE64_RUN = re.compile(r"[A-Za-z0-9+/\r\n]*", re.ASCII)
+_LINE_BREAKS = re.compile(r"[\r\n]*")
 
 
 def decode_base64(text: str) -> bytes:
@@ -317,84 +329,39 @@ def decode_base64(text: str) -> bytes:
     Raises:
         UnmarshalError: ``illegal base64 data at input byte N``.
     """
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        pass
-    kept = [(at, char) for at, char in enumerate(text) if char not in "\r\n"]
-    bare = "".join(char for _, char in kept)
-    body = bare.rstrip("=")
-    padding = len(bare) - len(body)
-    bad = _BASE64.match(body)
-    if bad is not None and padding <= 2 and len(bare) % 4 == 0:
-        return base64.b64decode(bare)
-    raise UnmarshalError(f"illegal base64 data at input byte {_base64_fault(kept, len(text))}")
+    # Python takes surplus padding, Go does not.
+    if len(text) % 4 == 0 and not text.endswith("==="):
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    fault = _base64_fault(text)
+    if fault is not None:
+        raise UnmarshalError(f"illegal base64 data at input byte {fault}")
+    return base64.b64decode(text)
 
 
-def _base64_fault(kept: list[tuple[int, str]], length: int) -> int:
-    """Where Go's decoder stops (encoding/base64 ``decodeQuantum``)."""
-    quantum = 0
-    for index, (at, char) in enumerate(kept):
-        if char == "=":
-            if quantum < 2:
-                return at
-            rest = kept[index + 1 :]
-            if quantum == 2:
-                if not rest:
-                    return length
-                if rest[0][1] != "=":
-                    return rest[0][0]
-                rest = rest[1:]
-            return rest[0][0] if rest else length
-        if not _BASE64.match(char):
+def _base64_fault(text: str) -> int | None:
+    """Where Go's decoder stops, if it does (encoding/base64 ``decodeQuantum``)."""
+    run = _BASE64_RUN.match(text)
+    at = run.end() if run else 0
+    quantum = (at - text.count("\r", 0, at) - text.count("\n", 0, at)) % 4
+    if at == len(text):
+        return at - quantum if quantum else None
+    if text[at] != "=" or quantum < 2:
+        return at
+    at += 1
+    if quantum == 2:
+        at = _after_breaks(text, at)
+        if at == len(text):
             return at
-        quantum = (quantum + 1) % 4
-    # A cut quantum: Go points at its start.
-    return kept[-quantum][0] if quantum and kept else length
+        if text[at] != "=":
+            return at - 1
+        at += 1
+    at = _after_breaks(text, at)
+    return at if at < len(text) else None
 
 
-_LAYOUT = ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", "Z07:00")
-
-
-def go_time_error(text: str) -> str:
-    """What Go's ``time.Parse(time.RFC3339, text)`` says of a text that it refuses."""
-    quoted = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": '
-    try:
-        parse_go_rfc3339(text)
-    except ValueError as err:
-        out_of_range = re.search(r"(day )?out of range", str(err))
-        if out_of_range and "offset" not in str(err):
-            return f'parsing time "{text}": {_range_fault(text)} out of range'
-    rest = text
-    for part in _LAYOUT:
-        digits = re.match(r"\d+", rest, re.ASCII)
-        if part in ("2006",):
-            good = len(rest) >= 4 and rest[:4].isascii() and rest[:4].isdigit()
-            taken = 4
-        elif part == "15":
-            good, taken = digits is not None, min(len(digits.group()), 2) if digits else 0
-        elif part.isdigit():
-            good, taken = digits is not None and len(digits.group()) >= 2, 2
-        elif part == "Z07:00":
-            fraction = re.match(r"[.,]\d+", rest, re.ASCII)
-            rest = rest[fraction.end() :] if fraction else rest
-            zone = re.match(r"Z|[+-]\d\d:\d\d", rest, re.ASCII)
-            good, taken = zone is not None, zone.end() if zone else 0
-        else:
-            good, taken = rest.startswith(part), 1
-        if not good:
-            return f'{quoted}cannot parse "{rest}" as "{part}"'
-        rest = rest[taken:]
-    return f'parsing time "{text}": extra text: "{rest}"'
-
-
-def _range_fault(text: str) -> str:
-    match = re.match(r"\d{4}-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)", text, re.ASCII)
-    month, _day, hour, minute, second = (int(part) for part in match.groups()) if match else (1, 1, 0, 0, 0)
-    if not 1 <= month <= 12:
-        return "month"
-    if hour > 23:
-        return "hour"
-    if minute > 59:
-        return "minute"
-    return "second" if second > 59 else "day"
+def _after_breaks(text: str, at: int) -> int:
+    breaks = _LINE_BREAKS.match(text, at)
+    return breaks.end() if breaks else at

@@ -54,9 +54,18 @@ class ProtobufCodec(Generic[S]):
     decode: Callable[[bytes], S]
 
 
-@cache
+_codecs: dict[type[msgspec.Struct], ProtobufCodec[Any]] = {}
+
+
 def codec_for(struct: type[S]) -> ProtobufCodec[S]:
     """The codec of a declared struct. ``decode`` raises :class:`ProtobufError`."""
+    found = _codecs.get(struct)
+    if found is None:
+        found = _codecs[struct] = _make_codec(struct)
+    return found
+
+
+def _make_codec(struct: type[S]) -> ProtobufCodec[S]:
     schema = schema_of(struct)
     fill = _filler(schema)
     make = _maker(schema)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -76,13 +75,22 @@ class StructSchema:
 TypeSchema = ScalarSchema | ListSchema | MapSchema | StructSchema
 
 
-@cache
+_schemas: dict[type[msgspec.Struct], StructSchema] = {}
+
+
 def schema_of(struct: type[msgspec.Struct]) -> StructSchema:
     """The schema of a declared struct.
 
     Raises:
         TypeError: a field is not declared with ``wire`` or has a type that the wire does not know.
     """
+    found = _schemas.get(struct)
+    if found is None:
+        found = _schemas[struct] = _read(struct)
+    return found
+
+
+def _read(struct: type[msgspec.Struct]) -> StructSchema:
     hints = get_type_hints(struct, include_extras=True)
     fields = []
     for info in msgspec.structs.fields(struct):

@@ -10,8 +10,10 @@ import re
 from functools import total_ordering
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_NAIVE_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - prints without an offset
 # Go's zero time.Time; Kubernetes writes it as null.
 ZERO_SECONDS = -62135596800
+_YEAR_10000 = 253402300800
 
 _GO_RFC3339 = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))", re.ASCII
@@ -22,28 +24,28 @@ _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 def parse_go_rfc3339(text: str) -> tuple[int, int]:
     """Unix seconds and nanoseconds of ``text`` by the grammar of Go's ``time.Parse(time.RFC3339, …)``.
 
-    Go accepts a comma before the fraction, a one-digit hour and offsets of up to 24 hours, and refuses lower-case
-    letters, second 60 and any blank (observed with Go 1.26).
+    Go accepts a comma before the fraction, a one-digit hour and offsets of up to 24 hours and 60 minutes, and refuses
+    lower-case letters, second 60 and any blank (observed with Go 1.26).
 
     Raises:
-        ValueError: the text is not such a time, or a part of it is out of range.
+        ValueError: the text is not such a time, or a part of it is out of range; ``str()`` is Go's sentence.
     """
     match = _GO_RFC3339.fullmatch(text)
     if match is None:
-        raise ValueError(f"not an RFC 3339 time: {text!r}")
+        raise ValueError(_complaint(text))
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     if not 1 <= month <= 12 or hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"out of range: {text!r}")
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= day <= (29 if month == 2 and leap else _DAYS[month - 1]):
-        raise ValueError(f"day out of range: {text!r}")
-    nanos = int((match[7] or "0")[:9].ljust(9, "0"))
+        raise ValueError(_complaint(text))
     offset = 0
     if match[8] is None:
         hours, minutes = int(match[10]), int(match[11])
-        if hours > 24 or minutes > 59:
-            raise ValueError(f"offset out of range: {text!r}")
+        if hours > 24 or minutes > 60:
+            raise ValueError(_complaint(text))
         offset = (hours * 3600 + minutes * 60) * (1 if match[9] == "+" else -1)
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= day <= (29 if month == 2 and leap else _DAYS[month - 1]):
+        raise ValueError(_complaint(text))
+    nanos = int((match[7] or "0")[:9].ljust(9, "0"))
     return _seconds_of(year, month, day) + hour * 3600 + minute * 60 + second - offset, nanos
 
 
@@ -54,15 +56,78 @@ def _seconds_of(year: int, month: int, day: int) -> int:
     return (dt.date(4, month, day).toordinal() - 1461 - 719163) * 86400  # year 0 is a leap year, as year 4 is
 
 
+# The layout as Go reads it: digits at least and at most, their layout element, the largest value and its name; or a
+# literal.
+_LAYOUT: tuple[tuple[int, int, str, int, str] | str, ...] = (
+    (4, 4, "2006", 9999, ""), "-", (2, 2, "01", 12, "month"), "-", (2, 2, "02", 99, ""), "T",
+    (1, 2, "15", 23, "hour"), ":", (2, 2, "04", 59, "minute"), ":", (2, 2, "05", 59, "second"),
+)  # fmt: skip
+
+
+def _complaint(text: str) -> str:
+    """Go's sentence about a text that is no time: the first fault from the left, the day of the month last."""
+    rest = text.encode("utf-8", "surrogatepass")
+    start = f"parsing time {quoted(rest)}"
+    for part in _LAYOUT:
+        if isinstance(part, str):
+            if not rest.startswith(part.encode()):
+                return _cannot_parse(start, rest, part)
+            rest = rest[1:]
+            continue
+        least, most, element, largest, name = part
+        digits = re.match(rb"\d{%d,%d}" % (least, most), rest)
+        if digits is None:
+            return _cannot_parse(start, rest, element)
+        rest = rest[digits.end() :]
+        if int(digits.group()) > largest or (name == "month" and not int(digits.group())):
+            return f"{start}: {name} out of range"
+    fraction = re.match(rb"[.,]\d+", rest)
+    return _zone_complaint(start, rest[fraction.end() :] if fraction else rest)
+
+
+def _zone_complaint(start: str, rest: bytes) -> str:
+    if rest.startswith(b"Z"):
+        rest = rest[1:]
+    else:
+        hours, minutes = rest[1:3], rest[4:6]
+        if len(minutes) < 2 or rest[3:4] != b":":
+            return _cannot_parse(start, rest, "Z07:00")
+        if hours.isdigit() and minutes.isdigit() and int(minutes) > 60:
+            return f"{start}: time zone offset minute out of range"
+        if hours.isdigit() and int(hours) > 24:
+            return f"{start}: time zone offset hour out of range"
+        if rest[:1] not in (b"+", b"-") or not hours.isdigit() or not minutes.isdigit():
+            return _cannot_parse(start, rest, "Z07:00")
+        rest = rest[6:]
+    return f"{start}: extra text: {quoted(rest)}" if rest else f"{start}: day out of range"
+
+
+def _cannot_parse(start: str, rest: bytes, element: str) -> str:
+    return f'{start} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted(rest)} as "{element}"'
+
+
+def quoted(text: bytes) -> str:
+    """As Go's package time quotes: octets that are not ASCII, and control characters, in hexadecimal."""
+    return f'"{"".join(map(_quoted_octet, text))}"'
+
+
+def _quoted_octet(octet: int) -> str:
+    if octet in b'"\\':
+        return f"\\{chr(octet)}"
+    return chr(octet) if 32 <= octet < 128 else f"\\x{octet:02x}"
+
+
 _FOUR_CENTURIES = 12622780800  # seconds; the Gregorian calendar repeats after them
 
 
 def _text(seconds: int) -> str:
-    """``seconds`` as RFC 3339 in UTC without the final Z; years 0000 to 9999."""
-    if seconds >= ZERO_SECONDS:
-        return (_EPOCH + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    shifted = _text(seconds + _FOUR_CENTURIES)
-    return f"{int(shifted[:4]) - 400:04d}{shifted[4:]}"
+    """``seconds`` as RFC 3339 in UTC without the final Z; years beyond 0000 to 9999 get a sign or more digits."""
+    if ZERO_SECONDS <= seconds < _YEAR_10000:
+        return (_NAIVE_EPOCH + dt.timedelta(seconds=seconds)).isoformat()
+    cycles, rest = divmod(seconds - ZERO_SECONDS, _FOUR_CENTURIES)
+    shifted = _text(rest + ZERO_SECONDS)
+    year = int(shifted[:4]) + 400 * cycles
+    return f"{'-' if year < 0 else ''}{abs(year):04d}{shifted[4:]}"
 
 
 @total_ordering
