@@ -1,0 +1,188 @@
+"""Certificate authorities: loaded with kube-controller-manager's errors, made and signing as kubeadm does."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from kubevouch.machinery.gotext import quote, string_slice
+from kubevouch.pki import certificate_builder, keys, pem, x509_certificate
+from kubevouch.pki.certificate_builder import CertificateTemplate
+from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
+from kubevouch.pki.public_key import KeyKind
+from kubevouch.pki.signature import PrivateKey, Signing, signing
+from kubevouch.pki.subject import Subject
+from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, resolve
+from kubevouch.pki.x509_certificate import Certificate
+
+AUTHORITY_VALIDITY = dt.timedelta(hours=87600)
+"""kubeadm's ``caCertificateValidityPeriod``."""
+LEAF_VALIDITY = dt.timedelta(hours=8760)
+"""kubeadm's ``certificateValidityPeriod``."""
+BACKDATE = dt.timedelta(minutes=5)
+
+_NO_PEM = "tls: failed to find any PEM data in certificate input"
+_SWITCHED = (
+    "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have "
+    "been switched"
+)
+_WRONG_TYPE = "tls: private key type does not match public key type"
+_WRONG_KEY = "tls: private key does not match public key"
+_UNKNOWN_KEY = "tls: unknown public key algorithm"
+
+
+class CertificateAuthority:
+    """A certificate and the key that signs for it.
+
+    Nothing says that the certificate is a CA's: Kubernetes does not look, and neither does this.
+    """
+
+    def __init__(self, certificate: Certificate, key: PrivateKey) -> None:
+        """Raises :class:`KeyMaterialError` when no algorithm signs with ``key``."""
+        self.certificate = certificate
+        self.key = key
+        self._signing: Signing = signing(key)
+
+    @classmethod
+    def load(
+        cls, certificate_pem: bytes, key_pem: bytes, *, certificate_file: str, key_file: str
+    ) -> CertificateAuthority:
+        """The authority in the two files' contents, which must hold exactly one certificate and its key.
+
+        Raises:
+            AuthorityError: with kube-controller-manager's text, file names and all.
+        """
+        both = f"csr-controller::{certificate_file}::{key_file}"
+        try:
+            if not certificate_file or not key_file:
+                raise AuthorityError("missing filename for serving cert")
+            if not certificate_pem or not key_pem:
+                raise AuthorityError(f"missing content for serving cert {quote(both)}")
+            certificate, key = load_key_pair(certificate_pem, key_pem)
+        except AuthorityError as error:
+            raise AuthorityError(f"error reading CA cert file {quote(certificate_file)}: {error}") from error
+        try:
+            count = len(x509_certificate.parse_bundle(certificate_pem))
+        except ParseError as error:
+            raise AuthorityError(f"error reading CA cert file {quote(both)}: {error}") from error
+        if count != 1:
+            raise AuthorityError(f"error reading CA cert file {quote(both)}: expected 1 certificate, found {count}")
+        return cls(certificate, key)
+
+    def sign(self, template: CertificateTemplate) -> bytes:
+        """The certificate in DER. Raises ``ValueError`` for a name that cannot be written."""
+        return certificate_builder.build(
+            template,
+            issuer_name=self.certificate.subject_name,
+            issuer_key_id=self.certificate.meaning.subject_key_id,
+            signing=self._signing,
+        )
+
+
+def load_key_pair(certificate_pem: bytes, key_pem: bytes) -> tuple[Certificate, PrivateKey]:
+    """The first certificate and the key that belongs to it, as Go's ``tls.X509KeyPair`` loads them.
+
+    Raises:
+        AuthorityError: with Go's text.
+    """
+    found, skipped = None, []
+    for block in pem.blocks(certificate_pem):
+        if block.type == pem.CERTIFICATE:
+            found = block
+            break
+        skipped.append(block.type)
+    if found is None:
+        raise AuthorityError(_no_certificate(skipped))
+    try:
+        certificate = x509_certificate.parse_der(found.contents)
+        key = keys.load_pem(key_pem)
+        mine = keys.public_key_of(key)
+    except (ParseError, KeyMaterialError) as error:
+        raise AuthorityError(str(error)) from error
+    theirs = certificate.public_key
+    if theirs.kind in {KeyKind.UNKNOWN, KeyKind.DSA}:
+        raise AuthorityError(_UNKNOWN_KEY)
+    if theirs.kind is not mine.kind:
+        raise AuthorityError(_WRONG_TYPE)
+    if theirs.canonical_info != mine.canonical_info:
+        raise AuthorityError(_WRONG_KEY)
+    return certificate, key
+
+
+def _no_certificate(skipped: list[str]) -> str:
+    if not skipped:
+        return _NO_PEM
+    if len(skipped) == 1 and skipped[0].endswith("PRIVATE KEY"):
+        return _SWITCHED
+    return (
+        'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM blocks of the following '
+        f"types: {string_slice(skipped)}"
+    )
+
+
+def create_authority(
+    common_name: str,
+    key: PrivateKey,
+    *,
+    now: dt.datetime,
+    validity: dt.timedelta = AUTHORITY_VALIDITY,
+    serial: int | None = None,
+) -> CertificateAuthority:
+    """A self-signed authority as kubeadm makes it: its name is also a DNS subjectAltName, it starts five minutes ago.
+
+    Raises:
+        ValueError: ``common_name`` is not ASCII.
+        KeyMaterialError: no algorithm signs with ``key``.
+    """
+    template = CertificateTemplate(
+        serial=certificate_builder.random_serial(certificate_builder.STRICT_SERIAL_BITS) if serial is None else serial,
+        subject=Subject(common_name=common_name),
+        public_key=keys.public_key_of(key),
+        not_before=now - BACKDATE,
+        not_after=now + validity,
+        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CERT_SIGN)),
+        alt_names=SubjectAltNames(dns_names=(common_name,)),
+        is_ca=True,
+        with_subject_key_id=True,
+    )
+    name = template.subject.encode()
+    contents = certificate_builder.build(template, issuer_name=name, issuer_key_id=b"", signing=signing(key))
+    return CertificateAuthority(x509_certificate.parse_der(contents), key)
+
+
+class LeafSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate of the control plane: ``purposes`` are ``client auth`` and ``server auth``."""
+
+    common_name: str
+    organizations: tuple[str, ...] = ()
+    purposes: tuple[str, ...]
+    alt_names: SubjectAltNames = SubjectAltNames()
+    validity: dt.timedelta = LEAF_VALIDITY
+
+
+def issue_leaf(
+    authority: CertificateAuthority, spec: LeafSpec, key: PrivateKey, *, now: dt.datetime, serial: int | None = None
+) -> Certificate:
+    """Sign a certificate of the control plane. It does not outlive the authority, as kubeadm's may.
+
+    Raises:
+        AuthorityError: the authority has ended, or a name cannot be written.
+    """
+    if now >= authority.certificate.not_after:
+        raise AuthorityError(f"the authority has ended at {authority.certificate.not_after}, make a new one first")
+    bits = certificate_builder.STRICT_SERIAL_BITS
+    template = CertificateTemplate(
+        serial=certificate_builder.random_serial(bits) if serial is None else serial,
+        subject=Subject(common_name=spec.common_name, organizations=spec.organizations),
+        public_key=keys.public_key_of(key),
+        not_before=now - BACKDATE,
+        not_after=min(now + spec.validity, authority.certificate.not_after),
+        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, *spec.purposes)),
+        alt_names=spec.alt_names,
+    )
+    try:
+        return x509_certificate.parse_der(authority.sign(template))
+    except ValueError as error:
+        raise AuthorityError(f"a name of {quote(spec.common_name)} cannot be written: {error}") from error

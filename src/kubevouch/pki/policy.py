@@ -1,0 +1,211 @@
+"""What Kubernetes' own signers sign, and for how long (Kubernetes 1.36).
+
+The texts become ``Failed`` conditions and are Kubernetes' to the byte; so is the order of the tests, which differs
+between the two kubelet signers. Sources: ``pkg/apis/certificates/helpers.go``,
+``pkg/controller/certificates/signer/signer.go``, ``…/authority/policies.go``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kubevouch.machinery.gotext import quote
+from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
+from kubevouch.pki.subject import Subject
+from kubevouch.pki.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
+from kubevouch.pki.x509_request import CertificateRequest
+
+KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
+KUBE_APISERVER_CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
+
+NODE_SIGNERS = frozenset({KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING})
+"""The signers whose certificates name a node."""
+
+NODES_GROUP = "system:nodes"
+NODE_USER_PREFIX = "system:node:"
+MASTERS_GROUP = "system:masters"
+
+FAILED_REASON = "SignerValidationFailure"
+"""Reason of the Failed condition that a refusal becomes."""
+
+DEFAULT_SIGNING_DURATION = dt.timedelta(hours=8760)
+BACKDATE = dt.timedelta(minutes=5)
+MIN_TTL = dt.timedelta(seconds=600)
+# From this lifetime on the back-date is taken off the end, so that the span is what was asked for.
+_SHORT = dt.timedelta(hours=8)
+
+_SERVING_USAGES = frozenset({DIGITAL_SIGNATURE, SERVER_AUTH})
+_CLIENT_USAGES = frozenset({DIGITAL_SIGNATURE, CLIENT_AUTH})
+_MASTERS_REFUSED = f"use of {KUBE_APISERVER_CLIENT} signer with {MASTERS_GROUP} group is not allowed"
+
+
+def verify_shape(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> None:
+    """Hold a request against the rules of one of Kubernetes' four signers.
+
+    Raises:
+        PolicyError: the request can never be signed; the message is that of the Failed condition.
+        AuthorityError: the signer is none of the four.
+    """
+    rule = _RULES.get(signer_name)
+    if rule is None:
+        raise AuthorityError(f"unrecognized signerName: {quote(signer_name)}")
+    rule(request, usages)
+
+
+def _verify_kubelet_serving(request: CertificateRequest, usages: Sequence[str]) -> None:
+    names = request.alt_names
+    if request.subject.organizations != (NODES_GROUP,):
+        raise PolicyError(f"subject organization is not {NODES_GROUP}")
+    if not names.dns_names and not names.ip_addresses:
+        raise PolicyError("DNS or IP subjectAltName is required")
+    if names.email_addresses:
+        raise PolicyError("Email subjectAltNames are not allowed")
+    if names.uris:
+        raise PolicyError("URI subjectAltNames are not allowed")
+    _verify_usages(usages, _SERVING_USAGES)
+    _verify_node_name(request.subject)
+
+
+def _verify_kubelet_client(request: CertificateRequest, usages: Sequence[str]) -> None:
+    names = request.alt_names
+    if request.subject.organizations != (NODES_GROUP,):
+        raise PolicyError(f"subject organization is not {NODES_GROUP}")
+    if names.dns_names:
+        raise PolicyError("DNS subjectAltNames are not allowed")
+    if names.email_addresses:
+        raise PolicyError("Email subjectAltNames are not allowed")
+    if names.ip_addresses:
+        raise PolicyError("IP subjectAltNames are not allowed")
+    if names.uris:
+        raise PolicyError("URI subjectAltNames are not allowed")
+    _verify_node_name(request.subject)
+    _verify_usages(usages, _CLIENT_USAGES)
+
+
+def _verify_usages(usages: Sequence[str], required: frozenset[str]) -> None:
+    """Exactly these, with or without key encipherment (optional since Kubernetes 1.27)."""
+    if frozenset(usages) - {KEY_ENCIPHERMENT} != required:
+        raise PolicyError(f"usages did not match [{' '.join(sorted({*required, KEY_ENCIPHERMENT}))}]")
+
+
+def _verify_node_name(subject: Subject) -> None:
+    if not subject.common_name.startswith(NODE_USER_PREFIX):
+        raise PolicyError(f"subject common name does not begin with {NODE_USER_PREFIX}")
+
+
+def _verify_kube_apiserver_client(_: CertificateRequest, usages: Sequence[str]) -> None:
+    for usage in usages:
+        if usage not in {DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH}:
+            raise PolicyError(f"invalid usage for client certificate: {usage}")
+    if CLIENT_AUTH not in usages:
+        raise PolicyError(f"missing required usage for client certificate: {CLIENT_AUTH}")
+
+
+def _verify_legacy_unknown(_: CertificateRequest, __: Sequence[str]) -> None:
+    """No rule: such CSRs come only out of old stores, approved by a human."""
+
+
+_RULES: dict[str, Callable[[CertificateRequest, Sequence[str]], None]] = {
+    KUBELET_SERVING: _verify_kubelet_serving,
+    KUBE_APISERVER_CLIENT_KUBELET: _verify_kubelet_client,
+    KUBE_APISERVER_CLIENT: _verify_kube_apiserver_client,
+    LEGACY_UNKNOWN: _verify_legacy_unknown,
+}
+
+KUBERNETES_SIGNERS: tuple[str, ...] = tuple(_RULES)
+
+
+def default_signer_name(request: CertificateRequest, usages: Sequence[str]) -> str:
+    """The signer that certificates.k8s.io/v1beta1 filled in; needed only to import old objects."""
+    for signer_name in (KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING):
+        try:
+            verify_shape(signer_name, request, usages)
+        except PolicyError:
+            continue
+        return signer_name
+    return LEGACY_UNKNOWN
+
+
+def verify_no_escalation(signer_name: str, subject: Subject) -> None:
+    """The last look before a node signer signs: its certificates name a node and nobody else.
+
+    The shape rules say so already. This stands by itself because an approval proves nothing about the request, and
+    because a certificate of ``system:masters`` outlives every change of RBAC.
+
+    Raises:
+        PolicyError: the subject would be more than a node.
+    """
+    if signer_name not in NODE_SIGNERS:
+        return
+    if MASTERS_GROUP in subject.organizations:
+        raise PolicyError(f"{signer_name} never issues the {MASTERS_GROUP} group")
+    if not subject.common_name.startswith(NODE_USER_PREFIX):
+        raise PolicyError(
+            f"{signer_name} issues no subject but {NODE_USER_PREFIX}<name>, got {quote(subject.common_name)}"
+        )
+
+
+def verify_no_masters(signer_name: str, subject: Subject) -> None:
+    """CertificateSubjectRestriction: no ``system:masters`` through the client signer.
+
+    kube-apiserver asks this when a CSR is created; the strict profile asks it again when it signs.
+
+    Raises:
+        PolicyError: with the admission plug-in's text.
+    """
+    if signer_name == KUBE_APISERVER_CLIENT and MASTERS_GROUP in subject.organizations:
+        raise PolicyError(_MASTERS_REFUSED)
+
+
+class Validity(msgspec.Struct, frozen=True):
+    """First and last moment of a certificate, in UTC."""
+
+    not_before: dt.datetime
+    not_after: dt.datetime
+
+
+def lifetime(expiration_seconds: int | None, signing_duration: dt.timedelta = DEFAULT_SIGNING_DURATION) -> dt.timedelta:
+    """How long to sign for.
+
+    Args:
+        expiration_seconds: ``spec.expirationSeconds``; ``None`` asks for nothing.
+        signing_duration: the signer's own, which is also the most that is granted.
+
+    Returns:
+        At least ten minutes where something was asked for, even if the signer's own is shorter.
+    """
+    if expiration_seconds is None:
+        return signing_duration
+    wanted = dt.timedelta(seconds=expiration_seconds)
+    if wanted > signing_duration:
+        return signing_duration
+    return max(wanted, MIN_TTL)
+
+
+def validity(now: dt.datetime, ttl: dt.timedelta, authority_not_after: dt.datetime) -> Validity:
+    """From when until when to sign.
+
+    Raises:
+        AuthorityExpiredError: the authority has ended; nothing it signs would be valid.
+    """
+    not_before = now - BACKDATE
+    not_after = min(now + ttl - (BACKDATE if ttl >= _SHORT else dt.timedelta()), authority_not_after)
+    if not_before >= authority_not_after:
+        raise AuthorityExpiredError(f"the signer has expired: NotAfter={go_time(authority_not_after)}")
+    if now >= authority_not_after:
+        raise AuthorityExpiredError(
+            f"refusing to sign a certificate that expired in the past: NotAfter={go_time(not_after)}"
+        )
+    return Validity(not_before, not_after)
+
+
+def go_time(moment: dt.datetime) -> str:
+    """Go's ``Time.String`` of a moment in UTC: ``2020-01-01 00:00:00 +0000 UTC``."""
+    utc = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    fraction = f".{utc.microsecond:06d}".rstrip("0") if utc.microsecond else ""
+    return f"{utc.isoformat(sep=' ', timespec='seconds')}{fraction} +0000 UTC"

@@ -1,0 +1,178 @@
+"""The texts and their order are played from the case files; these are the edges between the cases."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubevouch.pki import policy
+from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
+from kubevouch.pki.subject import Subject
+from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509_request import CertificateRequest
+
+CLIENT = policy.KUBE_APISERVER_CLIENT_KUBELET
+SERVING = policy.KUBELET_SERVING
+DS_CLIENT = ["digital signature", "client auth"]
+DS_SERVER = ["digital signature", "server auth"]
+Make = Callable[..., CertificateRequest]
+
+HOUR = dt.timedelta(hours=1)
+
+
+def refusal(signer: str, request: CertificateRequest, usages: list[str]) -> str:
+    with pytest.raises(PolicyError) as raised:
+        policy.verify_shape(signer, request, usages)
+    return str(raised.value)
+
+
+def test_the_two_kubelet_signers(make_request: Make) -> None:
+    policy.verify_shape(CLIENT, make_request(), DS_CLIENT)
+    policy.verify_shape(CLIENT, make_request(), [*DS_CLIENT, "client auth", "key encipherment"])
+    policy.verify_shape(SERVING, make_request(dns_names=("d",)), DS_SERVER)
+
+
+def test_order_of_the_serving_rules(make_request: Make) -> None:
+    bad = Subject(common_name="x", organizations=("system:nodes",))
+    everything: dict[str, Any] = {"dns_names": ("d",), "email_addresses": ("a@b",), "uris": ("urn:x",)}
+    assert refusal(SERVING, make_request(Subject()), []) == "subject organization is not system:nodes"
+    assert refusal(SERVING, make_request(bad), []) == "DNS or IP subjectAltName is required"
+    assert refusal(SERVING, make_request(bad, **everything), []) == "Email subjectAltNames are not allowed"
+    everything.pop("email_addresses")
+    assert refusal(SERVING, make_request(bad, **everything), []) == "URI subjectAltNames are not allowed"
+    everything.pop("uris")
+    expected = "usages did not match [digital signature key encipherment server auth]"
+    assert refusal(SERVING, make_request(bad, **everything), []) == expected
+    expected = "subject common name does not begin with system:node:"
+    assert refusal(SERVING, make_request(bad, **everything), DS_SERVER) == expected
+
+
+def test_order_of_the_client_rules(make_request: Make) -> None:
+    bad = Subject(common_name="x", organizations=("system:nodes",))
+    names: dict[str, Any] = {
+        "dns_names": ("d",),
+        "email_addresses": ("a@b",),
+        "ip_addresses": (ipaddress.ip_address("::1"),),
+        "uris": ("urn:x",),
+    }
+    assert refusal(CLIENT, make_request(Subject(), **names), []) == "subject organization is not system:nodes"
+    for kind, word in (("dns_names", "DNS"), ("email_addresses", "Email"), ("ip_addresses", "IP"), ("uris", "URI")):
+        assert refusal(CLIENT, make_request(bad, **names), []) == f"{word} subjectAltNames are not allowed"
+        names.pop(kind)
+    assert refusal(CLIENT, make_request(bad), []) == "subject common name does not begin with system:node:"
+    good = Subject(common_name="system:node:", organizations=("system:nodes",))
+    expected = "usages did not match [client auth digital signature key encipherment]"
+    assert refusal(CLIENT, make_request(good), ["signing", "client auth"]) == expected
+    policy.verify_shape(CLIENT, make_request(good), DS_CLIENT)
+
+
+def test_the_client_signer_looks_at_usages_only(make_request: Make) -> None:
+    signer = policy.KUBE_APISERVER_CLIENT
+    masters = make_request(Subject(organizations=("system:masters",)), dns_names=("d",))
+    policy.verify_shape(signer, masters, ["client auth"])
+    assert refusal(signer, masters, ["client auth", "any", "cert sign"]) == "invalid usage for client certificate: any"
+    expected = "missing required usage for client certificate: client auth"
+    assert refusal(signer, masters, ["digital signature", "key encipherment"]) == expected
+    policy.verify_shape(policy.LEGACY_UNKNOWN, masters, ["cert sign"])
+
+
+def test_unknown_signers(make_request: Make) -> None:
+    with pytest.raises(AuthorityError, match='unrecognized signerName: "example.com/x"'):
+        policy.verify_shape("example.com/x", make_request(), [])
+
+
+def test_default_signer_names(make_request: Make) -> None:
+    assert policy.default_signer_name(make_request(), DS_CLIENT) == CLIENT
+    assert policy.default_signer_name(make_request(dns_names=("d",)), DS_SERVER) == SERVING
+    assert policy.default_signer_name(make_request(), []) == policy.LEGACY_UNKNOWN
+
+
+@pytest.mark.parametrize("signer", sorted(policy.NODE_SIGNERS))
+def test_node_signers_never_issue_more_than_a_node(signer: str) -> None:
+    node = Subject(common_name="system:node:n", organizations=("system:nodes",))
+    policy.verify_no_escalation(signer, node)
+    for subject in (
+        Subject(common_name="system:node:n", organizations=("system:nodes", "system:masters")),
+        Subject(common_name="system:kube-controller-manager", organizations=("system:nodes",)),
+        Subject(common_name="alice", organizations=("system:nodes",)),
+    ):
+        with pytest.raises(PolicyError, match=signer):
+            policy.verify_no_escalation(signer, subject)
+        policy.verify_no_escalation(policy.KUBE_APISERVER_CLIENT, subject)
+
+
+def test_no_masters() -> None:
+    masters = Subject(organizations=("a", "system:masters"))
+    with pytest.raises(PolicyError) as raised:
+        policy.verify_no_masters(policy.KUBE_APISERVER_CLIENT, masters)
+    assert str(raised.value) == (
+        "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+    )
+    policy.verify_no_masters("example.com/x", masters)
+    policy.verify_no_masters(policy.KUBE_APISERVER_CLIENT, Subject(organizations=("system:masters ",)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "duration", "granted"),
+    [
+        (None, HOUR, HOUR),
+        (7200, HOUR, HOUR),
+        (3600, HOUR, HOUR),
+        (1800, HOUR, HOUR / 2),
+        (1, HOUR, HOUR / 6),
+        (-9, HOUR, HOUR / 6),
+    ],
+)
+def test_lifetime(asked: int | None, duration: dt.timedelta, granted: dt.timedelta) -> None:
+    assert policy.lifetime(asked, duration) == granted
+
+
+def test_the_floor_may_exceed_a_short_signing_duration() -> None:
+    assert policy.lifetime(60, HOUR / 12) == HOUR / 6
+
+
+def test_validity_jumps_at_eight_hours(now: dt.datetime) -> None:
+    end = now + 1000 * HOUR
+    under = policy.validity(now, 8 * HOUR - dt.timedelta(seconds=1), end)
+    at = policy.validity(now, 8 * HOUR, end)
+    assert under.not_after - under.not_before == 8 * HOUR + dt.timedelta(minutes=5, seconds=-1)
+    assert at.not_after - at.not_before == 8 * HOUR
+
+
+def test_validity_ends_with_the_authority(now: dt.datetime) -> None:
+    end = now + dt.timedelta(seconds=1)
+    assert policy.validity(now, HOUR, end) == policy.Validity(now - policy.BACKDATE, end)
+
+
+@pytest.mark.parametrize(
+    ("ago", "text"),
+    [
+        (
+            dt.timedelta(),
+            "refusing to sign a certificate that expired in the past: NotAfter=2031-03-01 12:00:00 +0000 UTC",
+        ),
+        (dt.timedelta(minutes=5), "the signer has expired: NotAfter=2031-03-01 11:55:00 +0000 UTC"),
+    ],
+)
+def test_an_authority_that_has_ended(now: dt.datetime, ago: dt.timedelta, text: str) -> None:
+    with pytest.raises(AuthorityExpiredError) as raised:
+        policy.validity(now, HOUR, now - ago)
+    assert str(raised.value) == text
+
+
+def test_go_time() -> None:
+    assert policy.go_time(dt.datetime(20, 1, 2, 3, 4, 5, 600, tzinfo=dt.UTC)) == "0020-01-02 03:04:05.0006 +0000 UTC"
+
+
+def test_one_bad_name_anywhere_is_seen(make_request: Make) -> None:
+    good = tuple(f"n{i}.blue.test" for i in range(5))
+    for names in (
+        SubjectAltNames(dns_names=good, uris=("urn:x",)),
+        SubjectAltNames(dns_names=good, email_addresses=("a@b",)),
+    ):
+        request = make_request(dns_names=names.dns_names, uris=names.uris, email_addresses=names.email_addresses)
+        assert "are not allowed" in refusal(SERVING, request, DS_SERVER)
