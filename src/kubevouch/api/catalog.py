@@ -1,0 +1,171 @@
+"""What exists: a handle for each resource, and the scheme of all kinds.
+
+Clients name resources by these handles, the server registers them, and :data:`SCHEME` tells which struct stands for
+the kind of a document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubevouch.api import (
+    apidiscovery_v2,
+    authentication_v1,
+    authorization_v1,
+    certificates_v1,
+    certificates_v1beta1,
+    coordination_v1,
+    core_v1,
+    events_v1,
+    meta_v1,
+    node_v1,
+    rbac_v1,
+    resource_v1,
+    storage_v1,
+)
+from kubevouch.machinery import meta
+from kubevouch.machinery.scheme import Defaulter, GroupVersion, GroupVersionKind, Resource, Scheme
+
+# ------------------------------------------------------------------ stored resources
+
+CERTIFICATE_SIGNING_REQUESTS = Resource(
+    certificates_v1.GROUP, "v1", "CertificateSigningRequest", "certificatesigningrequests",
+    certificates_v1.CertificateSigningRequest, namespaced=False, short_names=("csr",),
+)  # fmt: skip
+CERTIFICATE_SIGNING_REQUESTS_V1BETA1 = Resource(
+    certificates_v1.GROUP, "v1beta1", "CertificateSigningRequest", "certificatesigningrequests",
+    certificates_v1beta1.CertificateSigningRequest, namespaced=False, short_names=("csr",),
+)  # fmt: skip
+CLUSTER_TRUST_BUNDLES = Resource(
+    certificates_v1.GROUP, "v1beta1", "ClusterTrustBundle", "clustertrustbundles",
+    certificates_v1beta1.ClusterTrustBundle, namespaced=False,
+)  # fmt: skip
+
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", core_v1.ConfigMap, namespaced=True, short_names=("cm",))
+EVENTS = Resource("", "v1", "Event", "events", core_v1.Event, namespaced=True, short_names=("ev",))
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", core_v1.Namespace, namespaced=False, short_names=("ns",))
+NODES = Resource(
+    "", "v1", "Node", "nodes", core_v1.Node, namespaced=False, short_names=("no",), storage_prefix="minions"
+)
+PODS = Resource("", "v1", "Pod", "pods", core_v1.Pod, namespaced=True, short_names=("po",))
+SECRETS = Resource("", "v1", "Secret", "secrets", core_v1.Secret, namespaced=True)
+SERVICES = Resource(
+    "", "v1", "Service", "services", core_v1.Service, namespaced=True, short_names=("svc",),
+    storage_prefix="services/specs",
+)  # fmt: skip
+SERVICE_ACCOUNTS = Resource(
+    "", "v1", "ServiceAccount", "serviceaccounts", core_v1.ServiceAccount, namespaced=True, short_names=("sa",)
+)
+
+# The newer view of EVENTS: one store.
+EVENTS_V1 = Resource(events_v1.GROUP, "v1", "Event", "events", events_v1.Event, namespaced=True, short_names=("ev",))
+LEASES = Resource(coordination_v1.GROUP, "v1", "Lease", "leases", coordination_v1.Lease, namespaced=True)
+
+CLUSTER_ROLE_BINDINGS = Resource(
+    rbac_v1.GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", rbac_v1.ClusterRoleBinding, namespaced=False
+)
+CLUSTER_ROLES = Resource(rbac_v1.GROUP, "v1", "ClusterRole", "clusterroles", rbac_v1.ClusterRole, namespaced=False)
+ROLE_BINDINGS = Resource(rbac_v1.GROUP, "v1", "RoleBinding", "rolebindings", rbac_v1.RoleBinding, namespaced=True)
+ROLES = Resource(rbac_v1.GROUP, "v1", "Role", "roles", rbac_v1.Role, namespaced=True)
+
+CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)
+CSI_NODES = Resource(storage_v1.GROUP, "v1", "CSINode", "csinodes", storage_v1.CSINode, namespaced=False)
+RESOURCE_SLICES = Resource(
+    resource_v1.GROUP, "v1", "ResourceSlice", "resourceslices", resource_v1.ResourceSlice, namespaced=False
+)
+RUNTIME_CLASSES = Resource(
+    node_v1.GROUP, "v1", "RuntimeClass", "runtimeclasses", node_v1.RuntimeClass, namespaced=False
+)
+
+# ------------------------------------------------------------------ reviews: created, answered, never stored
+
+TOKEN_REVIEWS = Resource(
+    authentication_v1.GROUP, "v1", "TokenReview", "tokenreviews", authentication_v1.TokenReview, namespaced=False
+)
+SELF_SUBJECT_REVIEWS = Resource(
+    authentication_v1.GROUP, "v1", "SelfSubjectReview", "selfsubjectreviews", authentication_v1.SelfSubjectReview,
+    namespaced=False,
+)  # fmt: skip
+SUBJECT_ACCESS_REVIEWS = Resource(
+    authorization_v1.GROUP, "v1", "SubjectAccessReview", "subjectaccessreviews",
+    authorization_v1.SubjectAccessReview, namespaced=False,
+)  # fmt: skip
+LOCAL_SUBJECT_ACCESS_REVIEWS = Resource(
+    authorization_v1.GROUP, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews",
+    authorization_v1.LocalSubjectAccessReview, namespaced=True,
+)  # fmt: skip
+SELF_SUBJECT_ACCESS_REVIEWS = Resource(
+    authorization_v1.GROUP, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+    authorization_v1.SelfSubjectAccessReview, namespaced=False,
+)  # fmt: skip
+SELF_SUBJECT_RULES_REVIEWS = Resource(
+    authorization_v1.GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews",
+    authorization_v1.SelfSubjectRulesReview, namespaced=False,
+)  # fmt: skip
+
+STORED: tuple[Resource[Any], ...] = (
+    CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS,
+    SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
+    CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES,
+)  # fmt: skip
+"""The kinds that the store keeps, each in its storage version."""
+
+VIEWS: tuple[Resource[Any], ...] = (EVENTS_V1, CERTIFICATE_SIGNING_REQUESTS_V1BETA1)
+"""Other versions of stored kinds."""
+
+REVIEWS: tuple[Resource[Any], ...] = (
+    TOKEN_REVIEWS, SELF_SUBJECT_REVIEWS, SUBJECT_ACCESS_REVIEWS, LOCAL_SUBJECT_ACCESS_REVIEWS,
+    SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_RULES_REVIEWS,
+)  # fmt: skip
+"""Questions that are asked by creating them."""
+
+TOKEN_REQUEST = GroupVersionKind(authentication_v1.GROUP, "v1", "TokenRequest")
+"""What ``serviceaccounts/token`` takes and returns."""
+
+_DEFAULTERS: dict[Resource[Any], Defaulter] = {
+    CERTIFICATE_SIGNING_REQUESTS_V1BETA1: certificates_v1beta1.default_certificate_signing_request,
+    CLUSTER_ROLE_BINDINGS: rbac_v1.default_binding,
+    CSI_DRIVERS: storage_v1.default_csi_driver,
+    NAMESPACES: core_v1.default_namespace,
+    NODES: core_v1.default_node,
+    ROLE_BINDINGS: rbac_v1.default_binding,
+    SECRETS: core_v1.default_secret,
+    SERVICES: core_v1.default_service,
+}
+
+
+def _scheme() -> Scheme:
+    scheme = Scheme()
+    for resource in (*STORED, *VIEWS, *REVIEWS):
+        scheme.add(resource, _DEFAULTERS.get(resource))
+    scheme.add_kind(TOKEN_REQUEST, authentication_v1.TokenRequest, authentication_v1.default_token_request)
+    unstored: dict[GroupVersion, tuple[type[Any], ...]] = {
+        GroupVersion(apidiscovery_v2.GROUP, "v2"): (
+            apidiscovery_v2.APIGroupDiscovery,
+            apidiscovery_v2.APIGroupDiscoveryList,
+        ),
+        GroupVersion("", "v1"): (
+            meta.Status,
+            meta.APIGroup,
+            meta.APIGroupList,
+            meta.APIResourceList,
+            meta.APIVersions,
+        ),
+        GroupVersion(meta_v1.GROUP, "v1"): (meta.PartialObjectMetadata,),
+    }
+    for (group, version), structs in unstored.items():
+        for struct in structs:
+            scheme.add_kind(GroupVersionKind(group, version, struct.__name__), struct)
+    # Clients send the options in the version of the resource that they are about.
+    versions = {GroupVersion(gvk.group, gvk.version) for gvk in scheme.kinds}
+    for group, version in sorted(versions):
+        for options in (
+            meta.DeleteOptions, meta_v1.CreateOptions, meta_v1.GetOptions, meta_v1.ListOptions, meta_v1.PatchOptions,
+            meta_v1.UpdateOptions,
+        ):  # fmt: skip
+            scheme.add_kind(GroupVersionKind(group, version, options.__name__), options)
+    return scheme
+
+
+SCHEME = _scheme()
+"""All kinds with their defaults. A document's kind is looked up here; do not add to it."""

@@ -1,0 +1,137 @@
+"""Names that several layers have to spell alike: users, groups, namespaces, labels, annotations, signers, Secret keys.
+
+Source: Kubernetes 1.36; each name is wire format.
+"""
+
+from __future__ import annotations
+
+# ------------------------------------------------------------------ users and groups
+
+ANONYMOUS_USER = "system:anonymous"
+API_SERVER_USER = "system:apiserver"
+KUBE_CONTROLLER_MANAGER_USER = "system:kube-controller-manager"
+KUBE_SCHEDULER_USER = "system:kube-scheduler"
+KUBE_PROXY_USER = "system:kube-proxy"
+
+NODE_USER_PREFIX = "system:node:"
+BOOTSTRAP_USER_PREFIX = "system:bootstrap:"
+SERVICE_ACCOUNT_USER_PREFIX = "system:serviceaccount:"
+
+AUTHENTICATED_GROUP = "system:authenticated"
+UNAUTHENTICATED_GROUP = "system:unauthenticated"
+MASTERS_GROUP = "system:masters"
+MONITORING_GROUP = "system:monitoring"
+NODES_GROUP = "system:nodes"
+BOOTSTRAPPERS_GROUP = "system:bootstrappers"
+BOOTSTRAPPERS_GROUP_PREFIX = "system:bootstrappers:"
+SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
+SERVICE_ACCOUNTS_GROUP_PREFIX = "system:serviceaccounts:"
+# kubeadm's group for joining nodes.
+DEFAULT_NODE_TOKEN_GROUP = "system:bootstrappers:kubeadm:default-node-token"
+# kubeadm's group behind admin.conf since 1.29.
+CLUSTER_ADMINS_GROUP = "kubeadm:cluster-admins"
+
+CREDENTIAL_ID_EXTRA = "authentication.kubernetes.io/credential-id"
+NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name"
+NODE_UID_EXTRA = "authentication.kubernetes.io/node-uid"
+POD_NAME_EXTRA = "authentication.kubernetes.io/pod-name"
+POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid"
+
+# ------------------------------------------------------------------ namespaces
+
+DEFAULT_NAMESPACE = "default"
+KUBE_SYSTEM_NAMESPACE = "kube-system"
+KUBE_PUBLIC_NAMESPACE = "kube-public"
+KUBE_NODE_LEASE_NAMESPACE = "kube-node-lease"
+# Made at start and made again whenever one is missing.
+SYSTEM_NAMESPACES = (
+    DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE, KUBE_NODE_LEASE_NAMESPACE,
+)  # fmt: skip
+# kube-node-lease is not among them.
+UNDELETABLE_NAMESPACES = (DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE)
+
+# ------------------------------------------------------------------ signer names
+
+KUBE_APISERVER_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+KUBE_APISERVER_CLIENT_KUBELET_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+LEGACY_UNKNOWN_SIGNER = "kubernetes.io/legacy-unknown"
+KUBE_APISERVER_SERVING_SIGNER = "kubernetes.io/kube-apiserver-serving"
+
+# ------------------------------------------------------------------ condition types of a CSR
+
+CSR_APPROVED = "Approved"
+CSR_DENIED = "Denied"
+CSR_FAILED = "Failed"
+
+CONDITION_TRUE = "True"
+CONDITION_FALSE = "False"
+CONDITION_UNKNOWN = "Unknown"
+
+# ------------------------------------------------------------------ controllers
+
+CSR_APPROVING_CONTROLLER = "certificatesigningrequest-approving-controller"
+CSR_SIGNING_CONTROLLER = "certificatesigningrequest-signing-controller"
+CSR_CLEANER_CONTROLLER = "certificatesigningrequest-cleaner-controller"
+BOOTSTRAP_SIGNER_CONTROLLER = "bootstrap-signer-controller"
+TOKEN_CLEANER_CONTROLLER = "token-cleaner-controller"
+ROOT_CA_PUBLISHER_CONTROLLER = "root-ca-certificate-publisher-controller"
+SERVICE_ACCOUNT_CONTROLLER = "serviceaccount-controller"
+SERVICE_ACCOUNT_TOKEN_CONTROLLER = "serviceaccount-token-controller"
+CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
+CLUSTER_ROLE_AGGREGATION_CONTROLLER = "clusterrole-aggregation-controller"
+
+# ------------------------------------------------------------------ labels and annotations
+
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+OS_LABEL = "kubernetes.io/os"
+ARCH_LABEL = "kubernetes.io/arch"
+NODE_ROLE_LABEL_PREFIX = "node-role.kubernetes.io/"
+CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
+BOOTSTRAPPING_LABEL = "kubernetes.io/bootstrapping"
+RBAC_DEFAULTS = "rbac-defaults"
+
+AUTOUPDATE_ANNOTATION = "rbac.authorization.kubernetes.io/autoupdate"
+INITIAL_EVENTS_END_ANNOTATION = "k8s.io/initial-events-end"
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+SERVICE_ACCOUNT_NAME_ANNOTATION = "kubernetes.io/service-account.name"
+SERVICE_ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
+ROOT_CA_DESCRIPTION_ANNOTATION = "kubernetes.io/description"
+
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+CONTROL_PLANE_TAINT = CONTROL_PLANE_LABEL
+
+NAMESPACE_FINALIZER = "kubernetes"
+ORPHAN_FINALIZER = "orphan"
+FOREGROUND_FINALIZER = "foregroundDeletion"
+
+# ------------------------------------------------------------------ Secret types and keys
+
+OPAQUE_SECRET = "Opaque"
+SERVICE_ACCOUNT_TOKEN_SECRET = "kubernetes.io/service-account-token"
+DOCKERCFG_SECRET = "kubernetes.io/dockercfg"
+DOCKER_CONFIG_JSON_SECRET = "kubernetes.io/dockerconfigjson"
+BASIC_AUTH_SECRET = "kubernetes.io/basic-auth"
+SSH_AUTH_SECRET = "kubernetes.io/ssh-auth"
+TLS_SECRET = "kubernetes.io/tls"
+BOOTSTRAP_TOKEN_SECRET = "bootstrap.kubernetes.io/token"
+
+DOCKERCFG_KEY = ".dockercfg"
+DOCKER_CONFIG_JSON_KEY = ".dockerconfigjson"
+BASIC_AUTH_USERNAME_KEY = "username"
+BASIC_AUTH_PASSWORD_KEY = "password"
+SSH_PRIVATE_KEY_KEY = "ssh-privatekey"
+TLS_CERTIFICATE_KEY = "tls.crt"
+TLS_PRIVATE_KEY_KEY = "tls.key"
+CA_CERTIFICATE_KEY = "ca.crt"
+
+# ------------------------------------------------------------------ objects with fixed names
+
+CLUSTER_INFO_CONFIGMAP = "cluster-info"
+KUBECONFIG_KEY = "kubeconfig"
+JWS_KEY_PREFIX = "jws-kubeconfig-"
+ROOT_CA_CONFIGMAP = "kube-root-ca.crt"
+EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP = "extension-apiserver-authentication"
+DEFAULT_SERVICE_ACCOUNT = "default"
+CLUSTER_ADMIN_ROLE = "cluster-admin"

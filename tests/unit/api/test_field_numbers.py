@@ -1,0 +1,148 @@
+"""The declarations against a table of field numbers that was written down apart from them."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from kubevouch.api import (
+    apidiscovery_v2,
+    authentication_v1,
+    authorization_v1,
+    certificates_v1,
+    certificates_v1beta1,
+    coordination_v1,
+    core_v1,
+    events_v1,
+    meta_v1,
+    node_v1,
+    rbac_v1,
+    resource_v1,
+    storage_v1,
+)
+from kubevouch.api.core_v1 import (
+    configmaps,
+    events,
+    namespaces,
+    nodes,
+    pods,
+    references,
+    secrets,
+    serviceaccounts,
+    services,
+)
+from kubevouch.machinery import meta
+from kubevouch.machinery.declaration import Struct
+from kubevouch.machinery.schema import ListSchema, MapSchema, StructSchema, TypeSchema, schema_of
+
+TABLE: dict[str, dict[str, dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[2] / "vectors" / "field_numbers.json").read_text()
+)
+MODULES: dict[str, tuple[ModuleType, ...]] = {
+    "core/v1": (
+        configmaps, events, namespaces, nodes, pods, references, secrets, serviceaccounts, services,
+    ),
+    "events.k8s.io/v1": (events_v1,),
+    "coordination.k8s.io/v1": (coordination_v1,),
+    "rbac.authorization.k8s.io/v1": (rbac_v1,),
+    "authentication.k8s.io/v1": (authentication_v1,),
+    "authorization.k8s.io/v1": (authorization_v1,),
+    "apidiscovery.k8s.io/v2": (apidiscovery_v2,),
+    "meta/v1": (meta_v1, meta),
+    "certificates.k8s.io/v1": (certificates_v1,),
+    "certificates.k8s.io/v1beta1": (certificates_v1beta1,),
+    "storage.k8s.io/v1": (storage_v1,),
+    "node.k8s.io/v1": (node_v1,),
+    "resource.k8s.io/v1": (resource_v1,),
+}  # fmt: skip
+# Messages that are no struct here: lists are put together from their items, wrapped values are marks on a field.
+NOT_DECLARED = {"SecretList", "ConfigMapList", "PartialObjectMetadataList", "ExtraValue", "Verbs"}
+# Structs that have no protobuf form.
+JSON_ONLY = {"TableColumnDefinition"}
+# Wire names that differ between JSON and protobuf.
+JSON_NAMES = {("BoundObjectReference", "uID"): "uid"}
+
+SCALARS = {
+    "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",
+    "microtime": "MicroTime", "quantity": "Quantity", "json": "FieldsV1",
+}  # fmt: skip
+
+
+def declared(group: str) -> dict[str, type[msgspec.Struct]]:
+    return {
+        name: value
+        for module in MODULES[group]
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, Struct)
+        and value.__module__ == module.__name__
+        and value not in (Struct, meta.Object)
+    }
+
+
+def notation(schema: TypeSchema) -> str:
+    """A type as the table spells it."""
+    if isinstance(schema, ListSchema):
+        return "wrapped" if schema.wrapped else f"[]{notation(schema.item)}"
+    if isinstance(schema, MapSchema):
+        value = notation(schema.value)
+        return f"map<string, {'string' if value == 's' else value}>"
+    return schema.go_name if isinstance(schema, StructSchema) else SCALARS[schema.kind]
+
+
+def as_declared(kind: str) -> str:
+    """Wrapped lists are messages of their own on the wire."""
+    return kind.replace("ExtraValue", "wrapped")
+
+
+@pytest.mark.parametrize(("group", "message"), [(group, name) for group in TABLE for name in TABLE[group]])
+def test_every_message_of_the_table_is_declared_with_its_numbers(group: str, message: str) -> None:
+    if message in NOT_DECLARED:
+        assert message not in declared(group)
+        return
+    schema = schema_of(declared(group)[message])
+    ours = {field.proto_name: [field.number, notation(field.type)] for field in schema.fields if field.number}
+    # APIResource.verbs is a list in a message of its own; that its number is right is all that a declaration says.
+    theirs = {
+        name: [number, "[]s" if kind == "Verbs" else as_declared(kind)]
+        for name, (number, kind) in TABLE[group][message]["fields"].items()
+    }
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("group", sorted(MODULES))
+def test_every_declared_struct_is_in_the_table(group: str) -> None:
+    missing = set(declared(group)) - set(TABLE[group]) - JSON_ONLY
+    # Kinds of meta.k8s.io that are made of nothing but metadata need no numbers of their own.
+    assert missing == set()
+
+
+@pytest.mark.parametrize("group", sorted(MODULES))
+def test_json_names_are_the_protobuf_names_but_for_the_known_ones(group: str) -> None:
+    for name, struct in declared(group).items():
+        for field in schema_of(struct).fields:
+            assert field.name == JSON_NAMES.get((name, field.proto_name), field.proto_name)
+
+
+def test_the_table_is_made_from_its_text() -> None:
+    vectors = Path(__file__).parents[2] / "vectors"
+    maker = runpy.run_path(str(vectors / "make_field_numbers.py"))
+    assert maker["messages"]((vectors / "field_numbers.txt").read_text()) == TABLE
+
+
+def test_numbers_are_unique_within_a_message() -> None:
+    for group in MODULES:
+        for struct in declared(group).values():
+            numbers = [field.number for field in schema_of(struct).fields if field.number]
+            assert len(set(numbers)) == len(numbers), struct
+
+
+def test_the_core_package_shows_its_kinds() -> None:
+    assert core_v1.Secret is secrets.Secret
+    assert core_v1.Node is nodes.Node
