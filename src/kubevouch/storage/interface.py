@@ -9,7 +9,17 @@ counter for the whole store, each write makes one revision, a key remembers the 
     ├── Compacted          a revision that is no longer kept
     ├── FutureRevision     a revision that does not exist yet
     ├── ValueTooLarge      a value over the limit
-    └── StoreUnavailable   the medium failed (disk full, connection lost); nothing was acknowledged
+    └── StoreUnavailable   the medium failed (disk full, connection lost) or the store is closed
+        ├── StoreDamaged   what is stored is not what was written, or not a store of ours
+        └── StoreInUse     another process has the store open
+
+Keys are text without NUL that UTF-8 can encode; anything else is a ``ValueError``, as are a negative limit and a
+time to live that is not positive. Byte order of keys is the order in which Python compares them: UTF-8 keeps the
+order of code points.
+
+There is no second, synchronous way to learn of writes. The watch cache lives in the same loop and reads ``watch``: with
+the embedded stores a task that waits for the next event runs before the one that made the write (measured by
+``benchmarks/store.py``), so a callback would gain nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +86,19 @@ class ValueTooLarge(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The medium failed. The write was not acknowledged; it may or may not be there."""
+    """The medium failed, or the store is closed. The write was not acknowledged; it may or may not be there.
+
+    Whoever gets this from a write and has to know reads the key again. The store goes on: it serves reads as far as
+    the medium does, and writes again as soon as it can.
+    """
+
+
+class StoreDamaged(StoreUnavailable):
+    """What lies on the medium is not what was written there, or not a store of ours. Nothing was changed."""
+
+
+class StoreInUse(StoreUnavailable):
+    """Another process, or another store in this one, has the medium open; two would undo each other's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +118,8 @@ class Page:
 class StoreEvent:
     """One write as a watcher sees it.
 
-    ``value`` is None for a deletion; ``previous`` is what the key held before, None if it was absent.
+    ``value`` is None for a deletion; ``previous`` is what the key held before, None if it was absent. A key whose
+    time to live is over is deleted by the store in just the same way.
     """
 
     key: str
@@ -106,10 +129,15 @@ class StoreEvent:
 
 
 EventBatch = list[StoreEvent]
+"""Events in the order of their revisions, at least one. Watches share it: it is not to be changed."""
 
 
 class Store(Protocol):
-    """Keys, values and revisions. Safe for concurrent use from one event loop."""
+    """Keys, values and revisions. Safe for concurrent use from one event loop.
+
+    A write whose caller is cancelled while it waits is still carried out, or not at all, never by half. Every call
+    after ``close`` raises StoreUnavailable.
+    """
 
     async def get(self, key: str) -> KeyValue | None:
         """The key as it is now, or None."""
@@ -118,7 +146,8 @@ class Store(Protocol):
     async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: Revision | None = None) -> Page:
         """All keys that begin with ``prefix`` and are not below ``start``, at most ``limit`` (0 means all).
 
-        ``revision`` None reads now; otherwise the state right after that revision.
+        ``revision`` None reads now; otherwise the state right after that revision. Reading now is never older than a
+        write that has returned. ``start`` need not be a key: the last key of a page with a NUL after it goes on there.
 
         Raises:
             Compacted: that state is no longer kept.
@@ -129,7 +158,9 @@ class Store(Protocol):
     async def create(self, key: str, value: bytes, *, ttl: float | None = None) -> Revision:
         """Write a key that must be absent; ``ttl`` seconds later the store deletes it by itself.
 
-        Returns when the write is durable.
+        Returns when the write is durable. The embedded stores have put its event into every running watch by then;
+        etcd's may follow a moment later. A ``ttl`` goes on while the store is closed: what became due then is deleted
+        when it opens.
 
         Raises:
             KeyExists, ValueTooLarge, StoreUnavailable
@@ -137,7 +168,7 @@ class Store(Protocol):
         ...
 
     async def update(self, key: str, value: bytes, expected: Revision, *, ttl: float | None = None) -> Revision:
-        """Write a key that must be at revision ``expected``.
+        """Write a key that must be at revision ``expected``. Without a ``ttl`` the key no longer has one.
 
         Raises:
             RevisionConflict, ValueTooLarge, StoreUnavailable
@@ -155,15 +186,27 @@ class Store(Protocol):
     def watch(self, prefix: str, after: Revision) -> AsyncIterator[EventBatch]:
         """The writes under ``prefix`` with revisions above ``after``, in order, in batches as they come, for ever.
 
-        Every write is delivered exactly once. Closing the iterator (``aclose``) ends the watch.
+        Every write is delivered exactly once. Closing the iterator (``aclose``) ends the watch. Cancelling a wait for
+        the next batch does not: the next wait goes on where the last batch ended. ``after`` may lie in the future; the
+        writes up to there are then left out. One task at a time may wait.
+
+        A watch keeps a bounded number of events for a slow reader; beyond that it reads on from what is stored.
 
         Raises (from the iterator):
             Compacted: ``after`` is below what is kept, or the watcher fell behind a compaction.
+            StoreUnavailable: the events could not be read back; the watch is over.
         """
         ...
 
     async def compact(self, revision: Revision) -> None:
-        """Forget what only states before ``revision`` need. Works in small steps and holds nobody up."""
+        """Forget what only states before ``revision`` need. Works in small steps and holds nobody up.
+
+        Afterwards ``revision`` is the oldest state that can be read, and the oldest a watch can start after. A revision
+        that is compacted already changes nothing.
+
+        Raises:
+            FutureRevision, StoreUnavailable
+        """
         ...
 
     async def revision(self) -> Revision:

@@ -1,0 +1,257 @@
+"""The one thread that writes.
+
+It takes all writes that wait, decides them against the state inside one transaction, commits once, and tells the loop
+once. Whatever else touches the file (compaction, checkpoints, closing) runs between two commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import structlog
+
+from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreUnavailable
+from kubevouch.storage.sqlite.batch import Decision, decide
+from kubevouch.storage.sqlite.database import Database
+from kubevouch.storage.sqlite.errors import translated
+from kubevouch.storage.sqlite.files import companion
+from kubevouch.storage.sqlite.queries import read_history, read_state
+from kubevouch.storage.sqlite.reader import Job, ReaderPool
+from kubevouch.storage.sqlite.rows import insert_rows
+from kubevouch.storage.sqlite.schema import PAGE_BYTES
+from kubevouch.storage.sqlite.wal import Checkpoint, checkpoint_due, copy_log
+from kubevouch.storage.write import Write
+
+T = TypeVar("T")
+
+MAX_BATCH_WRITES = 512
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""What shares one commit at most: it bounds the memory it takes and how long the first write waits for the last."""
+
+PAGES_PER_ROW = 2
+"""An estimate of what a row costs in the log besides its value: a page of each table."""
+
+_log = structlog.get_logger("kubevouch.storage.sqlite")
+
+
+@dataclass(slots=True)
+class Pending:
+    """A write, and where its revision goes."""
+
+    write: Write
+    future: asyncio.Future[Revision]
+
+
+@dataclass(slots=True)
+class Commit:
+    """A batch after its commit: outcomes in the order of its writes, events up to ``revision``.
+
+    ``failure`` is why there was no commit; it is the outcome of each write then.
+    """
+
+    pending: list[Pending]
+    outcomes: Sequence[Revision | StoreError]
+    events: EventBatch
+    revision: Revision
+    failure: StoreError | None = None
+
+
+class Signal(Enum):
+    """What the writer can be told besides work."""
+
+    CATCH_UP = "catch up"
+    STOP = "stop"
+
+
+@dataclass(slots=True)
+class Work:
+    """What the writer does next: one commit, then perhaps one thing more."""
+
+    pending: list[Pending] = field(default_factory=list)
+    further: Job[Any] | Signal | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counted by the writer's thread, read by anyone."""
+
+    writes: int = 0
+    commits: int = 0
+    failed_commits: int = 0
+    checkpoints: int = 0
+    failed_checkpoints: int = 0
+
+
+@dataclass(slots=True)
+class Writer:
+    """``settle`` is called in the loop, once for each batch, in the order of the commits."""
+
+    database: Database
+    readers: ReaderPool
+    loop: asyncio.AbstractEventLoop
+    revision: Revision
+    settle: Callable[[Commit], None]
+    counters: Counters = field(default_factory=Counters)
+    _queue: SimpleQueue[Pending | Job[Any] | Signal] = field(default_factory=SimpleQueue)
+    _uncopied_bytes: int = 0
+    _failing: bool = False
+
+    def submit(self, write: Write) -> asyncio.Future[Revision]:
+        """Accepts a write; from here on it happens, whether or not somebody waits for it."""
+        future: asyncio.Future[Revision] = self.loop.create_future()
+        self._queue.put(Pending(write, future))
+        return future
+
+    def call(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Runs ``action`` between two commits, after all writes accepted so far."""
+        future: asyncio.Future[T] = self.loop.create_future()
+        self._queue.put(Job(action, future))
+        return future
+
+    def catch_up(self) -> None:
+        """Has the writer look for revisions it has not published."""
+        self._queue.put(Signal.CATCH_UP)
+
+    def stop(self) -> None:
+        """Carries out what was accepted, then ends ``run``."""
+        self._queue.put(Signal.STOP)
+
+    def run(self) -> None:
+        """The thread's body."""
+        while True:
+            work = self._accepted()
+            if work.pending or work.further is Signal.CATCH_UP:
+                self._tell(self.settle, self._committed(work.pending))
+            if isinstance(work.further, Job):
+                self._carry_out(work.further)
+                self._tell(work.further.settle)
+            if work.further is Signal.STOP:
+                return
+            self._copy_log()
+
+    def _accepted(self) -> Work:
+        """Waits for work, then takes the writes that wait too, up to the first thing that is none."""
+        work = Work()
+        size = 0
+        accepted = self._queue.get()
+        while isinstance(accepted, Pending):
+            work.pending.append(accepted)
+            size += len(accepted.write.value or b"")
+            if len(work.pending) >= MAX_BATCH_WRITES or size >= MAX_BATCH_BYTES:
+                return work
+            try:
+                accepted = self._queue.get_nowait()
+            except Empty:
+                return work
+        work.further = accepted
+        return work
+
+    def _committed(self, pending: list[Pending]) -> Commit:
+        connection = self.database.writer
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            decision, missed = self._decided([each.write for each in pending])
+            if decision.rows:
+                insert_rows(connection, decision.rows)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._failed(pending, translated(error, self.database.path), error)
+        except StoreError as error:
+            return self._failed(pending, error, error)
+        except Exception as error:  # noqa: BLE001 - worker boundary: the writer outlives a batch that fails
+            unexpected = StoreUnavailable(f"{self.database.path}: got {error!r} from a write; please report it")
+            return self._failed(pending, unexpected, error)
+        if self._failing:
+            self._failing = False
+            _log.info("store commits again", path=str(self.database.path))
+        self.revision = decision.revision
+        self.counters.commits += 1
+        self.counters.writes += len(decision.rows)
+        self._uncopied_bytes += sum(len(row.value or b"") + PAGES_PER_ROW * PAGE_BYTES for row in decision.rows)
+        return Commit(pending, decision.outcomes, missed + decision.events, decision.revision)
+
+    def _decided(self, writes: Sequence[Write]) -> tuple[Decision, EventBatch]:
+        """What the writes do, and events of revisions that were never published.
+
+        There are such events when a commit was reported as failed and had happened after all.
+        """
+        path = self.database.path
+        newest, state = read_state(self.database.writer, path, list({write.key for write in writes}))
+        missed: EventBatch = []
+        reached = self.revision
+        while reached < newest:
+            _, stretch = read_history(self.database.writer, path, "", reached, newest)
+            missed += stretch.events
+            reached = stretch.reached
+        return decide(writes, state, newest), missed
+
+    def _failed(self, pending: list[Pending], error: StoreError, cause: Exception) -> Commit:
+        """Nothing of the batch has happened: each of its writes is told so."""
+        self.counters.failed_commits += 1
+        self._roll_back()
+        error.__cause__ = cause if cause is not error else None
+        if self._failing:
+            return Commit(pending, [error] * len(pending), [], self.revision, error)
+        self._failing = True
+        _log.error("store commit failed", path=str(self.database.path), writes=len(pending), error=str(error))
+        return Commit(pending, [error] * len(pending), [], self.revision, error)
+
+    def _roll_back(self) -> None:
+        if self.database.writer.in_transaction:
+            try:
+                self.database.writer.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                _log.error("store rollback failed", path=str(self.database.path), error=str(error))
+
+    def _carry_out(self, job: Job[Any]) -> None:
+        try:
+            job.result = job.query(self.database.writer)
+        except StoreError as error:
+            job.error = error
+        except sqlite3.Error as error:
+            job.error = translated(error, self.database.path)
+            job.error.__cause__ = error
+        except Exception as error:  # noqa: BLE001 - worker boundary: the writer outlives a job that fails
+            job.error = StoreUnavailable(f"{self.database.path}: got {error!r} between two writes; please report it")
+            job.error.__cause__ = error
+        finally:
+            self._roll_back()
+
+    def _copy_log(self) -> None:
+        size = log_bytes(self.database)
+        checkpoint = checkpoint_due(self._uncopied_bytes, size, idle=self._queue.empty())
+        if checkpoint is None:
+            return
+        try:
+            if checkpoint is Checkpoint.TRUNCATE:
+                with self.readers.paused() as alone:
+                    mode = Checkpoint.TRUNCATE if alone else Checkpoint.PASSIVE
+                    self._uncopied_bytes = copy_log(self.database.writer, mode, PAGE_BYTES)
+            else:
+                self._uncopied_bytes = copy_log(self.database.writer, checkpoint, PAGE_BYTES)
+            self.counters.checkpoints += 1
+        except sqlite3.Error as error:
+            # Not tried again before the log has grown by as much again.
+            self._uncopied_bytes = 0
+            self.counters.failed_checkpoints += 1
+            _log.warning("store checkpoint failed", path=str(self.database.path), error=str(error))
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            pass
+
+
+def log_bytes(database: Database) -> int:
+    """The size of the write-ahead log's file."""
+    try:
+        return companion(database.path, "-wal").stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,165 @@
+"""One follower of the whole store that feeds the caches of all resources.
+
+A single stream gives every cache the same revision, so a list of any resource can be answered "as of now" once the
+stream has reached the store's newest revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from kubevouch.storage.interface import Compacted, Revision, Store, StoreError, StoreEvent
+from kubevouch.storage.watchcache.objects import CacheEvent, Stored
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("storage.cacher")
+
+RESTART_SECONDS = 1.0
+
+Decoder = Callable[[bytes, Revision], Any]
+
+
+@dataclass(slots=True)
+class _Registered:
+    cache: ResourceCache[Any]
+    decode: Decoder
+
+
+class Cacher:
+    """Keeps a :class:`ResourceCache` for each registered key prefix in step with the store."""
+
+    def __init__(self, store: Store, clock: Clock, *, root: str = "/registry/") -> None:
+        self._store = store
+        self._clock = clock
+        self._root = root
+        self._registered: dict[str, _Registered] = {}
+        self._revision = Revision(0)
+        self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    def register(self, prefix: str, decode: Decoder) -> ResourceCache[Any]:
+        """The cache of the keys under ``prefix`` (one or two path segments below the root, ending in a slash)."""
+        cache: ResourceCache[Any] = ResourceCache(prefix)
+        self._registered[prefix] = _Registered(cache, decode)
+        return cache
+
+    async def start(self) -> None:
+        """Load everything and follow the store from there."""
+        await self._load()
+        self._task = asyncio.create_task(self._follow(), name="watch-cache")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        for registered in self._registered.values():
+            registered.cache.close_watchers()
+        for _, waiter in self._waiting:
+            waiter.cancel()
+
+    @property
+    def revision(self) -> Revision:
+        """How far the caches have come."""
+        return self._revision
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set()
+
+    async def newest(self) -> Revision:
+        """Wait until the caches hold everything that was acknowledged before this call."""
+        revision = await self._store.revision()
+        await self.reach(revision)
+        return self._revision
+
+    async def reach(self, revision: Revision) -> None:
+        """Wait until the caches hold the write ``revision``."""
+        if self._revision >= revision:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append((revision, waiter))
+        try:
+            await waiter
+        finally:
+            self._waiting = [entry for entry in self._waiting if entry[1] is not waiter]
+
+    # -------------------------------------------------------------- following
+
+    async def _load(self) -> None:
+        page = await self._store.list(self._root)
+        grouped: dict[str, list[Stored[Any]]] = {prefix: [] for prefix in self._registered}
+        for item in page.items:
+            registered = self._for_key(item.key)
+            if registered is None:
+                continue
+            stored = self._decode(registered, item.key, item.value, item.revision)
+            if stored is not None:
+                grouped[registered.cache.prefix].append(stored)
+        for prefix, objects in grouped.items():
+            self._registered[prefix].cache.load(objects, page.revision)
+        self._advance(page.revision)
+        self._ready.set()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for batch in self._store.watch(self._root, self._revision):
+                    for event in batch:
+                        self._apply(event)
+                    if batch:
+                        self._advance(batch[-1].revision)
+            except Compacted:
+                log.warning("watch cache fell behind a compaction, loading anew")
+                self._ready.clear()
+                for registered in self._registered.values():
+                    registered.cache.close_watchers()
+                await self._load()
+            except StoreError as err:
+                log.error("store watch failed", err=str(err))
+                await self._clock.sleep(RESTART_SECONDS)
+
+    def _advance(self, revision: Revision) -> None:
+        self._revision = revision
+        if self._waiting:
+            for wanted, waiter in self._waiting:
+                if wanted <= revision and not waiter.done():
+                    waiter.set_result(None)
+
+    def _for_key(self, key: str) -> _Registered | None:
+        end = key.find("/", len(self._root))
+        found = self._registered.get(key[: end + 1])
+        if found is None and end > 0:
+            # Services are kept under two segments: /registry/services/specs/.
+            found = self._registered.get(key[: key.find("/", end + 1) + 1])
+        return found
+
+    def _apply(self, event: StoreEvent) -> None:
+        registered = self._for_key(event.key)
+        if registered is None:
+            return
+        cache = registered.cache
+        previous = cache.get(event.key)
+        if event.value is not None:
+            current = self._decode(registered, event.key, event.value, event.revision)
+            if current is None:
+                return
+            cache.apply(CacheEvent(event.revision, current, previous, None))
+        elif previous is not None:
+            deleted = self._decode(registered, event.key, previous.raw, event.revision)
+            cache.apply(CacheEvent(event.revision, None, previous, deleted))
+
+    @staticmethod
+    def _decode(registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:
+        try:
+            return Stored(key, registered.decode(value, revision), revision, value)
+        except ValueError as err:
+            # One unreadable value must not take the resource down; reads of it answer 500 (registry).
+            log.error("unreadable value in the store", key=key, revision=revision, err=str(err))
+            return None

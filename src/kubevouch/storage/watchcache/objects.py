@@ -1,0 +1,68 @@
+"""What the cache holds: objects with their revision and their encodings, and events over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from kubevouch.machinery.meta import Object
+from kubevouch.storage.interface import Revision
+
+T = TypeVar("T", bound=Object)
+
+
+class Stored(Generic[T]):
+    """An object as it is stored, with its encodings made at most once each.
+
+    ``obj`` has its resourceVersion set; ``raw`` is the stored value.
+    """
+
+    __slots__ = ("_encodings", "key", "obj", "raw", "revision")
+
+    def __init__(self, key: str, obj: T, revision: Revision, raw: bytes) -> None:
+        self.key = key
+        self.obj = obj
+        self.revision = revision
+        self.raw = raw
+        self._encodings: dict[Hashable, Any] | None = None
+
+    def encoded(self, form: Hashable, make: Callable[[Stored[T]], Any]) -> Any:
+        """The encoding named ``form``; ``make`` is called once, whoever asks and however often."""
+        if self._encodings is None:
+            self._encodings = {}
+        value = self._encodings.get(form)
+        if value is None:
+            value = self._encodings[form] = make(self)
+        return value
+
+
+class CacheEvent(Generic[T]):
+    """One write: ``current`` is None for a deletion, ``previous`` None for a creation.
+
+    ``deleted`` is the last state under the deletion's own revision: what a DELETED event carries.
+    """
+
+    __slots__ = ("_frames", "current", "deleted", "previous", "revision")
+
+    def __init__(
+        self, revision: Revision, current: Stored[T] | None, previous: Stored[T] | None, deleted: Stored[T] | None
+    ) -> None:
+        self.revision = revision
+        self.current = current
+        self.previous = previous
+        self.deleted = deleted
+        self._frames: dict[Hashable, Any] = {}
+
+    @property
+    def key(self) -> str:
+        stored = self.current or self.previous
+        assert stored is not None  # an event has at least one side
+        return stored.key
+
+    def once(self, form: Hashable, make: Callable[[], Any]) -> Any:
+        """A value computed once per event, such as the frame of a media type or a selector's verdict."""
+        try:
+            return self._frames[form]
+        except KeyError:
+            value = self._frames[form] = make()
+            return value

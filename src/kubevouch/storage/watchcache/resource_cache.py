@@ -1,0 +1,317 @@
+"""The cache of one resource: newest state, recent history, watchers."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from kubevouch.machinery.meta import Object
+from kubevouch.storage.interface import Compacted, Revision
+from kubevouch.storage.watchcache.objects import CacheEvent, Stored
+
+T = TypeVar("T", bound=Object)
+
+# Enough for clients to resume after a reconnect and to page through consistently; an event holds two pointers.
+HISTORY = 10_000
+# A client this far behind is cut off and starts again from a list, as kube-apiserver does.
+MAX_BACKLOG = 10_000
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Filter = Callable[[Stored[T]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """An event as one watcher sees it through its selector."""
+
+    type: ChangeType
+    stored: Stored[T]
+    event: CacheEvent[T] | None
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Scope(Generic[T]):
+    """What a list or watch looks at.
+
+    Args:
+        prefix: keys must begin with it.
+        key: the one key wanted, or empty: watches of one object cost nothing to the events of others.
+        matches: the selectors, or None; ``name`` makes their verdict shared between watchers with the same text.
+    """
+
+    prefix: str
+    key: str = ""
+    matches: Filter[T] | None = None
+    name: str = ""
+
+    def covers(self, stored: Stored[T]) -> bool:
+        if self.key:
+            if stored.key != self.key:
+                return False
+        elif not stored.key.startswith(self.prefix):
+            return False
+        return self.matches is None or self.matches(stored)
+
+
+class WatchClosed(Exception):
+    """The watcher was cut off: it fell behind, or the server is stopping."""
+
+
+class Watcher(Generic[T]):
+    """One client's queue of changes. ``next_batch`` hands out all that is there."""
+
+    __slots__ = ("_after", "_cache", "_closed", "_poked", "_queue", "_wakeup", "scope")
+
+    def __init__(self, cache: ResourceCache[T], scope: Scope[T], after: Revision) -> None:
+        self._cache = cache
+        self._after = after
+        self._poked = False
+        self.scope = scope
+        self._queue: deque[Change[T]] = deque()
+        self._wakeup: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def offer(self, change: Change[T]) -> None:
+        if self._closed or change.revision <= self._after:
+            return
+        if len(self._queue) >= MAX_BACKLOG:
+            self.close()
+            return
+        self._queue.append(change)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    def poke(self) -> None:
+        """Let ``next_batch`` return although nothing changed: time for a bookmark, or to end."""
+        self._poked = True
+        self._wake()
+
+    async def next_batch(self) -> list[Change[T]]:
+        """The changes that came since the last call; waits for one or for a poke.
+
+        Raises:
+            WatchClosed: there will be no more.
+        """
+        while not self._queue and not self._poked:
+            if self._closed:
+                raise WatchClosed
+            self._wakeup = asyncio.get_running_loop().create_future()
+            await self._wakeup
+        self._poked = False
+        batch = list(self._queue)
+        self._queue.clear()
+        return batch
+
+    def close(self) -> None:
+        """Forget what is queued and end ``next_batch``."""
+        if not self._closed:
+            self._closed = True
+            self._queue.clear()
+            self._cache.forget(self)
+            self._wake()
+
+
+class ResourceCache(Generic[T]):
+    """Objects of one resource by key, in key order, with the events that led here."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._objects: dict[str, Stored[T]] = {}
+        self._keys: list[str] = []
+        self._history: deque[CacheEvent[T]] = deque()
+        # History holds every event above this revision.
+        self._floor = Revision(0)
+        self._watchers: set[Watcher[T]] = set()
+        self._watchers_by_key: dict[str, set[Watcher[T]]] = {}
+        self._handlers: list[Callable[[CacheEvent[T]], None]] = []
+        self._load_handlers: list[Callable[[], None]] = []
+
+    # -------------------------------------------------------------- state
+
+    def load(self, objects: list[Stored[T]], revision: Revision) -> None:
+        """Start from ``objects``, which are in key order, as they were at ``revision``."""
+        self._objects = {stored.key: stored for stored in objects}
+        self._keys = [stored.key for stored in objects]
+        self._history.clear()
+        self._floor = revision
+        for handler in self._load_handlers:
+            handler()
+
+    def get(self, key: str) -> Stored[T] | None:
+        return self._objects.get(key)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def values(self) -> Iterator[Stored[T]]:
+        """All objects in no particular order."""
+        return iter(list(self._objects.values()))
+
+    def on_event(self, handler: Callable[[CacheEvent[T]], None]) -> None:
+        """Call ``handler`` in the loop for each event, before any watcher hears of it."""
+        self._handlers.append(handler)
+
+    def on_load(self, handler: Callable[[], None]) -> None:
+        """Call ``handler`` whenever the whole state was replaced without events."""
+        self._load_handlers.append(handler)
+
+    def scan(self, prefix: str, start: str = "") -> Iterator[Stored[T]]:
+        """The objects under ``prefix`` with keys from ``start`` on, in key order."""
+        at = bisect.bisect_left(self._keys, max(prefix, start))
+        while at < len(self._keys):
+            key = self._keys[at]
+            if not key.startswith(prefix):
+                return
+            yield self._objects[key]
+            at += 1
+
+    def count(self, prefix: str, start: str = "") -> int:
+        """How many keys begin with ``prefix`` and are not below ``start``."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        return bisect.bisect_left(self._keys, end) - bisect.bisect_left(self._keys, max(prefix, start))
+
+    def scan_at(self, revision: Revision, prefix: str, start: str = "") -> Iterator[Stored[T]]:
+        """As ``scan``, but the state right after ``revision``, rebuilt by undoing newer events.
+
+        Raises:
+            Compacted: the history does not reach back so far.
+        """
+        if revision < self._floor:
+            raise Compacted(revision, self._floor)
+        before: dict[str, Stored[T] | None] = {}
+        for event in reversed(self._history):
+            if event.revision <= revision:
+                break
+            before[event.key] = event.previous
+        if not before:
+            yield from self.scan(prefix, start)
+            return
+        lowest = max(prefix, start)
+        changed = sorted(key for key in before if key.startswith(prefix) and key >= lowest)
+        at = 0
+        for stored in self.scan(prefix, start):
+            while at < len(changed) and changed[at] < stored.key:
+                gone = before[changed[at]]
+                if gone is not None:
+                    yield gone
+                at += 1
+            if at < len(changed) and changed[at] == stored.key:
+                earlier = before[stored.key]
+                if earlier is not None:
+                    yield earlier
+                at += 1
+            else:
+                yield stored
+        for key in changed[at:]:
+            gone = before[key]
+            if gone is not None:
+                yield gone
+
+    # -------------------------------------------------------------- events
+
+    def apply(self, event: CacheEvent[T]) -> None:
+        """Take over one write and tell whoever watches. Events come in order of their revision."""
+        key = event.key
+        if event.current is not None:
+            if key not in self._objects:
+                bisect.insort(self._keys, key)
+            self._objects[key] = event.current
+        elif key in self._objects:
+            del self._objects[key]
+            at = bisect.bisect_left(self._keys, key)
+            del self._keys[at]
+        self._history.append(event)
+        if len(self._history) > HISTORY:
+            self._floor = self._history.popleft().revision
+        for handler in self._handlers:
+            handler(event)
+        for watcher in tuple(self._watchers_by_key.get(key, ())):
+            self._offer(watcher, event)
+        for watcher in tuple(self._watchers):
+            self._offer(watcher, event)
+
+    def _offer(self, watcher: Watcher[T], event: CacheEvent[T]) -> None:
+        change = self._change(watcher.scope, event)
+        if change is not None:
+            watcher.offer(change)
+
+    def _change(self, scope: Scope[T], event: CacheEvent[T]) -> Change[T] | None:
+        """The event through a selector: what starts to match is added, what stops is deleted."""
+        if scope.name or scope.matches is None:
+            shared: Change[T] | None = event.once(
+                ("change", scope.prefix, scope.key, scope.name), lambda: self._judge(scope, event)
+            )
+            return shared
+        return self._judge(scope, event)
+
+    @staticmethod
+    def _judge(scope: Scope[T], event: CacheEvent[T]) -> Change[T] | None:
+        now = event.current is not None and scope.covers(event.current)
+        before = event.previous is not None and scope.covers(event.previous)
+        if now:
+            assert event.current is not None  # implied by now
+            return Change("MODIFIED" if before else "ADDED", event.current, event, event.revision)
+        if before:
+            assert event.deleted is not None  # implied by before
+            return Change("DELETED", event.deleted, event, event.revision)
+        return None
+
+    # -------------------------------------------------------------- watchers
+
+    def watch(self, scope: Scope[T], after: Revision) -> Watcher[T]:
+        """A watcher that first gets the remembered events above ``after``.
+
+        Raises:
+            Compacted: events above ``after`` have been forgotten.
+        """
+        if after < self._floor:
+            raise Compacted(after, self._floor)
+        watcher = Watcher(self, scope, after)
+        if self._history and self._history[-1].revision > after:
+            for event in self._events_after(after):
+                self._offer(watcher, event)
+        if scope.key:
+            self._watchers_by_key.setdefault(scope.key, set()).add(watcher)
+        else:
+            self._watchers.add(watcher)
+        return watcher
+
+    def _events_after(self, after: Revision) -> list[CacheEvent[T]]:
+        found = []
+        for event in reversed(self._history):
+            if event.revision <= after:
+                break
+            found.append(event)
+        found.reverse()
+        return found
+
+    def forget(self, watcher: Watcher[T]) -> None:
+        """Stop telling ``watcher``."""
+        self._watchers.discard(watcher)
+        same_key = self._watchers_by_key.get(watcher.scope.key)
+        if same_key is not None:
+            same_key.discard(watcher)
+            if not same_key:
+                del self._watchers_by_key[watcher.scope.key]
+
+    def close_watchers(self) -> None:
+        """End every watch: the history has a gap, or the server stops."""
+        for watcher in [*self._watchers, *(w for same in self._watchers_by_key.values() for w in same)]:
+            watcher.close()
+
+    @property
+    def watcher_count(self) -> int:
+        return len(self._watchers) + sum(len(same) for same in self._watchers_by_key.values())
+
+    @property
+    def oldest(self) -> Revision:
+        """A watch may start after this revision, not before."""
+        return self._floor
