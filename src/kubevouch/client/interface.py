@@ -4,12 +4,14 @@ APIStatusError            the server answered with a failure (machinery.errors)
 TransportError            there was no answer
 ├── ConnectFailed         no connection: refused, unreachable, name unknown, timed out
 ├── TLSFailed             the handshake failed or the server could not be verified
-└── NotKubernetes         an answer that is no Kubernetes answer (a proxy, a web server, plain HTTP)
+├── NotKubernetes         an answer that is no Kubernetes answer (a proxy, a web server, plain HTTP)
+└── CredentialsFailed     nothing to ask with: a plug-in failed, a token file cannot be read
+ClientConfigurationError  what the client was told makes no connection: bad URL, bad PEM, bad kubeconfig
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -21,12 +23,24 @@ T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Object)
 
 
-class TransportError(Exception):
-    """No answer from an API server. ``address`` is host:port, or the URL where that says more."""
+class ClientConfigurationError(Exception):
+    """The settings of a client cannot be used; ``hint`` says what to do about it."""
 
-    def __init__(self, message: str, *, address: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class TransportError(Exception):
+    """No answer from an API server.
+
+    ``address`` is host:port, or the URL where that says more; ``hint`` says what to do, for a terminal's second line.
+    """
+
+    def __init__(self, message: str, *, address: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.address = address
+        self.hint = hint
 
 
 class ConnectFailed(TransportError):
@@ -40,9 +54,13 @@ class TLSFailed(TransportError):
 class NotKubernetes(TransportError):
     """Something answered that is not an API server; ``status`` is its HTTP status."""
 
-    def __init__(self, message: str, *, address: str = "", status: int = 0) -> None:
-        super().__init__(message, address=address)
+    def __init__(self, message: str, *, address: str = "", status: int = 0, hint: str = "") -> None:
+        super().__init__(message, address=address, hint=hint)
         self.status = status
+
+
+class CredentialsFailed(TransportError):
+    """There is nothing to ask with: a credential plug-in failed, or a token file cannot be read."""
 
 
 class EventType(StrEnum):
@@ -71,6 +89,18 @@ class WatchEvent(Generic[T]):
             and self.object is not None
             and self.object.metadata.annotations.get("k8s.io/initial-events-end") == "true"
         )
+
+
+class WatchStream(Protocol[T]):
+    """What a watch gives: an asynchronous generator is one. Use it in ``contextlib.aclosing``."""
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent[T]]: ...
+
+    def __anext__(self) -> Awaitable[WatchEvent[T]]: ...
+
+    def aclose(self) -> Awaitable[None]:
+        """End the watch from this side."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +145,11 @@ class WriteOptions:
     field_validation: Literal["", "Ignore", "Warn", "Strict"] = ""
 
 
+DEFAULT_LIST = ListOptions()
+DEFAULT_WATCH = WatchOptions()
+DEFAULT_WRITE = WriteOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class PatchType:
     """A patch's media type."""
@@ -146,9 +181,7 @@ class Client(Protocol):
         """One page; an empty namespace reads all namespaces."""
         ...
 
-    def watch(
-        self, resource: Resource[T], namespace: str = "", options: WatchOptions = ...
-    ) -> AsyncIterator[WatchEvent[T]]:
+    def watch(self, resource: Resource[T], namespace: str = "", options: WatchOptions = ...) -> WatchStream[T]:
         """Events until the server ends the stream. ``aclose()`` on the iterator ends it from this side."""
         ...
 
