@@ -53,6 +53,8 @@ class Authentication:
     user: UserInfo
     method: str
     warnings: tuple[str, ...] = ()
+    # For which of the audiences that were asked about a token is meant; empty for methods without audiences.
+    audiences: tuple[str, ...] = ()
 
 
 class Authenticator(Protocol):

@@ -1,0 +1,79 @@
+"""Which plug-ins exist, and the order in which they run.
+
+The order is Kubernetes' (pkg/kubeapiserver/options/plugins.go, Kubernetes 1.36); its plug-ins for resources that are
+not served here are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+
+from kubevouch.admission.certificate_approval import CertificateApproval
+from kubevouch.admission.certificate_signing import CertificateSigning
+from kubevouch.admission.certificate_subject_restriction import CertificateSubjectRestriction
+from kubevouch.admission.chain import AdmissionChain
+from kubevouch.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
+from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
+from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
+from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
+from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
+from kubevouch.api.core_v1.namespaces import Namespace
+from kubevouch.authorization.interface import Authorizer
+from kubevouch.util.clock import Clock
+
+MUTATING = (NamespaceLifecycle.name, NodeRestriction.name, TaintNodesByCondition.name)
+VALIDATING = (
+    CertificateApproval.name,
+    CertificateSigning.name,
+    ClusterTrustBundleAttest.name,
+    CertificateSubjectRestriction.name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the plug-ins need of the server.
+
+    Args:
+        authorizer: the server's own.
+        namespace_named: a namespace from the watch cache, or None.
+        refresh: waits until the watch cache holds every write acknowledged so far.
+        clock: the server's.
+        node_named: a node from the watch cache, or None.
+        pod_named: a pod from the watch cache, or None; left out where no pods are served.
+    """
+
+    authorizer: Authorizer
+    namespace_named: Callable[[str], Namespace | None]
+    refresh: Callable[[], Awaitable[object]]
+    clock: Clock
+    node_named: NodeGetter | None = None
+    pod_named: PodGetter | None = None
+
+
+def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> AdmissionChain:
+    """All plug-ins but those named in ``disabled``. NodeRestriction is among them, as with kubeadm.
+
+    Raises:
+        ValueError: a name in ``disabled`` is no plug-in.
+    """
+    unknown = sorted(set(disabled) - {*MUTATING, *VALIDATING})
+    if unknown:
+        known = ", ".join((*MUTATING, *VALIDATING))
+        raise ValueError(f"got admission plug-in {unknown[0]!r}, expected one of {known}")
+    mutating: list[MutatingPlugin] = [
+        NamespaceLifecycle(needs.namespace_named, needs.refresh, needs.clock),
+        NodeRestriction(needs.pod_named, needs.node_named),
+        TaintNodesByCondition(),
+    ]
+    validating: list[ValidatingPlugin] = [
+        CertificateApproval(needs.authorizer),
+        CertificateSigning(needs.authorizer),
+        ClusterTrustBundleAttest(needs.authorizer),
+        CertificateSubjectRestriction(),
+    ]
+    return AdmissionChain(
+        [plugin for plugin in mutating if plugin.name not in disabled],
+        [plugin for plugin in validating if plugin.name not in disabled],
+    )

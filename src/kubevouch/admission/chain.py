@@ -1,0 +1,47 @@
+"""Runs the plug-ins of both phases in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubevouch.admission.interface import MutatingPlugin, Operation, Request, ValidatingPlugin
+from kubevouch.machinery.scheme import GroupResource
+
+
+class AdmissionChain:
+    """The mutating and the validating plug-ins, each in the order given."""
+
+    def __init__(self, mutating: Sequence[MutatingPlugin] = (), validating: Sequence[ValidatingPlugin] = ()) -> None:
+        self._mutating = tuple(mutating)
+        self._validating = tuple(validating)
+        # Which plug-ins handle what never changes, so each combination is worked out once.
+        self._mutating_for: dict[tuple[Operation, GroupResource, str], tuple[MutatingPlugin, ...]] = {}
+        self._validating_for: dict[tuple[Operation, GroupResource, str], tuple[ValidatingPlugin, ...]] = {}
+
+    def use(self, other: AdmissionChain) -> None:
+        """Take over the plug-ins of ``other``: plug-ins read caches that exist only after the stores are made."""
+        self._mutating, self._validating = other._mutating, other._validating
+        self._mutating_for.clear()
+        self._validating_for.clear()
+
+    async def admit(self, request: Request) -> Any:
+        """The object after all mutating plug-ins. Raises ``APIStatusError`` from the first that refuses."""
+        key = (request.operation, request.resource, request.subresource)
+        plugins = self._mutating_for.get(key)
+        if plugins is None:
+            plugins = tuple(plugin for plugin in self._mutating if plugin.handles(*key))
+            self._mutating_for[key] = plugins
+        for plugin in plugins:
+            request.obj = await plugin.admit(request)
+        return request.obj
+
+    async def validate(self, request: Request) -> None:
+        """Raises ``APIStatusError`` from the first plug-in that refuses."""
+        key = (request.operation, request.resource, request.subresource)
+        plugins = self._validating_for.get(key)
+        if plugins is None:
+            plugins = tuple(plugin for plugin in self._validating if plugin.handles(*key))
+            self._validating_for[key] = plugins
+        for plugin in plugins:
+            await plugin.validate(request)

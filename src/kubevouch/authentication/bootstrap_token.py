@@ -1,0 +1,56 @@
+"""Bootstrap tokens as bearer tokens.
+
+Source: plugin/pkg/auth/authenticator/token/bootstrap (Kubernetes 1.36); the rules are in ``api/bootstrap_tokens.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kubevouch.api import bootstrap_tokens
+from kubevouch.api.bootstrap_tokens import TokenRefusedError, TokenSyntaxError
+from kubevouch.api.core_v1.secrets import Secret
+from kubevouch.authentication.interface import Authentication, UserInfo
+from kubevouch.util.clock import Clock
+
+METHOD = "bootstrap-token"
+
+log = structlog.get_logger("authentication.bootstrap-token")
+
+SecretGetter = Callable[[str], Secret | None]
+
+
+class BootstrapTokenAuthenticator:
+    """Looks a token up by the name of its Secret. Whatever is wrong with it, the client sees the same 401.
+
+    Args:
+        secret_named: the Secret of that name in ``kube-system``, or None. Secrets are never listed: the cost of a
+            request must not grow with the number of tokens.
+        clock: decides what has expired.
+    """
+
+    def __init__(self, secret_named: SecretGetter, clock: Clock) -> None:
+        self._secret_named = secret_named
+        self._clock = clock
+
+    async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication | None:
+        """The user ``system:bootstrap:<token-id>``, or None: a bad token is no error, as other kinds come after it."""
+        if audiences:
+            # The token stands for no audience, so it satisfies nobody who names one.
+            return None
+        try:
+            token = bootstrap_tokens.parse_token(bearer_token)
+        except TokenSyntaxError:
+            return None
+        secret = self._secret_named(token.secret_name)
+        if secret is None:
+            log.debug("bootstrap token refused", reason=bootstrap_tokens.no_secret_text(token.token_id))
+            return None
+        try:
+            groups = bootstrap_tokens.accept_for_authentication(secret, token.token_secret, self._clock.now())
+        except TokenRefusedError as err:
+            log.info("bootstrap token refused", token_id=token.token_id, reason=str(err))
+            return None
+        return Authentication(UserInfo(token.user, groups=tuple(groups)), METHOD)

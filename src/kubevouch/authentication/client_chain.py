@@ -1,0 +1,119 @@
+"""Verification of TLS client certificates that remembers what it has verified.
+
+A kept connection sends the same certificates with every request. The signatures are checked once; the dates of every
+certificate on the way to the trust anchor are checked each time, so that a connection does not outlive them. With a
+front proxy configured every other client is refused by its verifier on each request, so refusals are remembered too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kubevouch.authentication.interface import AuthenticationError
+from kubevouch.pki import x509_certificate
+from kubevouch.pki.client_certificate import MAX_PRESENTED, TrustAnchors, describe, verify_chain
+from kubevouch.pki.errors import ClientCertificateError, ParseError
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.util.clock import Clock
+
+T = TypeVar("T")
+
+# As many as there are nodes in the largest clusters; an entry holds a parsed certificate, some 5 KiB.
+MAX_REMEMBERED = 10_000
+# A refusal may end with time, when a certificate begins.
+REFUSAL_LIFETIME = dt.timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified(Generic[T]):
+    """A client's certificate, and what follows from it as long as its whole chain is valid."""
+
+    leaf: Certificate
+    conclusion: T
+    not_before: dt.datetime
+    not_after: dt.datetime
+
+
+class ClientChainVerifier(Generic[T]):
+    """Verifies chains against trust anchors that may be replaced at any time.
+
+    Args:
+        anchors: the CA bundle.
+        clock: decides about dates.
+        conclude: what a verified certificate means; may raise ``ClientCertificateError``.
+    """
+
+    def __init__(self, anchors: TrustAnchors, clock: Clock, conclude: Callable[[Certificate], T]) -> None:
+        self._anchors = anchors
+        self._clock = clock
+        self._conclude = conclude
+        self._verified: dict[tuple[bytes, ...], Verified[T]] = {}
+        # By digest: whoever is refused must not choose how much memory that takes.
+        self._refused: dict[bytes, tuple[dt.datetime, str]] = {}
+
+    def replace_anchors(self, anchors: TrustAnchors) -> None:
+        """Trust other anchors from the next request on, on open connections too."""
+        self._anchors = anchors
+        self._verified.clear()
+        self._refused.clear()
+
+    def verify(self, presented: tuple[bytes, ...]) -> Verified[T]:
+        """What follows from the certificates of a handshake, in DER, leaf first.
+
+        Raises:
+            AuthenticationError: they prove nothing.
+        """
+        now = self._clock.now()
+        known = self._verified.get(presented)
+        if known is not None:
+            if known.not_before <= now <= known.not_after:
+                return known
+            # Another way to an anchor may still be valid, and if none is, the error has to say what ended.
+            del self._verified[presented]
+        digest = hashlib.sha256(b"".join(presented)).digest()
+        since, refusal = self._refused.get(digest, (now, ""))
+        if refusal and now - REFUSAL_LIFETIME < since <= now:
+            raise AuthenticationError(refusal)
+        try:
+            verified = self._verify(presented, now)
+        except ClientCertificateError as err:
+            _remember(self._refused, digest, (now, str(err)))
+            raise AuthenticationError(str(err)) from err
+        _remember(self._verified, presented, verified)
+        return verified
+
+    def _verify(self, presented: Sequence[bytes], now: dt.datetime) -> Verified[T]:
+        if len(presented) > MAX_PRESENTED:
+            raise ClientCertificateError(
+                f"got {len(presented)} client certificates, at most {MAX_PRESENTED} are looked at"
+            )
+        try:
+            leaf, *intermediates = [x509_certificate.parse_der(contents) for contents in presented]
+        except ParseError as err:
+            raise ClientCertificateError(f"tls: failed to parse certificate from client: {err}") from err
+        try:
+            chain = verify_chain(leaf, intermediates, self._anchors, now=now)
+        except ClientCertificateError as err:
+            raise ClientCertificateError(f"verifying certificate {describe(leaf)} failed: {err}") from err
+        return Verified(
+            leaf,
+            self._conclude(leaf),
+            max(certificate.not_before for certificate in chain),
+            min(certificate.not_after for certificate in chain),
+        )
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _remember(table: dict[K, V], key: K, value: V) -> None:
+    """Puts the newest last, and drops the oldest of too many."""
+    table.pop(key, None)
+    if len(table) >= MAX_REMEMBERED:
+        del table[next(iter(table))]
+    table[key] = value

@@ -1,0 +1,25 @@
+"""Puts whoever proved an identity into ``system:authenticated``.
+
+Source: k8s.io/apiserver/pkg/authentication/group (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubevouch.authentication.interface import (
+    ANONYMOUS,
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    Authentication,
+    UserInfo,
+)
+
+
+def with_authenticated_group(found: Authentication) -> Authentication:
+    """``found`` with the group, unless its user is anonymous or in one of the two special groups already."""
+    user = found.user
+    if user.name == ANONYMOUS or AUTHENTICATED_GROUP in user.groups or UNAUTHENTICATED_GROUP in user.groups:
+        return found
+    widened = UserInfo(user.name, user.uid, (*user.groups, AUTHENTICATED_GROUP), user.extra)
+    return replace(found, user=widened)

@@ -1,0 +1,56 @@
+"""All authenticators in their order.
+
+Source: k8s.io/apiserver/pkg/authentication/request/union, pkg/kubeapiserver/authenticator/config.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubevouch.authentication.aggregate import aggregate
+from kubevouch.authentication.anonymous import AnonymousAuthenticator
+from kubevouch.authentication.group_adder import with_authenticated_group
+from kubevouch.authentication.interface import Authentication, AuthenticationError, Authenticator, Credentials
+
+NO_CREDENTIAL = "the request has no credential that this server knows"
+
+
+class UnionAuthenticator:
+    """Front proxy, client certificate, bearer token, and at last the anonymous user.
+
+    The first success counts. An error does not stop the others, but it is remembered: whoever presented something that
+    does not hold is never taken for anonymous.
+
+    Args:
+        authenticators: those that prove an identity, in their order.
+        anonymous: for requests without any credential; None answers them with 401.
+    """
+
+    def __init__(
+        self, authenticators: Sequence[Authenticator], anonymous: AnonymousAuthenticator | None = None
+    ) -> None:
+        self._authenticators = tuple(authenticators)
+        self._anonymous = anonymous
+
+    async def authenticate(self, credentials: Credentials, path: str = "") -> Authentication:
+        """Who sends a request for the URL path ``path``, with ``system:authenticated`` added.
+
+        Raises:
+            AuthenticationError: 401.
+        """
+        errors = []
+        for authenticator in self._authenticators:
+            try:
+                found = await authenticator.authenticate(credentials)
+            except AuthenticationError as err:
+                errors.append(err)
+                continue
+            if found is not None:
+                return with_authenticated_group(found)
+        if errors:
+            raise AuthenticationError(aggregate(errors))
+        if self._anonymous is not None:
+            found = await self._anonymous.authenticate(credentials, path)
+            if found is not None:
+                return found
+        raise AuthenticationError(NO_CREDENTIAL)

@@ -1,0 +1,60 @@
+"""TLS client certificates as identities.
+
+Source: k8s.io/apiserver/pkg/authentication/request/x509 (Kubernetes 1.36); the rules are in
+``pki/client_certificate.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubevouch.api.wellknown import CREDENTIAL_ID_EXTRA
+from kubevouch.authentication.client_chain import ClientChainVerifier
+from kubevouch.authentication.interface import Authentication, AuthenticationError, Credentials, UserInfo
+from kubevouch.pki.client_certificate import TrustAnchors, identify
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.util.clock import Clock
+
+METHOD = "x509"
+
+Revocation = Callable[[Certificate], str]
+
+
+class X509Authenticator:
+    """The user is the common name, the groups are the organizations of a certificate that the client CA has issued.
+
+    A certificate that does not verify is a bad credential: such a request is never anonymous. A valid one without a
+    common name names nobody and leaves the decision to others.
+
+    Args:
+        anchors: the client CA bundle.
+        clock: decides about dates, at every request.
+        revoked: why a certificate no longer counts, or an empty text. Asked at every request and never remembered, so
+            that a revocation also reaches open connections.
+    """
+
+    def __init__(self, anchors: TrustAnchors, clock: Clock, revoked: Revocation | None = None) -> None:
+        self._verifier = ClientChainVerifier(anchors, clock, _conclude)
+        self._revoked = revoked
+
+    def replace_anchors(self, anchors: TrustAnchors) -> None:
+        """Trust another client CA bundle from the next request on."""
+        self._verifier.replace_anchors(anchors)
+
+    async def authenticate(self, credentials: Credentials) -> Authentication | None:
+        if not credentials.peer_chain:
+            return None
+        verified = self._verifier.verify(credentials.peer_chain)
+        if self._revoked is not None:
+            why = self._revoked(verified.leaf)
+            if why:
+                raise AuthenticationError(f"client certificate is revoked: {why}")
+        return verified.conclusion
+
+
+def _conclude(certificate: Certificate) -> Authentication | None:
+    identity = identify(certificate)
+    if identity is None:
+        return None
+    extra = {CREDENTIAL_ID_EXTRA: (identity.credential_id,)}
+    return Authentication(UserInfo(identity.username, identity.uid, identity.groups, extra), METHOD)

@@ -1,0 +1,187 @@
+"""What controllers may do: Kubernetes' own and those that run inside kubevouch.
+
+Kubernetes' roles are here for the controllers whose resources are served, as in plugin/pkg/auth/authorizer/rbac/
+bootstrappolicy/controller_policy.go and namespace_policy.go (Kubernetes 1.36).
+
+Kubernetes lets one identity, ``certificate-controller``, approve and sign. Whoever gets hold of it can make any client
+certificate, so kubevouch's controllers have an identity each, and none of them may do both.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kubevouch.api.rbac_v1 import PolicyRule
+from kubevouch.api.wellknown import (
+    BOOTSTRAP_SIGNER_CONTROLLER,
+    CLUSTER_INFO_CONFIGMAP,
+    CLUSTER_ROLE_AGGREGATION_CONTROLLER,
+    CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
+    CSR_APPROVING_CONTROLLER,
+    CSR_CLEANER_CONTROLLER,
+    CSR_SIGNING_CONTROLLER,
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBE_APISERVER_SERVING_SIGNER,
+    KUBE_PUBLIC_NAMESPACE,
+    KUBE_SYSTEM_NAMESPACE,
+    KUBELET_SERVING_SIGNER,
+    LEGACY_UNKNOWN_SIGNER,
+    ROOT_CA_CONFIGMAP,
+    ROOT_CA_PUBLISHER_CONTROLLER,
+    SERVICE_ACCOUNT_CONTROLLER,
+    TOKEN_CLEANER_CONTROLLER,
+)
+from kubevouch.authorization.policy import (
+    EVENTS,
+    Policy,
+    cluster_role,
+    cluster_role_binding,
+    namespaced_role,
+    role_binding,
+    rule,
+    service_account,
+)
+
+CONTROLLERS = (
+    CSR_APPROVING_CONTROLLER,
+    CSR_SIGNING_CONTROLLER,
+    CSR_CLEANER_CONTROLLER,
+    BOOTSTRAP_SIGNER_CONTROLLER,
+    TOKEN_CLEANER_CONTROLLER,
+    ROOT_CA_PUBLISHER_CONTROLLER,
+    SERVICE_ACCOUNT_CONTROLLER,
+    CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
+    CLUSTER_ROLE_AGGREGATION_CONTROLLER,
+)
+"""The identities of kubevouch's own controllers; the last one is also Kubernetes' and has its role from there."""
+
+_READ = "get list watch"
+
+_CERTIFICATES = "certificates.k8s.io"
+_REQUESTS = "certificatesigningrequests"
+_ACCESS_REVIEWS = rule("create", "authorization.k8s.io", "subjectaccessreviews")
+_SIGNED = (
+    LEGACY_UNKNOWN_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBELET_SERVING_SIGNER,
+)
+_SIGN = rule("sign", _CERTIFICATES, "signers", _SIGNED)
+_AGGREGATE = rule(f"escalate patch update {_READ}", "rbac.authorization.k8s.io", "clusterroles")
+
+
+def _role_name(controller: str) -> str:
+    return f"system:controller:{controller}"
+
+
+def _cluster_wide(controller: str, *rules: PolicyRule) -> Policy:
+    name = _role_name(controller)
+    return Policy((cluster_role(name, *rules),), (cluster_role_binding(name, service_account(controller)),))
+
+
+def _in_namespace(namespace: str, controller: str, *rules: PolicyRule) -> Policy:
+    name = _role_name(controller)
+    return Policy(
+        roles=(namespaced_role(namespace, name, *rules),),
+        role_bindings=(role_binding(namespace, name, service_account(controller)),),
+    )
+
+
+@cache
+def kubernetes_controller_policy() -> Policy:
+    """For a kube-controller-manager that runs against this server with ``--use-service-account-credentials``."""
+    return (
+        _cluster_wide(
+            "certificate-controller",
+            rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS),
+            rule("update", _CERTIFICATES, f"{_REQUESTS}/status {_REQUESTS}/approval"),
+            rule("approve", _CERTIFICATES, "signers", [KUBE_APISERVER_CLIENT_KUBELET_SIGNER]),
+            _SIGN,
+            _ACCESS_REVIEWS,
+            EVENTS,
+        )
+        + _cluster_wide(CLUSTER_ROLE_AGGREGATION_CONTROLLER, _AGGREGATE)
+        + _cluster_wide(
+            "namespace-controller",
+            rule(f"delete {_READ}", "", "namespaces"),
+            rule("update", "", "namespaces/finalize namespaces/status"),
+            rule(f"delete deletecollection {_READ}", "*", "*"),
+        )
+        + _cluster_wide("root-ca-cert-publisher", rule("create update", "", "configmaps"), EVENTS)
+        + _cluster_wide("service-account-controller", rule("create", "", "serviceaccounts"), EVENTS)
+        + _cluster_wide("ttl-controller", rule("list patch update watch", "", "nodes"), EVENTS)
+        + _tokens("bootstrap-signer", "token-cleaner")
+    )
+
+
+def _tokens(signer: str, cleaner: str) -> Policy:
+    """The two controllers that read bootstrap tokens, which no rule for the whole cluster should let anybody do."""
+    return (
+        _in_namespace(KUBE_SYSTEM_NAMESPACE, signer, rule(_READ, "", "secrets"))
+        + _in_namespace(
+            KUBE_PUBLIC_NAMESPACE,
+            signer,
+            rule(_READ, "", "configmaps"),
+            rule("update", "", "configmaps", [CLUSTER_INFO_CONFIGMAP]),
+            EVENTS,
+        )
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, cleaner, rule(f"delete {_READ}", "", "secrets"), EVENTS)
+    )
+
+
+@cache
+def kubevouch_controller_policy() -> Policy:
+    """One identity for each controller inside kubevouch, ``kube-system/<canonical name>``, with what it needs."""
+    policy = (
+        _cluster_wide(
+            CSR_APPROVING_CONTROLLER,
+            rule(_READ, _CERTIFICATES, _REQUESTS),
+            rule("update", _CERTIFICATES, f"{_REQUESTS}/approval"),
+            rule("approve", _CERTIFICATES, "signers", [KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER]),
+            _ACCESS_REVIEWS,
+            EVENTS,
+        )
+        + _cluster_wide(
+            CSR_SIGNING_CONTROLLER,
+            rule(_READ, _CERTIFICATES, _REQUESTS),
+            rule("update", _CERTIFICATES, f"{_REQUESTS}/status"),
+            _SIGN,
+            EVENTS,
+        )
+        + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
+        + _tokens(BOOTSTRAP_SIGNER_CONTROLLER, TOKEN_CLEANER_CONTROLLER)
+        + _cluster_wide(
+            ROOT_CA_PUBLISHER_CONTROLLER,
+            rule(_READ, "", "namespaces"),
+            rule("create", "", "configmaps"),
+            rule(f"update {_READ}", "", "configmaps", [ROOT_CA_CONFIGMAP]),
+            EVENTS,
+        )
+        + _cluster_wide(
+            SERVICE_ACCOUNT_CONTROLLER,
+            rule(_READ, "", "namespaces"),
+            rule(f"create {_READ}", "", "serviceaccounts"),
+            EVENTS,
+        )
+        + _cluster_wide(
+            CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
+            rule("attest", _CERTIFICATES, "signers", [KUBE_APISERVER_SERVING_SIGNER]),
+            rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
+            EVENTS,
+        )
+    )
+    for controller in CONTROLLERS:
+        policy += _leader_election(controller)
+    return policy
+
+
+def _leader_election(controller: str) -> Policy:
+    """The Lease of the same name in ``kube-system``; its creation cannot be limited to a name."""
+    name = f"system::leader-locking-{controller}"
+    leases = "coordination.k8s.io"
+    rules = (rule("create", leases, "leases"), rule("get update", leases, "leases", [controller]))
+    return Policy(
+        roles=(namespaced_role(KUBE_SYSTEM_NAMESPACE, name, *rules),),
+        role_bindings=(role_binding(KUBE_SYSTEM_NAMESPACE, name, service_account(controller)),),
+    )

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from asynctest import async_test
+from kubevouch.api import bootstrap_tokens
+from kubevouch.api.bootstrap_tokens import BootstrapToken, parse_token
+from kubevouch.api.core_v1.secrets import Secret
+from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.times import Time
+from kubevouch.testing.clock import FakeClock
+
+NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
+TOKEN = "abc123.0123456789abcdef"
+ABOUT = "Bootstrap secret kube-system/bootstrap-token-abc123 matching bearer token "
+
+GOOD = bootstrap_tokens.to_secret(
+    BootstrapToken(
+        parse_token(TOKEN),
+        expires=NOW + dt.timedelta(seconds=30),
+        usages=("authentication",),
+        groups=("system:bootstrappers:z", "system:bootstrappers:a"),
+    )
+)
+
+
+def changed(**values: bytes | None) -> Secret:
+    data = {key: value for key, value in GOOD.data.items() if values.get(key.replace("-", "_"), value) is not None}
+    for name, value in values.items():
+        if value is not None:
+            data[name.replace("_", "-")] = value
+    return msgspec.structs.replace(GOOD, data=data)
+
+
+def authenticator(secret: Secret | None, clock: FakeClock | None = None) -> BootstrapTokenAuthenticator:
+    secrets = {} if secret is None else {secret.metadata.name: secret}
+    return BootstrapTokenAuthenticator(secrets.get, clock or FakeClock(NOW))
+
+
+@async_test
+async def test_good_token() -> None:
+    found = await authenticator(GOOD).authenticate_token(TOKEN)
+    assert found is not None
+    assert found.user == UserInfo(
+        "system:bootstrap:abc123",
+        groups=("system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:z"),
+    )
+    assert found.method == "bootstrap-token"
+
+
+# In the order of the checks; each Secret has all the faults of those below it, so that the first one is told.
+BAD_GROUP = b"system:masters"
+BAD_GROUP_REASON = (
+    'has invalid value for key auth-extra-groups: bootstrap group "system:masters" is invalid '
+    r"(must match \Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z)."
+)
+FAULTS = [
+    (replace_metadata(changed(token_secret=b"x"), deletion_timestamp=Time(0)), "is deleted and awaiting removal"),
+    (
+        msgspec.structs.replace(changed(token_secret=b"x"), type="Opaque"),
+        "has invalid type, expected bootstrap.kubernetes.io/token.",
+    ),
+    (changed(token_secret=b"x", token_id=b"x", expiration=b"x"), "has invalid value for key token-secret."),
+    (changed(token_secret=b"", token_id=b"x"), "has invalid value for key token-secret."),
+    (changed(token_secret=None, token_id=b"x"), "has invalid value for key token-secret."),
+    (changed(token_secret=b"0123456789abcdef\n"), "has invalid value for key token-secret."),
+    (changed(token_id=b"x", expiration=b"x"), "has invalid value for key token-id."),
+    (
+        changed(usage_bootstrap_authentication=None, auth_extra_groups=BAD_GROUP),
+        "not marked usage-bootstrap-authentication=true.",
+    ),
+    (
+        changed(usage_bootstrap_authentication=b"True", auth_extra_groups=BAD_GROUP),
+        "not marked usage-bootstrap-authentication=true.",
+    ),
+    (
+        changed(auth_extra_groups=BAD_GROUP),
+        BAD_GROUP_REASON,
+    ),
+]
+
+
+@pytest.mark.parametrize(("secret", "reason"), FAULTS)
+@async_test
+async def test_what_is_wrong_is_logged_and_not_told(secret: Secret, reason: str) -> None:
+    with capture_logs() as logs:
+        assert await authenticator(secret).authenticate_token(TOKEN) is None
+    assert [entry["reason"] for entry in logs] == [ABOUT + reason]
+    assert "0123456789abcdef" not in str(logs)
+
+
+@async_test
+async def test_a_token_ends_at_its_time() -> None:
+    clock = FakeClock(NOW)
+    tokens = authenticator(GOOD, clock)
+    clock.advance(29.999999)
+    assert await tokens.authenticate_token(TOKEN) is not None
+    clock.advance(0.000001)
+    assert await tokens.authenticate_token(TOKEN) is None
+
+
+@async_test
+async def test_unknown_token() -> None:
+    with capture_logs() as logs:
+        assert await authenticator(None).authenticate_token(TOKEN) is None
+    assert logs[0]["reason"] == "No secret of name bootstrap-token-abc123 to match bootstrap bearer token"
+    assert logs[0]["log_level"] == "debug"
+
+
+@pytest.mark.parametrize("text", ["", "abc123", TOKEN + "\n", TOKEN.upper(), "аbc123.0123456789abcdef", "x" * 5000])
+@async_test
+async def test_what_is_no_bootstrap_token_is_not_looked_up(text: str) -> None:
+    def fail(name: str) -> Secret | None:
+        raise AssertionError(f"looked up {name}")
+
+    assert await BootstrapTokenAuthenticator(fail, FakeClock()).authenticate_token(text) is None
+
+
+@async_test
+async def test_a_bootstrap_token_is_for_no_audience() -> None:
+    assert await authenticator(GOOD).authenticate_token(TOKEN, ["https://somewhere"]) is None
