@@ -1,0 +1,1 @@
+"""Resources of authentication.k8s.io, one file each."""

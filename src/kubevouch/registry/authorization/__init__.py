@@ -1,0 +1,1 @@
+"""Resources of authorization.k8s.io, one file each."""

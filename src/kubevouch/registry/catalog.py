@@ -1,0 +1,30 @@
+"""Which stored resources exist, in discovery's order of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubevouch.authorization.rbac_escalation import EscalationGuard
+from kubevouch.registry.certificates import certificatesigningrequests
+from kubevouch.registry.coordination import leases
+from kubevouch.registry.core import configmaps, events, namespaces, nodes, secrets, serviceaccounts
+from kubevouch.registry.interface import Definition
+from kubevouch.registry.rbac import bindings, roles
+
+
+def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
+    """All resources; ``guard`` checks writes of RBAC objects."""
+    return [
+        configmaps.DEFINITION,
+        events.DEFINITION,
+        namespaces.DEFINITION,
+        nodes.DEFINITION,
+        secrets.DEFINITION,
+        serviceaccounts.DEFINITION,
+        certificatesigningrequests.DEFINITION,
+        bindings.cluster_role_binding_definition(guard),
+        roles.cluster_role_definition(guard),
+        bindings.role_binding_definition(guard),
+        roles.role_definition(guard),
+        leases.DEFINITION,
+    ]

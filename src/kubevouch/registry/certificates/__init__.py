@@ -1,0 +1,1 @@
+"""Resources of certificates.k8s.io, one file each."""

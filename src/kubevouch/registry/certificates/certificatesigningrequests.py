@@ -1,0 +1,183 @@
+"""CertificateSigningRequest, with ``/approval`` and ``/status``.
+
+The requester is stamped here. Source: pkg/registry/certificates/certificates/strategy.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import msgspec
+
+from kubevouch.api import catalog, certificates_v1, wellknown
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestStatus,
+)
+from kubevouch.machinery import gotext
+from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.names import path_segment_name
+from kubevouch.machinery.times import Time
+from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
+from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
+
+_DECISIONS = (wellknown.CSR_APPROVED, wellknown.CSR_DENIED)
+
+
+class CSRStrategy(Strategy[CertificateSigningRequest]):
+    """The object itself: only its metadata can change after creation."""
+
+    reset_fields: Sequence[tuple[str, ...]] = (("spec",), ("status",))
+
+    def prepare_for_create(self, ctx: Context, obj: CertificateSigningRequest) -> CertificateSigningRequest:
+        """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
+        user = ctx.user
+        return msgspec.structs.replace(
+            obj,
+            spec=msgspec.structs.replace(
+                obj.spec,
+                username=user.name,
+                uid=user.uid,
+                groups=list(user.groups),
+                extra={key: list(values) for key, values in user.extra.items()},
+            ),
+            status=CertificateSigningRequestStatus(),
+        )
+
+    def validate(self, _ctx: Context, obj: CertificateSigningRequest) -> list[FieldError]:
+        return certificates_v1.validate_certificate_signing_request(obj)
+
+    def prepare_for_update(
+        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> CertificateSigningRequest:
+        return msgspec.structs.replace(new, spec=old.spec, status=old.status)
+
+    def validate_update(
+        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> list[FieldError]:
+        return certificates_v1.validate_certificate_signing_request_update(new, old)
+
+
+class CSRApprovalStrategy(CSRStrategy):
+    """``/approval``: conditions, and metadata as it comes."""
+
+    reset_fields: Sequence[tuple[str, ...]] = (("spec",), ("status", "certificate"))
+
+    def prepare_for_update(
+        self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> CertificateSigningRequest:
+        conditions = _stamped(new.status.conditions, old.status.conditions, ctx.now)
+        status = msgspec.structs.replace(old.status, conditions=conditions)
+        return msgspec.structs.replace(new, spec=old.spec, status=status)
+
+    def validate_update(
+        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> list[FieldError]:
+        return certificates_v1.validate_certificate_signing_request_approval_update(new, old)
+
+
+class CSRStatusStrategy(CSRStrategy):
+    """``/status``: the certificate and conditions other than a decision, which is restored from the old object."""
+
+    reset_fields: Sequence[tuple[str, ...]] = (("spec",), ("status", "conditions"))
+
+    def prepare_for_update(
+        self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> CertificateSigningRequest:
+        conditions = new.status.conditions
+        for decision in _DECISIONS:
+            conditions = _with_old(conditions, old.status.conditions, decision)
+        conditions = _stamped(conditions, old.status.conditions, ctx.now)
+        status = msgspec.structs.replace(new.status, conditions=conditions)
+        return msgspec.structs.replace(new, spec=old.spec, status=status)
+
+    def validate_update(
+        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> list[FieldError]:
+        return certificates_v1.validate_certificate_signing_request_status_update(new, old)
+
+
+Conditions = list[CertificateSigningRequestCondition]
+
+
+def _with_old(conditions: Conditions, old: Conditions, kind: str) -> Conditions:
+    """Edits of a decision are undone; adding or removing one is left for validation to refuse."""
+    kept = [condition for condition in old if condition.type == kind]
+    places = [index for index, condition in enumerate(conditions) if condition.type == kind]
+    if len(kept) != len(places):
+        return conditions
+    restored = list(conditions)
+    for place, condition in zip(places, kept, strict=True):
+        restored[place] = condition
+    return restored
+
+
+def _stamped(conditions: Conditions, old: Conditions, moment: dt.datetime) -> Conditions:
+    """Times that the client left out: last update is now; last transition is the old one unless the status changed."""
+    now = Time.of(moment)
+    stamped = []
+    for condition in conditions:
+        if condition.last_update_time is None or condition.last_transition_time is None:
+            before = condition.last_transition_time or next(
+                (
+                    known.last_transition_time
+                    for known in old
+                    if known.type == condition.type
+                    and known.status == condition.status
+                    and known.last_transition_time is not None
+                ),
+                now,
+            )
+            condition = msgspec.structs.replace(
+                condition, last_update_time=condition.last_update_time or now, last_transition_time=before
+            )
+        stamped.append(condition)
+    return stamped
+
+
+def condition_text(obj: CertificateSigningRequest) -> str:
+    """The Condition column: decision, then Failed, then Issued. Only the types count."""
+    types = {condition.type for condition in obj.status.conditions}
+    words = ["Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"]
+    if "Failed" in types:
+        words.append("Failed")
+    if obj.status.certificate:
+        words.append("Issued")
+    return ",".join(words)
+
+
+def _cells(obj: CertificateSigningRequest, now: dt.datetime) -> list[object]:
+    seconds = obj.spec.expiration_seconds
+    return [
+        obj.metadata.name,
+        age(obj.metadata.creation_timestamp, now),
+        or_none(obj.spec.signer_name),
+        obj.spec.username,
+        NONE if seconds is None else gotext.human_duration(seconds),
+        condition_text(obj),
+    ]
+
+
+DEFINITION = Definition(
+    resource=catalog.CERTIFICATE_SIGNING_REQUESTS,
+    strategy=CSRStrategy(),
+    name_rule=path_segment_name,
+    printer=Printer(
+        (
+            NAME,
+            AGE,
+            Column("SignerName", description="Whose signature is wanted."),
+            Column("Requestor", description="Who asked."),
+            Column("RequestedDuration", description="How long the certificate should hold."),
+            Column("Condition", description="What was decided, and whether the certificate is there."),
+        ),
+        _cells,
+    ),
+    subresources=(
+        Subresource("approval", CSRApprovalStrategy(), prints_table=False),
+        Subresource("status", CSRStatusStrategy()),
+    ),
+    selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name},
+)

@@ -1,0 +1,1 @@
+"""Resources of coordination.k8s.io, one file each."""

@@ -1,0 +1,1 @@
+"""Resources of the core group, one file each."""

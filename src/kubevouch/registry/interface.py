@@ -1,0 +1,172 @@
+"""What a resource has to say about itself: a definition, strategies, columns.
+
+Kubernetes calls the hooks of a resource its strategy; the order in which they run is in ``registry/store.py``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.meta import Object
+from kubevouch.machinery.names import NameRule, subdomain_name
+from kubevouch.machinery.scheme import Resource
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(slots=True)
+class Context:
+    """One request as the registry sees it.
+
+    Args:
+        user: who asks.
+        now: the wall clock when the request came in.
+        api_version: the group version of the URL; matters where one store has two views.
+        field_manager: the name under which changes are recorded in managedFields.
+        warnings: texts for ``Warning`` headers; hooks append.
+        annotations: for the audit event; hooks add.
+    """
+
+    user: UserInfo
+    now: dt.datetime
+    api_version: str = ""
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    # The body emptied metadata.managedFields on purpose.
+    resets_managed_fields: bool = False
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class Strategy(Generic[T]):
+    """The hooks of a resource or of one of its subresources. The defaults keep everything and refuse nothing."""
+
+    create_on_update = False
+    unconditional_update = True
+    # Field paths (as in FieldsV1, without the f: prefix) that this way of writing never owns.
+    reset_fields: Sequence[tuple[str, ...]] = ()
+
+    async def check_create(self, ctx: Context, obj: T) -> None:
+        """Checks that come before validation and look beyond the object (RBAC escalation). Raises APIStatusError."""
+
+    async def check_update(self, ctx: Context, new: T, old: T) -> None:
+        """As ``check_create`` for updates."""
+
+    def prepare_for_create(self, ctx: Context, obj: T) -> T:
+        """The object with server-owned fields cleared or set."""
+        return obj
+
+    def validate(self, ctx: Context, obj: T) -> list[FieldError]:
+        return []
+
+    def warnings_on_create(self, ctx: Context, obj: T) -> list[str]:
+        return []
+
+    def prepare_for_update(self, ctx: Context, new: T, old: T) -> T:
+        """The new object with what this way of writing may not change restored from the old one."""
+        return new
+
+    def validate_update(self, ctx: Context, new: T, old: T) -> list[FieldError]:
+        return []
+
+    def warnings_on_update(self, ctx: Context, new: T, old: T) -> list[str]:
+        return []
+
+    def may_remove(self, obj: T) -> bool:
+        """False while the object has to stay after its deletion was asked for, besides metadata.finalizers."""
+        return True
+
+    def prepare_for_delete(self, ctx: Context, obj: T) -> T:
+        """The object as it looks while its deletion waits for something."""
+        return obj
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a Table; a priority above 0 shows with ``-o wide`` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+Cells = Callable[[Any, dt.datetime], Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """The columns of a kind, and the cells of one object at a moment."""
+
+    columns: tuple[Column, ...]
+    cells: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource(Generic[T]):
+    """A subresource that reads and writes the whole object, such as ``/status``."""
+
+    name: str
+    strategy: Strategy[T]
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    prints_table: bool = True
+
+
+FieldGetter = Callable[[Any], str]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Another served version or group of a stored kind."""
+
+    resource: Resource[Any]
+    to_storage: Callable[[Any], Any]
+    from_storage: Callable[[Any], Any]
+    selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
+    printer: Printer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition(Generic[T]):
+    """All that the server has to know of a stored resource.
+
+    Args:
+        resource: the stored kind, served under its own group and version.
+        name_rule: the rule for names at creation.
+        selectable_fields: field selectors besides ``metadata.name`` and ``metadata.namespace``.
+        views: other versions under which the same objects are served.
+        defaulter: fills in defaults after a server-side apply.
+        ttl: seconds after which the store forgets an object, or None.
+    """
+
+    resource: Resource[T]
+    strategy: Strategy[T]
+    printer: Printer
+    name_rule: NameRule = subdomain_name
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource[T], ...] = ()
+    selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
+    views: tuple[View, ...] = ()
+    categories: tuple[str, ...] = ()
+    ttl: float | None = None
+    defaulter: Callable[[Any], Any] | None = None
+
+    @property
+    def key_prefix(self) -> str:
+        """``/registry/<resource>/``: Kubernetes' own layout in etcd."""
+        return f"/registry/{self.resource.storage_prefix or self.resource.plural}/"
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.key_prefix}{namespace}/{name}" if self.resource.namespaced else f"{self.key_prefix}{name}"
+
+    def subresource(self, name: str) -> Subresource[T] | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)

@@ -1,0 +1,1 @@
+"""Resources of rbac.authorization.k8s.io, one file each."""

@@ -1,0 +1,650 @@
+"""Reads and writes of one stored resource, in Kubernetes' order of checks.
+
+Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and pkg/registry/rest (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from kubevouch.admission.chain import AdmissionChain
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.machinery import errors, field, object_meta, protobuf
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.generate_name import generate_name
+from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
+from kubevouch.machinery.times import Time
+from kubevouch.registry import paging
+from kubevouch.registry.interface import Context, Definition, Strategy
+from kubevouch.registry.managed_fields import FieldTracker
+from kubevouch.storage.interface import (
+    Compacted,
+    KeyExists,
+    Revision,
+    RevisionConflict,
+    Store,
+    StoreUnavailable,
+    ValueTooLarge,
+)
+from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
+from kubevouch.util.clock import Clock, wait_at_most
+
+T = TypeVar("T", bound=Object)
+FieldErrors = list[field.FieldError]
+
+GENERATE_NAME_ATTEMPTS = 8
+# How long a read waits for a revision that is not there yet (apiserver storage/cacher blockTimeout).
+FUTURE_REVISION_WAIT_SECONDS = 3.0
+
+Transform = Callable[[T | None], Awaitable[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult(Generic[T]):
+    """One page of a list."""
+
+    items: list[Stored[T]]
+    revision: Revision
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    """What a deletion did: ``gone`` is False while finalizers keep the object."""
+
+    stored: Stored[T]
+    gone: bool
+
+
+class ResourceStore(Generic[T]):
+    """REST storage of one resource."""
+
+    def __init__(
+        self, definition: Definition[T], store: Store, cacher: Cacher, admission: AdmissionChain, clock: Clock
+    ) -> None:
+        self.definition = definition
+        self._store = store
+        self._cacher = cacher
+        self._admission = admission
+        self._clock = clock
+        self._codec = protobuf.codec_for(definition.resource.type)
+        self.fields = FieldTracker(definition)
+        self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
+
+    # -------------------------------------------------------------- values
+
+    def _load(self, value: bytes, revision: Revision) -> T:
+        opened = protobuf.unseal(value)
+        resource = self.definition.resource
+        if opened.api_version != resource.api_version or opened.kind != resource.kind:
+            raise protobuf.ProtobufError(f"expected {resource.gvk}, got {opened.api_version}, Kind={opened.kind}")
+        return self._at(self._codec.decode(opened.raw), revision)
+
+    @staticmethod
+    def _at(obj: T, revision: Revision) -> T:
+        changed: T = replace_metadata(obj, resource_version=str(revision))
+        return changed
+
+    def _value(self, obj: T) -> bytes:
+        resource = self.definition.resource
+        if obj.metadata.resource_version or obj.metadata.self_link:
+            obj = replace_metadata(obj, resource_version="", self_link="")
+        return protobuf.seal(resource.api_version, resource.kind, self._codec.encode(obj))
+
+    # -------------------------------------------------------------- reads
+
+    async def get(self, namespace: str, name: str, resource_version: str = "") -> Stored[T]:
+        """The object, at least as new as ``resource_version`` (empty: the newest; "0": whatever is at hand)."""
+        if resource_version != "0":
+            await self._fresh(parse_resource_version(resource_version, _bad_version))
+        stored = self.cache.get(self.definition.key(namespace, name))
+        if stored is None:
+            raise errors.not_found(self.definition.resource.group_resource, name)
+        return stored
+
+    async def _fresh(self, at_least: Revision) -> None:
+        if at_least == 0:
+            await self._cacher.newest()
+        elif at_least > self._cacher.revision:
+            await self._await_revision(at_least)
+
+    async def _await_revision(self, wanted: Revision) -> None:
+        try:
+            await wait_at_most(self._clock, self._cacher.reach(wanted), FUTURE_REVISION_WAIT_SECONDS)
+        except TimeoutError:
+            raise errors.too_large_resource_version(wanted, self._cacher.revision) from None
+
+    async def list_(
+        self,
+        scope: Scope[T],
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        match: str = "",
+    ) -> ListResult[T]:
+        """One page; the meaning of ``resource_version`` and ``match`` is Kubernetes' (facts: API concepts, 1.36)."""
+        if continue_token:
+            return await self._continue(scope, limit, paging.decode(continue_token), resource_version)
+        revision = parse_resource_version(resource_version, _bad_list_version)
+        if resource_version == "0":
+            return self._page(scope, self._cacher.revision, self._scan(scope), 0)
+        exact = revision and (match == "Exact" or (not match and limit > 0))
+        if exact:
+            if revision > self._cacher.revision:
+                await self._await_revision(revision)
+            try:
+                return self._page(scope, revision, self._scan_at(scope, revision), limit, exact=True)
+            except Compacted:
+                return await self._list_from_store(scope, revision, limit)
+        await self._fresh(revision)
+        return self._page(scope, self._cacher.revision, self._scan(scope), limit)
+
+    async def _continue(
+        self, scope: Scope[T], limit: int, token: paging.ContinueToken, resource_version: str
+    ) -> ListResult[T]:
+        if resource_version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        if resource_version == "0":
+            limit = 0
+        start = self.definition.key_prefix + token.start
+        if not scope.prefix.startswith(start) and not start.startswith(scope.prefix):
+            raise errors.bad_request(f"invalid continue token: continue key is not valid: {token.start}")
+        if token.revision < 0:
+            await self._cacher.newest()
+            return self._page(scope, self._cacher.revision, self._scan(scope, start), limit)
+        revision = Revision(token.revision)
+        if revision > self._cacher.revision:
+            await self._await_revision(revision)
+        try:
+            return self._page(scope, revision, self._scan_at(scope, revision, start), limit, exact=True)
+        except Compacted:
+            pass
+        try:
+            return await self._list_from_store(scope, revision, limit, start, consistent=True)
+        except Compacted:
+            fresh = paging.ContinueToken(-1, token.start).encode()
+            raise errors.expired(paging.TOO_OLD, continue_token=fresh) from None
+
+    def _scan(self, scope: Scope[T], start: str = "") -> Iterator[Stored[T]]:
+        if scope.key:
+            only = self.cache.get(scope.key) if scope.key >= start else None
+            return iter(() if only is None else (only,))
+        return self.cache.scan(scope.prefix, start)
+
+    def _scan_at(self, scope: Scope[T], revision: Revision, start: str = "") -> Iterator[Stored[T]]:
+        if revision < self.cache.oldest:
+            raise Compacted(revision, self.cache.oldest)
+        return self.cache.scan_at(revision, scope.prefix, start)
+
+    def _page(
+        self, scope: Scope[T], revision: Revision, found: Iterator[Stored[T]], limit: int, *, exact: bool = False
+    ) -> ListResult[T]:
+        wanted = (stored for stored in found if scope.covers(stored)) if scope.key or scope.matches else found
+        if limit <= 0:
+            return ListResult(list(wanted), revision)
+        items = list(islice(wanted, limit))
+        following = next(wanted, None) if len(items) == limit else None
+        if following is None:
+            return ListResult(items, revision)
+        token = self._token(items[-1].key, revision)
+        if scope.matches is not None or scope.key:
+            return ListResult(items, revision, token)
+        rest = 1 + sum(1 for _ in wanted) if exact else self.cache.count(scope.prefix, following.key)
+        return ListResult(items, revision, token, rest)
+
+    def _token(self, last_key: str, revision: Revision) -> str:
+        # From the watch cache Kubernetes writes the key with a leading slash; clients hand the token back unread.
+        return paging.ContinueToken(revision, f"/{last_key[len(self.definition.key_prefix) :]}\x00").encode()
+
+    async def _list_from_store(
+        self, scope: Scope[T], revision: Revision, limit: int, start: str = "", *, consistent: bool = False
+    ) -> ListResult[T]:
+        """A state that the cache no longer holds but the store still does."""
+        items: list[Stored[T]] = []
+        try:
+            page = await self._store.list(scope.prefix, start=start, revision=revision)
+        except Compacted:
+            if consistent:
+                raise
+            raise errors.expired("The resourceVersion for the provided list is too old.") from None
+        for entry in page.items:
+            stored = Stored(entry.key, self._load(entry.value, entry.revision), entry.revision, entry.value)
+            if scope.covers(stored):
+                items.append(stored)
+        return self._page(scope, revision, iter(items), limit, exact=True)
+
+    @property
+    def revision(self) -> Revision:
+        """How far the cache has come."""
+        return self._cacher.revision
+
+    async def watch(self, scope: Scope[T], resource_version: str) -> tuple[Watcher[T], list[Stored[T]], Revision]:
+        """A watcher, the objects to send first (for an empty version or "0") and the revision they stand for.
+
+        Raises:
+            Compacted: the version is older than the history.
+        """
+        revision = parse_resource_version(resource_version, _bad_version)
+        if revision:
+            return self.cache.watch(scope, revision), [], revision
+        if resource_version != "0":
+            await self._cacher.newest()
+        return self._initial(scope)
+
+    async def watch_list(self, scope: Scope[T], resource_version: str) -> tuple[Watcher[T], list[Stored[T]], Revision]:
+        """As :meth:`watch`, for a stream that begins with the current objects whatever the version."""
+        await self._fresh(parse_resource_version(resource_version, _bad_version))
+        return self._initial(scope)
+
+    def _initial(self, scope: Scope[T]) -> tuple[Watcher[T], list[Stored[T]], Revision]:
+        revision = self._cacher.revision
+        found = self._page(scope, revision, self._scan(scope), 0)
+        return self.cache.watch(scope, revision), found.items, revision
+
+    # -------------------------------------------------------------- create
+
+    async def create(self, ctx: Context, namespace: str, obj: T) -> Stored[T]:
+        """Create, with up to eight tries for a generated name."""
+        generated = not obj.metadata.name and bool(obj.metadata.generate_name)
+        attempts = GENERATE_NAME_ATTEMPTS if generated else 1
+        for attempt in range(1, attempts + 1):
+            named = self.fields.on_create(ctx, self._named(obj))
+            try:
+                return await self._create_once(ctx, namespace, named, obj.metadata.name)
+            except KeyExists:
+                name = named.metadata.name
+                if attempt == attempts:
+                    raise await self._exists(namespace, name, generated=generated) from None
+        raise AssertionError("unreachable")
+
+    def _named(self, obj: T) -> T:
+        meta = obj.metadata
+        if meta.name or not meta.generate_name:
+            return obj
+        named: T = replace_metadata(obj, name=generate_name(meta.generate_name))
+        return named
+
+    async def _exists(self, namespace: str, name: str, *, generated: bool) -> APIStatusError:
+        resource = self.definition.resource.group_resource
+        if generated:
+            return errors.generate_name_conflict(resource, name)
+        await self._cacher.newest()
+        current = self.cache.get(self.definition.key(namespace, name))
+        deleting = current is not None and current.obj.metadata.deletion_timestamp is not None
+        return errors.already_exists(resource, name, being_deleted=deleting)
+
+    async def _create_once(self, ctx: Context, namespace: str, obj: T, given_name: str) -> Stored[T]:
+        """One attempt at an object whose managedFields are settled. Raises ``KeyExists`` besides APIStatusError."""
+        definition, strategy = self.definition, self.definition.strategy
+        asked_version = obj.metadata.resource_version
+        request = self._request(ctx, Operation.CREATE, namespace, given_name, obj, None, "")
+        tracked = await self._admission.admit(request)
+        await strategy.check_create(ctx, tracked)
+        created = self._before_create(ctx, namespace, tracked)
+        problems = self._validate_create(ctx, created)
+        if problems:
+            raise errors.invalid(definition.resource.gvk, created.metadata.name, problems)
+        ctx.warnings.extend(strategy.warnings_on_create(ctx, created))
+        request = self._request(ctx, Operation.CREATE, namespace, created.metadata.name, created, None, "")
+        await self._admission.validate(request)
+        if asked_version.isascii() and asked_version.isdigit() and int(asked_version):
+            raise errors.untyped("resourceVersion should not be set on objects to be created")
+        key = definition.key(namespace, created.metadata.name)
+        if ctx.dry_run:
+            await self._cacher.newest()
+            if self.cache.get(key) is not None:
+                raise KeyExists(key)
+            return Stored(key, created, Revision(0), b"")
+        value = self._value(created)
+        revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
+        return await self._stored(key, revision, created, value)
+
+    def _before_create(self, ctx: Context, namespace: str, obj: T) -> T:
+        meta = obj.metadata
+        filled: T = replace_metadata(
+            obj,
+            namespace=namespace if self.definition.resource.namespaced else "",
+            uid=str(uuid.uuid4()),
+            resource_version="",
+            self_link="",
+            creation_timestamp=Time.of(ctx.now),
+            deletion_timestamp=None,
+            deletion_grace_period_seconds=None,
+            owner_references=self._distinct_owners(ctx, meta),
+        )
+        return self.definition.strategy.prepare_for_create(ctx, filled)
+
+    @staticmethod
+    def _distinct_owners(ctx: Context, meta: ObjectMeta) -> list[Any]:
+        """Equal owner references collapse; two with one UID are worth a warning (endpoints/handlers/rest.go)."""
+        return object_meta.deduplicate_owner_references(meta.owner_references, ctx.warnings)
+
+    def _validate_create(self, ctx: Context, obj: T) -> FieldErrors:
+        definition = self.definition
+        problems = object_meta.validate_object_meta(obj.metadata, definition.resource.namespaced, definition.name_rule)
+        problems += definition.strategy.validate(ctx, obj)
+        if problems:
+            return problems
+        return object_meta.validate_path_segments(obj.metadata)
+
+    # -------------------------------------------------------------- update
+
+    async def update(
+        self,
+        ctx: Context,
+        namespace: str,
+        name: str,
+        transform: Transform[T],
+        subresource: str = "",
+        *,
+        may_create: bool = True,
+        applies: bool = False,
+    ) -> tuple[Stored[T], bool]:
+        """Read, transform, check, compare-and-swap, again on conflict. The flag says that the object was created.
+
+        ``transform`` gets the stored object (None when it is missing and this resource may be created by PUT) and
+        returns the object as the client wants it, or raises. With ``applies`` it is a server-side apply, which creates
+        any kind that is missing and keeps managedFields itself.
+        """
+        strategy = self._strategy(subresource)
+        key = self.definition.key(namespace, name)
+        await self._cacher.newest()
+        existing = self.cache.get(key)
+        while True:
+            if existing is None:
+                if subresource or not may_create or not (strategy.create_on_update or applies):
+                    raise errors.not_found(self.definition.resource.group_resource, name)
+                return await self._create_by_update(ctx, namespace, name, transform, applies=applies), True
+            wanted = await transform(existing.obj)
+            if not applies:
+                wanted = self.fields.on_update(ctx, wanted, existing.obj, subresource)
+            result = await self._update_once(ctx, namespace, existing, wanted, strategy, subresource)
+            if isinstance(result, Stored):
+                return result, False
+            existing = result.current
+
+    def _strategy(self, subresource: str) -> Strategy[T]:
+        if not subresource:
+            return self.definition.strategy
+        found = self.definition.subresource(subresource)
+        if found is None:
+            raise errors.unknown_resource()
+        return found.strategy
+
+    async def _create_by_update(
+        self, ctx: Context, namespace: str, name: str, transform: Transform[T], *, applies: bool
+    ) -> Stored[T]:
+        wanted = await transform(None)
+        if wanted.metadata.uid:
+            raise errors.conflict(
+                self.definition.resource.group_resource,
+                name,
+                uid_precondition_text(self.definition.key(namespace, name), wanted.metadata.uid, ""),
+            )
+        if not applies:
+            wanted = self.fields.on_create(ctx, wanted)
+        try:
+            return await self._create_once(ctx, namespace, wanted, name)
+        except KeyExists:
+            raise errors.already_exists(self.definition.resource.group_resource, name) from None
+
+    async def _update_once(
+        self, ctx: Context, namespace: str, existing: Stored[T], wanted: T, strategy: Strategy[T], subresource: str
+    ) -> Stored[T] | _Moved[T]:
+        """One attempt. Returns what is stored now, or the newer object that was in the way."""
+        old = existing.obj
+        name = old.metadata.name
+        request = self._request(ctx, Operation.UPDATE, namespace, name, wanted, old, subresource)
+        tracked = await self._admission.admit(request)
+        self._check_version(tracked, existing, strategy)
+        await strategy.check_update(ctx, tracked, old)
+        updated = self._before_update(ctx, tracked, old, strategy)
+        problems = self._validate_update(ctx, updated, old, strategy)
+        if problems:
+            raise errors.invalid(self.definition.resource.gvk, name, problems)
+        ctx.warnings.extend(strategy.warnings_on_update(ctx, updated, old))
+        request = self._request(ctx, Operation.UPDATE, namespace, name, updated, old, subresource)
+        await self._admission.validate(request)
+        updated = self.fields.settle(updated, old)
+        value = self._value(updated)
+        if value == existing.raw:
+            return existing
+        if ctx.dry_run:
+            return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
+        if updated.metadata.deletion_timestamp is not None and self._may_go(updated):
+            return await self._finish_deletion(existing, updated)
+        try:
+            write = self._store.update(existing.key, value, existing.revision, ttl=self.definition.ttl)
+            revision = await self._write(write)
+        except RevisionConflict as err:
+            return _Moved(self._from_conflict(err))
+        return await self._stored(existing.key, revision, updated, value)
+
+    def _validate_update(self, ctx: Context, new: T, old: T, strategy: Strategy[T]) -> FieldErrors:
+        """Kubernetes runs the metadata rules twice on updates: in common and in the strategy; both show in causes."""
+        namespaced, rule = self.definition.resource.namespaced, self.definition.name_rule
+        return [
+            *object_meta.validate_object_meta_update(new.metadata, old.metadata),
+            *object_meta.validate_object_meta(new.metadata, namespaced, rule),
+            *object_meta.validate_object_meta_update(new.metadata, old.metadata, standard_finalizers=True),
+            *strategy.validate_update(ctx, new, old),
+        ]
+
+    def _may_go(self, obj: T) -> bool:
+        return not obj.metadata.finalizers and self.definition.strategy.may_remove(obj)
+
+    async def _finish_deletion(self, existing: Stored[T], updated: T) -> Stored[T] | _Moved[T]:
+        """The last finalizer has gone: the update becomes the deletion."""
+        try:
+            revision = await self._write(self._store.delete(existing.key, existing.revision))
+        except RevisionConflict as err:
+            return _Moved(self._from_conflict(err))
+        await self._cacher.reach(revision)
+        return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
+
+    def _from_conflict(self, err: RevisionConflict) -> Stored[T] | None:
+        current = err.current
+        if current is None:
+            return None
+        return Stored(current.key, self._load(current.value, current.revision), current.revision, current.value)
+
+    def _check_version(self, wanted: T, existing: Stored[T], strategy: Strategy[T]) -> None:
+        version = parse_resource_version(wanted.metadata.resource_version, errors.untyped)
+        resource = self.definition.resource
+        if version == 0:
+            if not strategy.unconditional_update:
+                # details.kind is the resource here, unlike every other Invalid (registry/generic/registry/store.go).
+                raise errors.invalid(
+                    resource.gvk._replace(kind=resource.plural),
+                    existing.obj.metadata.name,
+                    [field.invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+                )
+            return
+        if version != existing.revision:
+            raise errors.conflict(resource.group_resource, existing.obj.metadata.name)
+
+    def _before_update(self, ctx: Context, wanted: T, old: T, strategy: Strategy[T]) -> T:
+        meta, old_meta = wanted.metadata, old.metadata
+        filled: T = replace_metadata(
+            wanted,
+            namespace=old_meta.namespace if not self.definition.resource.namespaced else meta.namespace,
+            generation=old_meta.generation,
+            owner_references=self._distinct_owners(ctx, meta),
+            self_link="",
+        )
+        prepared = strategy.prepare_for_update(ctx, filled, old)
+        meta = prepared.metadata
+        settled: T = replace_metadata(
+            prepared,
+            uid=meta.uid or old_meta.uid,
+            creation_timestamp=old_meta.creation_timestamp,
+            deletion_timestamp=old_meta.deletion_timestamp or meta.deletion_timestamp,
+            deletion_grace_period_seconds=(
+                old_meta.deletion_grace_period_seconds
+                if meta.deletion_grace_period_seconds is None
+                else meta.deletion_grace_period_seconds
+            ),
+            resource_version=meta.resource_version or old_meta.resource_version,
+        )
+        return settled
+
+    # -------------------------------------------------------------- delete
+
+    async def delete(self, ctx: Context, namespace: str, name: str, options: DeleteOptions) -> Deleted[T]:
+        """Delete, or mark for deletion while finalizers remain."""
+        key = self.definition.key(namespace, name)
+        await self._cacher.newest()
+        existing = self.cache.get(key)
+        while True:
+            if existing is None:
+                raise errors.not_found(self.definition.resource.group_resource, name)
+            self._check_preconditions(existing, options)
+            request = self._request(ctx, Operation.DELETE, namespace, name, None, existing.obj, "")
+            await self._admission.admit(request)
+            await self._admission.validate(request)
+            result = await self._delete_once(ctx, existing, options)
+            if isinstance(result, Deleted):
+                return result
+            existing = result.current
+
+    def _check_preconditions(self, existing: Stored[T], options: DeleteOptions) -> None:
+        wanted = options.preconditions
+        if wanted is None:
+            return
+        meta, gvk = existing.obj.metadata, self.definition.resource.gvk
+        if wanted.uid is not None and wanted.uid != meta.uid:
+            raise errors.precondition_failed(
+                gvk,
+                meta.name,
+                f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({meta.uid}). "
+                "The object might have been deleted and then recreated",
+            )
+        if wanted.resource_version is not None and wanted.resource_version != meta.resource_version:
+            raise errors.precondition_failed(
+                gvk,
+                meta.name,
+                f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
+                f"ResourceVersion in record ({meta.resource_version}). The object might have been modified",
+            )
+
+    async def _delete_once(self, ctx: Context, existing: Stored[T], options: DeleteOptions) -> Deleted[T] | _Moved[T]:
+        strategy = self.definition.strategy
+        finalizers = object_meta.deletion_finalizers(existing.obj.metadata, options)
+        if not finalizers and strategy.may_remove(existing.obj):
+            return await self._remove(ctx, existing)
+        obj = strategy.prepare_for_delete(ctx, existing.obj)
+        marked: T = replace_metadata(
+            obj,
+            finalizers=finalizers,
+            deletion_timestamp=obj.metadata.deletion_timestamp or Time.of(ctx.now),
+            deletion_grace_period_seconds=(
+                0 if strategy.may_remove(obj) else obj.metadata.deletion_grace_period_seconds
+            ),
+        )
+        value = self._value(marked)
+        if value == existing.raw:
+            return Deleted(existing, gone=False)
+        if ctx.dry_run:
+            return Deleted(Stored(existing.key, marked, existing.revision, b""), gone=False)
+        try:
+            revision = await self._write(self._store.update(existing.key, value, existing.revision))
+        except RevisionConflict as err:
+            return _Moved(self._from_conflict(err))
+        return Deleted(await self._stored(existing.key, revision, marked, value), gone=False)
+
+    async def _remove(self, ctx: Context, existing: Stored[T]) -> Deleted[T] | _Moved[T]:
+        if not ctx.dry_run:
+            try:
+                revision = await self._write(self._store.delete(existing.key, existing.revision))
+            except RevisionConflict as err:
+                return _Moved(self._from_conflict(err))
+            await self._cacher.reach(revision)
+        return Deleted(existing, gone=True)
+
+    # -------------------------------------------------------------- shared
+
+    async def _write(self, write: Awaitable[Revision]) -> Revision:
+        """Store errors that are the client's business become statuses; conflicts are the caller's."""
+        try:
+            return await write
+        except ValueTooLarge:
+            raise errors.request_entity_too_large("etcdserver: request is too large") from None
+        except StoreUnavailable as err:
+            raise errors.internal(f"the store failed: {err}") from err
+
+    async def _stored(self, key: str, revision: Revision, obj: T, value: bytes) -> Stored[T]:
+        """The object as the cache holds it, so that its encodings are shared with lists and watches."""
+        await self._cacher.reach(revision)
+        cached = self.cache.get(key)
+        if cached is not None and cached.revision == revision:
+            return cached
+        return Stored(key, self._at(obj, revision), revision, value)
+
+    def _request(
+        self, ctx: Context, operation: Operation, namespace: str, name: str, obj: T | None, old: T | None, sub: str
+    ) -> Request:
+        return Request(
+            user=ctx.user,
+            operation=operation,
+            resource=self.definition.resource.group_resource,
+            kind=self.definition.resource.gvk,
+            subresource=sub,
+            namespace=namespace,
+            name=name,
+            obj=obj,
+            old=old,
+            dry_run=ctx.dry_run,
+            field_manager=ctx.field_manager,
+            warnings=ctx.warnings,
+            annotations=ctx.annotations,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved(Generic[T]):
+    """Somebody else wrote first; ``current`` is what is there now."""
+
+    current: Stored[T] | None
+
+
+def uid_precondition_text(key: str, wanted: str, found: str) -> str:
+    """What etcd3 storage says when an object's UID is not the expected one."""
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
+        f"failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    )
+
+
+def parse_resource_version(text: str, refuse: Callable[[str], APIStatusError]) -> Revision:
+    """The number of a resourceVersion; empty is 0.
+
+    Raises:
+        APIStatusError: from ``refuse``, which gets Go's ``strconv`` sentence.
+    """
+    if not text:
+        return Revision(0)
+    if not (text.isascii() and text.isdigit()):
+        raise refuse(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    value = int(text) if len(text) <= 20 else 1 << 64
+    if value >= 1 << 64:
+        raise refuse(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return Revision(value)
+
+
+def _bad_list_version(detail: str) -> APIStatusError:
+    text = detail.split('"')[1]
+    shown = field.invalid("resourceVersion", text, detail)
+    return errors.bad_request(f"invalid resource version: {shown}")
+
+
+def _bad_version(detail: str) -> APIStatusError:
+    text = detail.split('"')[1]
+    return errors.untyped(str(field.invalid("resourceVersion", text, detail)))
