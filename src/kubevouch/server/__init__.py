@@ -1,0 +1,1 @@
+"""The API server: HTTPS edge, handler chain, handlers, discovery, OpenAPI, health."""

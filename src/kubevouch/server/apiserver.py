@@ -1,0 +1,238 @@
+"""The API server put together: store, caches, resources, chain.
+
+Importing has no effect; an :class:`APIServer` holds everything, so several can live in one process.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubevouch.admission.chain import AdmissionChain
+from kubevouch.api import catalog
+from kubevouch.authentication.interface import TokenAuthenticator, UserInfo
+from kubevouch.authentication.union import UnionAuthenticator
+from kubevouch.authorization.interface import Authorizer, RuleResolver
+from kubevouch.client.interface import Client
+from kubevouch.machinery import json_codec
+from kubevouch.machinery.scheme import Scheme
+from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
+from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
+from kubevouch.registry.interface import Definition
+from kubevouch.registry.store import ResourceStore
+from kubevouch.server import version
+from kubevouch.server.chain import chain
+from kubevouch.server.discovery import Discovery
+from kubevouch.server.endpoints import Action, Served, install
+from kubevouch.server.filters.audit_id import audit_id
+from kubevouch.server.filters.authentication import authentication
+from kubevouch.server.filters.authorization import authorization
+from kubevouch.server.filters.impersonation import impersonation
+from kubevouch.server.filters.instrumentation import instrumentation
+from kubevouch.server.filters.recovery import recovery
+from kubevouch.server.filters.request_info import request_info
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.health import Check, Health, HealthError
+from kubevouch.server.https import HTTPSServer
+from kubevouch.server.loopback import LoopbackClient
+from kubevouch.server.metrics import Metrics
+from kubevouch.server.openapi import OpenAPI
+from kubevouch.server.request import BytesResult, Handler, Request, Result
+from kubevouch.server.router import Router
+from kubevouch.storage.interface import Store
+from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.util.clock import Clock
+from kubevouch.util.timers import Timers
+
+# How long requests under way may take once the server is told to stop.
+DRAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who is it, may they, should it: built by the wiring over the caches that the server fills."""
+
+    authenticator: UnionAuthenticator
+    tokens: TokenAuthenticator
+    authorizer: Authorizer
+    resolver: RuleResolver
+    admission: AdmissionChain
+
+
+@dataclass(slots=True)
+class Caches:
+    """The caches by resource plural; what authenticators, authorizers and admission read."""
+
+    by_plural: dict[str, ResourceCache[Any]] = field(default_factory=dict)
+
+    def __getitem__(self, plural: str) -> ResourceCache[Any]:
+        return self.by_plural[plural]
+
+
+Secure = Callable[[Caches, Callable[[], Awaitable[object]]], Security]
+
+
+class APIServer:
+    """One API server over one store.
+
+    Args:
+        definitions: the stored resources.
+        secure: builds the security chain over the caches, and is handed what brings them up to date; called once, before
+            anything is loaded.
+        address: host:port as clients reach it, for discovery.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        definitions: Iterable[Definition[Any]],
+        secure: Secure,
+        *,
+        address: str = "",
+        scheme: Scheme = catalog.SCHEME,
+    ) -> None:
+        self.clock = clock
+        self.store = store
+        self.cacher = Cacher(store, clock)
+        self.metrics = Metrics()
+        self.caches = Caches()
+        self._timers = Timers(clock)
+        self._stopping = False
+        self._hooks: dict[str, bool] = {}
+        admission = AdmissionChain()
+        self.stores: dict[str, ResourceStore[Any]] = {}
+        for definition in definitions:
+            resource_store = ResourceStore(definition, store, self.cacher, admission, clock)
+            self.stores[definition.resource.plural] = resource_store
+            self.caches.by_plural[definition.resource.plural] = resource_store.cache
+        self.security = secure(self.caches, self.cacher.newest)
+        admission.use(self.security.admission)
+        self.served = Served(scheme)
+        install(self.served, self.stores.values())
+        self._install_reviews()
+        environment = Environment(clock, scheme, self.security.authorizer, self._timers)
+        self._discovery = Discovery(self.served, address)
+        self._router = Router(environment, self.served, self._discovery)
+        self._install_paths()
+        self.handler: Handler = self._chain()
+        self._https = HTTPSServer(self.handler, clock)
+
+    # -------------------------------------------------------------- assembly
+
+    def _chain(self) -> Handler:
+        security = self.security
+        return chain(
+            [
+                audit_id,
+                request_info,
+                instrumentation(self.metrics, self.clock),
+                recovery,
+                authentication(security.authenticator, self.metrics),
+                impersonation(security.authorizer),
+                authorization(security.authorizer),
+            ],
+            self._router.route,
+        )
+
+    def _install_reviews(self) -> None:
+        access = AuthorizationReviews(self.security.authorizer, self.security.resolver)
+        identity = AuthenticationReviews(self.security.tokens)
+        for resource, perform in (
+            (catalog.TOKEN_REVIEWS, identity.token),
+            (catalog.SELF_SUBJECT_REVIEWS, identity.self_subject),
+            (catalog.SUBJECT_ACCESS_REVIEWS, access.subject_access),
+            (catalog.LOCAL_SUBJECT_ACCESS_REVIEWS, access.local_subject_access),
+            (catalog.SELF_SUBJECT_ACCESS_REVIEWS, access.self_subject_access),
+            (catalog.SELF_SUBJECT_RULES_REVIEWS, access.self_subject_rules),
+        ):
+            self.served.add_action(Action(resource, perform))
+
+    def _install_paths(self) -> None:
+        router = self._router
+        common: dict[str, Check] = {"ping": _passes, "log": _passes, "store": self._store_answers}
+        checks = common | {"informer-sync": self._caches_loaded, "poststarthooks": self._hooks_done}
+        for name, included in (
+            ("livez", common),
+            ("healthz", checks),
+            ("readyz", checks | {"shutdown": self._not_stopping}),
+        ):
+            health = Health(name, included)
+            router.add_prefix(f"/{name}", health.serve)
+        openapi = OpenAPI(self.served, version.document())
+        router.add_path("/openapi/v2", openapi.serve_v2)
+        router.add_prefix("/openapi/v3", openapi.serve_v3)
+        router.add_path("/version", version.serve)
+        router.add_path("/metrics", self._serve_metrics)
+        router.add_path("/", self._serve_index)
+
+    async def _serve_metrics(self, request: Request) -> Result:
+        for plural, cache in self.caches.by_plural.items():
+            self.metrics.storage_objects.labels(plural).set(len(cache))
+        body, content_type = self.metrics.exposition(request.headers.get("Accept", ""))
+        return BytesResult(body, content_type)
+
+    async def _serve_index(self, request: Request) -> Result:
+        if request.target.path not in ("/", ""):
+            return BytesResult(b"404 page not found\n", "text/plain; charset=utf-8", 404)
+        return _index(self._router.paths())
+
+    # -------------------------------------------------------------- health
+
+    async def _store_answers(self) -> None:
+        await self.store.revision()
+
+    async def _caches_loaded(self) -> None:
+        if not self.cacher.is_ready:
+            raise HealthError("the watch cache is not loaded")
+
+    async def _hooks_done(self) -> None:
+        pending = [name for name, done in self._hooks.items() if not done]
+        if pending:
+            raise HealthError(f"not finished: {', '.join(pending)}")
+
+    async def _not_stopping(self) -> None:
+        if self._stopping:
+            raise HealthError("the server is stopping")
+
+    def expect_hook(self, name: str) -> None:
+        """``/readyz`` fails until ``hook_done(name)``."""
+        self._hooks[name] = False
+
+    def hook_done(self, name: str) -> None:
+        self._hooks[name] = True
+
+    # -------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Load the caches; from here on the loopback works."""
+        await self.cacher.start()
+
+    async def listen(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
+        """Serve bound sockets; ``context`` None is plain HTTP, for tests only."""
+        await self._https.start(sockets, context)
+
+    def loopback(self, user: UserInfo, component: str) -> Client:
+        """A client in this process that acts as ``user``."""
+        return LoopbackClient(self.handler, user, self.clock, component)
+
+    async def close(self, grace_seconds: float = DRAIN_SECONDS) -> None:
+        """Fail ``/readyz``, stop accepting, end watches, finish requests, then let go of the store's stream."""
+        self._stopping = True
+        for cache in self.caches.by_plural.values():
+            cache.close_watchers()
+        await self._https.close(grace_seconds)
+        await self._timers.close()
+        await self.cacher.close()
+
+
+async def _passes() -> None:
+    """A check that passes whenever the process can answer at all."""
+
+
+def _index(paths: list[str]) -> Result:
+    return BytesResult(json_codec.indent(json_codec.encode({"paths": paths})) + b"\n", "application/json")

@@ -1,0 +1,217 @@
+"""Request bodies to objects, with Kubernetes' refusals (apiserver endpoints/handlers, runtime/serializer; 1.36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from kubevouch.machinery import errors, gojson, json_codec, managed_fields, protobuf, yamltext
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
+from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF, YAML
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+_SCHEME_NAME = "pkg/api/legacyscheme/scheme.go:30"
+_SUMMARY_BYTES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded body: the object without TypeMeta, what it said it was, and what strict reading found.
+
+    ``repeated_keys`` is what YAML's reader says of keys that occur more than once.
+    """
+
+    obj: Any
+    gvk: GroupVersionKind
+    strict_errors: tuple[str, ...] = ()
+    repeated_keys: tuple[str, ...] = ()
+    resets_managed_fields: bool = False
+
+
+def media_type(content_type: str) -> str:
+    """The media type of a Content-Type header; empty means JSON.
+
+    Raises:
+        APIStatusError: 415 when it is not one of the three.
+    """
+    media = content_type.partition(";")[0].strip().lower() or JSON
+    if media not in ACCEPTED:
+        raise errors.unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(ACCEPTED)
+        )
+    return media
+
+
+def decode(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> Body:
+    """The object in ``data``, defaulted, which must be of the ``expected`` kind and version.
+
+    Raises:
+        APIStatusError: 400.
+    """
+    try:
+        body = _protobuf(data, expected, scheme) if media == PROTOBUF else _text(data, media, expected, scheme)
+    except _Unrecognized as err:
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): {err} ({_summary(data)})"
+        ) from None
+    if body.gvk != expected.gvk:
+        raise _other_kind(body.gvk, expected)
+    return replace(body, obj=scheme.default(body.obj))
+
+
+class _Unrecognized(Exception):
+    """The body does not even say what it is."""
+
+
+def _summary(data: bytes) -> str:
+    if not data:
+        return "<empty>"
+    head = data[:_SUMMARY_BYTES]
+    text = head.decode("utf-8", "replace") if data[:1] == b"{" else head.hex()
+    return text + (" ..." if len(data) > _SUMMARY_BYTES else "")
+
+
+def cannot_handle(gvk: GroupVersionKind, expected_kind: str, why: str) -> APIStatusError:
+    return errors.bad_request(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {expected_kind}: {why}')
+
+
+def _other_kind(found: GroupVersionKind, expected: Resource[Any]) -> APIStatusError:
+    if found.kind == expected.kind and found.group == expected.group:
+        return errors.bad_request(
+            f"the API version in the data ({found.api_version}) does not match the expected API version "
+            f"({expected.api_version})"
+        )
+    inner = f"converting ({_go_name(found)}) to ({_internal_name(expected)}): unknown conversion"
+    return cannot_handle(found, expected.kind, inner)
+
+
+def _go_name(gvk: GroupVersionKind) -> str:
+    return f"{gvk.version}.{gvk.kind}"
+
+
+def _internal_name(resource: Resource[Any]) -> str:
+    package = resource.group.partition(".")[0] if resource.group else "core"
+    return f"{package}.{resource.kind}"
+
+
+def _target(api_version: str, kind: str, expected: Resource[Any]) -> GroupVersionKind:
+    try:
+        group_version = GroupVersion.parse(api_version) if api_version else expected.group_version
+    except ValueError as err:
+        raise _Unrecognized(str(err)) from None
+    return GroupVersionKind(group_version.group, group_version.version, kind or expected.kind)
+
+
+def _struct_for(gvk: GroupVersionKind, expected: Resource[Any], scheme: Scheme) -> type[Any]:
+    struct = scheme.kinds.get(gvk)
+    if struct is None:
+        where = f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{_SCHEME_NAME}"'
+        raise cannot_handle(gvk, expected.kind, where)
+    return struct
+
+
+def _protobuf(data: bytes, expected: Resource[Any], scheme: Scheme) -> Body:
+    try:
+        opened = protobuf.unseal(data)
+    except protobuf.ProtobufError as err:
+        raise _Unrecognized(str(err)) from None
+    if data == protobuf.MAGIC:
+        raise _Unrecognized("empty body")
+    gvk = _target(opened.api_version, opened.kind, expected)
+    struct = _struct_for(gvk, expected, scheme)
+    try:
+        return Body(protobuf.codec_for(struct).decode(opened.raw), gvk)
+    except protobuf.ProtobufError as err:
+        raise cannot_handle(gvk, expected.kind, str(err)) from None
+
+
+def parse_tree(data: bytes, media: str) -> tuple[Any, list[str]]:
+    """The tree of a JSON or YAML body and what YAML says of repeated keys.
+
+    Raises:
+        ValueError: JSONSyntaxError or YAMLError.
+    """
+    if media == YAML:
+        return yamltext.loads(data)
+    return gojson.loads(data), []
+
+
+def _text(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> Body:
+    try:
+        tree, repeated = parse_tree(data, media)
+    except gojson.JSONSyntaxError as err:
+        raise _Unrecognized(f"couldn't get version/kind; json parse error: {err}") from None
+    except yamltext.YAMLError as err:
+        raise _Unrecognized(
+            f"couldn't get version/kind; json parse error: error converting YAML to JSON: {err}"
+        ) from None
+    gvk = _target(*_type_meta(tree), expected)
+    struct = _struct_for(gvk, expected, scheme)
+    return from_tree(tree, gvk, struct, expected.kind, repeated)
+
+
+def from_tree(
+    tree: Any, gvk: GroupVersionKind, struct: type[Any], expected_kind: str, repeated: list[str] | None = None
+) -> Body:
+    """The object in a JSON tree, without TypeMeta. Raises ``APIStatusError`` (400)."""
+    try:
+        decoded = json_codec.from_tree(tree, struct)
+    except json_codec.UnmarshalError as err:
+        raise cannot_handle(gvk, expected_kind, str(err)) from None
+    obj = decoded.value
+    if obj.kind or obj.api_version:
+        obj = msgspec.structs.replace(obj, kind="", api_version="")
+    return Body(obj, gvk, tuple(decoded.strict_errors), tuple(repeated or ()), managed_fields.asks_reset(tree))
+
+
+def _type_meta(tree: Any) -> tuple[str, str]:
+    """apiVersion and kind, as Kubernetes peeks at them before it decodes."""
+    if tree is None:
+        return "", ""
+    if not isinstance(tree, dict):
+        got = "array" if isinstance(tree, list) else "string" if isinstance(tree, str) else _scalar(tree)
+        raise _Unrecognized(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal "
+            f'{got} into Go value of type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            'Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    for key in ("apiVersion", "kind"):
+        value = tree.get(key)
+        if value is not None and not isinstance(value, str):
+            got = "array" if isinstance(value, list) else "object" if isinstance(value, dict) else _scalar(value)
+            raise _Unrecognized(
+                f"couldn't get version/kind; json parse error: json: cannot unmarshal {got} into Go struct field "
+                f".{key} of type string"
+            )
+    return tree.get("apiVersion") or "", tree.get("kind") or ""
+
+
+def _scalar(value: Any) -> str:
+    return "bool" if isinstance(value, bool) else "number"
+
+
+def strict_error(gvk: GroupVersionKind, expected_kind: str, found: tuple[str, ...]) -> APIStatusError:
+    """What ``fieldValidation=Strict`` answers."""
+    return cannot_handle(gvk, expected_kind, f"strict decoding error: {', '.join(found)}")
+
+
+def apply_field_validation(body: Body, expected_kind: str, field_validation: str, warnings: list[str]) -> None:
+    """Refuse, warn or pass over what strict reading found. Raises ``APIStatusError`` (400) for Strict."""
+    if not body.strict_errors and not body.repeated_keys:
+        return
+    if field_validation == "Strict":
+        # go-yaml gives one error for all repeated keys.
+        unmarshal = [yaml_errors(body.repeated_keys)] if body.repeated_keys else []
+        raise strict_error(body.gvk, expected_kind, (*unmarshal, *body.strict_errors))
+    if field_validation == "Warn":
+        warnings.extend(body.repeated_keys)
+        warnings.extend(body.strict_errors)
+
+
+def yaml_errors(lines: Iterable[str]) -> str:
+    """How go-yaml prints what strict reading found."""
+    return "\n  ".join(["yaml: unmarshal errors:", *lines])

@@ -1,0 +1,253 @@
+"""How clients learn what is served: the older lists and the aggregated document (server.md C.3; Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from kubevouch.api import apidiscovery_v2 as aggregated
+from kubevouch.api.meta_v1 import GroupVersionKind as WireGroupVersionKind
+from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.meta import (
+    APIGroup,
+    APIGroupList,
+    APIResource,
+    APIResourceList,
+    APIVersions,
+    GroupVersionForDiscovery,
+    ObjectMeta,
+    ServerAddressByClientCIDR,
+)
+from kubevouch.machinery.scheme import GroupVersion
+from kubevouch.server import negotiation
+from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.request import BytesResult, PlainResult, Request, Result
+
+AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+AGGREGATED_PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_GROUP_VERSION = "apidiscovery.k8s.io/v2"
+
+
+class Discovery:
+    """Answers ``/api``, ``/apis`` and what is between them and the resources. Documents are made once."""
+
+    def __init__(self, served: Served, server_address: str) -> None:
+        self._served = served
+        self._address = server_address
+        self._aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
+
+    def paths(self) -> list[str]:
+        """The discovery paths for the index."""
+        groups = self._served.groups()
+        found = ["/api", "/apis", *(f"/apis/{group}" for group in groups)]
+        for group_version in self._served.group_versions:
+            root = "/apis" if group_version.group else "/api"
+            found.append(f"{root}/{group_version}")
+        return found
+
+    async def serve(self, request: Request) -> Result | None:
+        """The reply, or None when the path is not discovery's. Raises ``APIStatusError`` (406)."""
+        parts = request.target.path.strip("/").split("/")
+        if parts == ["api"] or parts == ["apis"]:
+            wanted = _wants_aggregated(request)
+            if wanted:
+                return self._aggregated_reply(request, parts[0], wanted)
+        plain = self._plain(parts)
+        if plain is None:
+            return None
+        if not request.loopback:
+            accept = request.headers.get("Accept", "")
+            negotiation.check_routed(accept, streams=False)
+            pretty = negotiation.wants_pretty(request.query.get("pretty"), request.user_agent)
+            request.negotiated = negotiation.negotiate(accept, "object", tables=False, pretty=pretty)
+        obj, kind = plain
+        return PlainResult(obj, "v1", kind)
+
+    def _plain(self, parts: list[str]) -> tuple[Any, str] | None:
+        if parts == ["api"]:
+            versions = self._served.versions_of("")
+            return APIVersions(versions=versions, server_address_by_client_cidrs=self._addresses()), "APIVersions"
+        if parts == ["apis"]:
+            return APIGroupList(groups=[self._group(name) for name in self._served.groups()]), "APIGroupList"
+        if parts[0] == "apis" and len(parts) == 2 and parts[1] in self._served.groups():
+            return self._group(parts[1]), "APIGroup"
+        group_version = _group_version(parts)
+        if group_version is not None and self._served.serves(group_version):
+            return self._resource_list(group_version), "APIResourceList"
+        return None
+
+    def _addresses(self) -> list[ServerAddressByClientCIDR]:
+        return [ServerAddressByClientCIDR(client_cidr="0.0.0.0/0", server_address=self._address)]
+
+    def _group(self, name: str) -> APIGroup:
+        versions = [
+            GroupVersionForDiscovery(group_version=f"{name}/{version}", version=version)
+            for version in self._served.versions_of(name)
+        ]
+        return APIGroup(name=name, versions=versions, preferred_version=versions[0])
+
+    # -------------------------------------------------------------- resource lists
+
+    def _resource_list(self, group_version: GroupVersion) -> APIResourceList:
+        rows: list[APIResource] = []
+        for endpoint in self._endpoints(group_version):
+            rows += self._rows(endpoint)
+        for action in self._actions(group_version):
+            rows.append(_action_row(action))
+        rows.sort(key=lambda row: row.name)
+        return APIResourceList(group_version=str(group_version), resources=rows)
+
+    def _endpoints(self, group_version: GroupVersion) -> list[Endpoint]:
+        return [e for e in self._served.endpoints.values() if e.resource.group_version == group_version]
+
+    def _actions(self, group_version: GroupVersion) -> list[Action]:
+        return [a for a in self._served.actions.values() if a.resource.group_version == group_version]
+
+    @staticmethod
+    def _rows(endpoint: Endpoint) -> list[APIResource]:
+        resource = endpoint.resource
+        main = APIResource(
+            name=resource.plural,
+            singular_name=resource.singular,
+            namespaced=resource.namespaced,
+            kind=resource.kind,
+            verbs=list(endpoint.verbs),
+            short_names=list(resource.short_names),
+            categories=list(endpoint.store.definition.categories),
+            storage_version_hash=endpoint.store.definition.resource.storage_version_hash,
+        )
+        subresources = [
+            APIResource(
+                name=f"{resource.plural}/{sub.name}",
+                namespaced=resource.namespaced,
+                kind=resource.kind,
+                verbs=list(sub.verbs),
+            )
+            for sub in endpoint.subresources
+        ]
+        return [main, *subresources]
+
+    # -------------------------------------------------------------- aggregated
+
+    def _aggregated_reply(self, request: Request, root: str, wanted: str) -> Result:
+        body, etag = self._aggregated_document(root, wanted)
+        headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public"}
+        if request.headers.get("If-None-Match") == etag:
+            return BytesResult(b"", wanted, 304, headers)
+        return BytesResult(body, wanted, 200, headers)
+
+    def _aggregated_document(self, root: str, wanted: str) -> tuple[bytes, str]:
+        found = self._aggregated.get((root, wanted))
+        if found is None:
+            document = self._aggregate(root)
+            text = json_codec.with_type_meta(json_codec.encode(document), "APIGroupDiscoveryList", _GROUP_VERSION)
+            etag = f'"{hashlib.sha512(text).hexdigest().upper()}"'
+            body = text + b"\n"
+            if wanted == AGGREGATED_PROTOBUF_TYPE:
+                raw = protobuf.codec_for(aggregated.APIGroupDiscoveryList).encode(document)
+                body = protobuf.seal(_GROUP_VERSION, "APIGroupDiscoveryList", raw)
+            found = self._aggregated[root, wanted] = (body, etag)
+        return found
+
+    def _aggregate(self, root: str) -> aggregated.APIGroupDiscoveryList:
+        groups = [""] if root == "api" else self._served.groups()
+        return aggregated.APIGroupDiscoveryList(items=[self._aggregate_group(group) for group in groups])
+
+    def _aggregate_group(self, group: str) -> aggregated.APIGroupDiscovery:
+        versions = [
+            aggregated.APIVersionDiscovery(
+                version=version, freshness="Current", resources=self._aggregate_resources(GroupVersion(group, version))
+            )
+            for version in self._served.versions_of(group)
+        ]
+        return aggregated.APIGroupDiscovery(metadata=ObjectMeta(name=group), versions=versions)
+
+    def _aggregate_resources(self, group_version: GroupVersion) -> list[aggregated.APIResourceDiscovery]:
+        found: dict[str, aggregated.APIResourceDiscovery] = {}
+        extra: dict[str, list[aggregated.APISubresourceDiscovery]] = {}
+        for action in self._actions(group_version):
+            if action.subresource:
+                extra.setdefault(action.resource.plural, []).append(_aggregate_subaction(action))
+            else:
+                found[action.resource.plural] = _aggregate_action(action)
+        for endpoint in self._endpoints(group_version):
+            resource = endpoint.resource
+            own = WireGroupVersionKind(kind=resource.kind)
+            subresources = [
+                aggregated.APISubresourceDiscovery(subresource=sub.name, response_kind=own, verbs=list(sub.verbs))
+                for sub in endpoint.subresources
+            ]
+            found[resource.plural] = aggregated.APIResourceDiscovery(
+                resource=resource.plural,
+                response_kind=own,
+                scope="Namespaced" if resource.namespaced else "Cluster",
+                singular_resource=resource.singular,
+                verbs=list(endpoint.verbs),
+                short_names=list(resource.short_names),
+                categories=list(endpoint.store.definition.categories),
+                subresources=sorted([*subresources, *extra.get(resource.plural, [])], key=lambda sub: sub.subresource),
+            )
+        return [found[name] for name in sorted(found)]
+
+
+def _aggregate_action(action: Action) -> aggregated.APIResourceDiscovery:
+    resource = action.resource
+    return aggregated.APIResourceDiscovery(
+        resource=resource.plural,
+        response_kind=WireGroupVersionKind(kind=resource.kind),
+        scope="Namespaced" if resource.namespaced else "Cluster",
+        singular_resource=resource.singular,
+        verbs=["create"],
+    )
+
+
+def _aggregate_subaction(action: Action) -> aggregated.APISubresourceDiscovery:
+    body = action.body
+    kind = WireGroupVersionKind(group=body.group, version=body.version, kind=body.kind)
+    return aggregated.APISubresourceDiscovery(
+        subresource=action.subresource, response_kind=kind, accepted_types=[kind], verbs=["create"]
+    )
+
+
+def _action_row(action: Action) -> APIResource:
+    resource, body = action.resource, action.body
+    if not action.subresource:
+        return APIResource(
+            name=resource.plural,
+            singular_name=resource.singular,
+            namespaced=resource.namespaced,
+            kind=resource.kind,
+            verbs=["create"],
+        )
+    return APIResource(
+        name=f"{resource.plural}/{action.subresource}",
+        namespaced=resource.namespaced,
+        group=body.group,
+        version=body.version,
+        kind=body.kind,
+        verbs=["create"],
+    )
+
+
+def _group_version(parts: list[str]) -> GroupVersion | None:
+    if parts[0] == "api" and len(parts) == 2:
+        return GroupVersion("", parts[1])
+    if parts[0] == "apis" and len(parts) == 3:
+        return GroupVersion(parts[1], parts[2])
+    return None
+
+
+def _wants_aggregated(request: Request) -> str:
+    """The content type of the aggregated document, if that is the first clause this server can satisfy."""
+    for clause in request.headers.get("Accept", "")[: negotiation.MAX_ACCEPT_BYTES].split(","):
+        media, *params = [piece.strip() for piece in clause.split(";")]
+        named = dict(param.split("=", 1) for param in params if "=" in param)
+        wanted = named.get("as") == "APIGroupDiscoveryList"
+        if wanted and named.get("g") == "apidiscovery.k8s.io" and named.get("v") == "v2":
+            if media == negotiation.JSON:
+                return AGGREGATED_TYPE
+            if media == negotiation.PROTOBUF:
+                return AGGREGATED_PROTOBUF_TYPE
+        elif not wanted and media in (*negotiation.ACCEPTED, "*/*"):
+            return ""
+    return ""

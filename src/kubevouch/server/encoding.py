@@ -1,0 +1,231 @@
+"""Results to bytes, each object at most once per media type.
+
+An object's JSON body and protobuf message are cached on the stored object; lists join them, watch frames wrap them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kubevouch.machinery import gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status, replace_metadata
+from kubevouch.machinery.scheme import Resource
+from kubevouch.registry.interface import Printer
+from kubevouch.registry.store import ListResult
+from kubevouch.server.negotiation import Negotiated, Transform
+from kubevouch.server.request import Bookmark, WatchItem
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import Change
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_META_GROUP = "meta.k8s.io"
+
+Converter = Callable[[Any], Any]
+
+
+def plain(obj: Any, api_version: str, kind: str, how: Negotiated) -> bytes:
+    """A struct that is not stored."""
+    if how.encoding == "protobuf":
+        return protobuf.seal(api_version, kind, protobuf.codec_for(type(obj)).encode(obj))
+    return _text(json_codec.with_type_meta(json_codec.encode(obj), kind, api_version), how)
+
+
+def status(value: Status, how: Negotiated) -> bytes:
+    return plain(value, "v1", "Status", how)
+
+
+def _text(data: bytes, how: Negotiated) -> bytes:
+    if how.encoding == "yaml":
+        return yamltext.dumps(gojson.loads(data)).encode()
+    return (json_codec.indent(data) if how.pretty else data) + b"\n"
+
+
+class ObjectEncoder:
+    """Writes objects of one served resource in every form it has."""
+
+    def __init__(self, resource: Resource[Any], printer: Printer, from_storage: Converter | None = None) -> None:
+        self.resource = resource
+        self.printer = printer
+        self._from_storage = from_storage
+        self._codec = protobuf.codec_for(resource.type)
+        self._metadata_codec = protobuf.codec_for(PartialObjectMetadata)
+        self._json_form = ("json", resource.api_version)
+        self._protobuf_form = ("protobuf", resource.api_version)
+
+    def view(self, obj: Any) -> Any:
+        """The stored object in this resource's version."""
+        return obj if self._from_storage is None else self._from_storage(obj)
+
+    # -------------------------------------------------------------- one object
+
+    def _json(self, stored: Stored[Any]) -> bytes:
+        """The object without kind and apiVersion, as it stands in lists."""
+        body: bytes = stored.encoded(self._json_form, lambda s: json_codec.encode(self.view(s.obj)))
+        return body
+
+    def _message(self, stored: Stored[Any]) -> bytes:
+        body: bytes = stored.encoded(self._protobuf_form, lambda s: self._codec.encode(self.view(s.obj)))
+        return body
+
+    @staticmethod
+    def _metadata_json(stored: Stored[Any]) -> bytes:
+        body: bytes = stored.encoded("metadata/json", lambda s: json_codec.encode(s.obj.metadata))
+        return body
+
+    def _metadata_message(self, stored: Stored[Any]) -> bytes:
+        body: bytes = stored.encoded(
+            "metadata/protobuf",
+            lambda s: self._metadata_codec.encode(PartialObjectMetadata(metadata=s.obj.metadata)),
+        )
+        return body
+
+    def _whole_json(self, stored: Stored[Any], transform: Transform) -> bytes:
+        if transform.kind == "PartialObjectMetadata":
+            return _partial_json(self._metadata_json(stored), transform.version)
+        return json_codec.with_type_meta(self._json(stored), self.resource.kind, self.resource.api_version)
+
+    def _envelope(self, stored: Stored[Any], transform: Transform) -> bytes:
+        if transform.kind == "PartialObjectMetadata":
+            return protobuf.seal(
+                f"{_META_GROUP}/{transform.version}", "PartialObjectMetadata", self._metadata_message(stored)
+            )
+        return protobuf.seal(self.resource.api_version, self.resource.kind, self._message(stored))
+
+    def one(self, stored: Stored[Any], how: Negotiated, now: dt.datetime, include: str = "Metadata") -> bytes:
+        """A reply that is one object."""
+        if how.transform.kind == "Table":
+            meta = ListMeta(resource_version=stored.obj.metadata.resource_version)
+            return _text(self._table([stored], meta, how.transform, now, include), how)
+        if how.encoding == "protobuf":
+            return self._envelope(stored, how.transform)
+        return _text(self._whole_json(stored, how.transform), how)
+
+    # -------------------------------------------------------------- lists
+
+    def many(self, page: ListResult[Any], how: Negotiated, now: dt.datetime, include: str = "Metadata") -> bytes:
+        """A reply that is a list."""
+        meta = ListMeta(
+            resource_version=str(page.revision), continue_=page.continue_token, remaining_item_count=page.remaining
+        )
+        transform = how.transform
+        if transform.kind == "Table":
+            return _text(self._table(page.items, meta, transform, now, include), how)
+        partial = transform.kind == "PartialObjectMetadataList"
+        api_version = f"{_META_GROUP}/{transform.version}" if partial else self.resource.api_version
+        kind = transform.kind if partial else self.resource.list_kind
+        if how.encoding == "protobuf":
+            message = self._metadata_message if partial else self._message
+            items = b"".join(protobuf.length_delimited(2, message(stored)) for stored in page.items)
+            head = protobuf.length_delimited(1, protobuf.codec_for(ListMeta).encode(meta))
+            return protobuf.seal(api_version, kind, head + items)
+        if partial:
+            bodies = [_partial_json(self._metadata_json(stored), transform.version) for stored in page.items]
+        else:
+            bodies = [self._json(stored) for stored in page.items]
+        head = json_codec.with_type_meta(b'{"metadata":' + json_codec.encode(meta) + b"}", kind, api_version)
+        return _text(head[:-1] + b',"items":[' + b",".join(bodies) + b"]}", how)
+
+    # -------------------------------------------------------------- tables
+
+    def _table(
+        self, items: Sequence[Stored[Any]], meta: ListMeta, transform: Transform, now: dt.datetime, include: str,
+        *, columns: bool = True,
+    ) -> bytes:  # fmt: skip
+        rows = b",".join(self._row(stored, transform, now, include) for stored in items)
+        definitions = self._columns() if columns else b"null"
+        return (
+            b'{"kind":"Table","apiVersion":"meta.k8s.io/' + transform.version.encode() + b'","metadata":'
+            + json_codec.encode(meta) + b',"columnDefinitions":' + definitions + b',"rows":[' + rows + b"]}"
+        )  # fmt: skip
+
+    def _columns(self) -> bytes:
+        return json_codec.encode(
+            [
+                {
+                    "name": c.name,
+                    "type": c.type,
+                    "format": c.format,
+                    "description": c.description,
+                    "priority": c.priority,
+                }
+                for c in self.printer.columns
+            ]
+        )
+
+    def _row(self, stored: Stored[Any], transform: Transform, now: dt.datetime, include: str) -> bytes:
+        cells = json_codec.encode(list(self.printer.cells(stored.obj, now)))
+        return b'{"cells":' + cells + b"," + self._row_object(stored, transform, include) + b"}"
+
+    def _row_object(self, stored: Stored[Any], transform: Transform, include: str) -> bytes:
+        if include == "None":
+            return b'"object":null'
+        if include == "Object":
+            return b'"object":' + self._whole_json(stored, Transform())
+        return b'"object":' + _partial_json(self._metadata_json(stored), transform.version)
+
+    # -------------------------------------------------------------- watches
+
+    def frames(
+        self, items: Sequence[WatchItem], how: Negotiated, now: dt.datetime, include: str, *, first: bool
+    ) -> bytes:
+        """The frames of a batch. ``first``: no Table with columns was sent on this stream yet."""
+        out = []
+        for item in items:
+            out.append(self._frame(item, how, now, include, columns=first))
+            if not isinstance(item, Status):
+                first = False
+        return b"".join(out)
+
+    def _frame(self, item: WatchItem, how: Negotiated, now: dt.datetime, include: str, *, columns: bool) -> bytes:
+        if isinstance(item, Status):
+            return _wrap("ERROR", status(item, how).rstrip(b"\n") if how.encoding == "json" else status(item, how), how)
+        if isinstance(item, Bookmark):
+            return self._bookmark(item, how, columns=columns)
+        if how.transform.kind == "Table":
+            meta = ListMeta(resource_version=item.stored.obj.metadata.resource_version)
+            table = self._table([item.stored], meta, how.transform, now, include, columns=columns)
+            return _wrap(item.type, table, how)
+        return self._change(item, how)
+
+    def _change(self, item: Change[Any], how: Negotiated) -> bytes:
+        if how.encoding == "protobuf":
+            return protobuf.watch_frame(item.type, self._envelope(item.stored, how.transform))
+        return _wrap(item.type, self._whole_json(item.stored, how.transform), how)
+
+    def _bookmark(self, item: Bookmark, how: Negotiated, *, columns: bool) -> bytes:
+        annotations = {INITIAL_EVENTS_END: "true"} if item.initial_end else {}
+        meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
+        empty = msgspec.structs.replace(self.resource.type(), metadata=meta)
+        stored = Stored("", empty, item.revision, b"")
+        if how.transform.kind == "Table":
+            blank = json_codec.encode([""] * len(self.printer.columns))
+            row = b'{"cells":' + blank + b"," + self._row_object(stored, how.transform, "Metadata") + b"}"
+            table = self._table(
+                [], ListMeta(resource_version=str(item.revision)), how.transform, _NEVER, "", columns=columns
+            )
+            return _wrap("BOOKMARK", table[:-2] + row + b"]}", how)
+        encoder = ObjectEncoder(self.resource, self.printer) if self._from_storage else self
+        return encoder._change(Change("MODIFIED", stored, None, item.revision), how).replace(
+            b"MODIFIED", b"BOOKMARK", 1
+        )
+
+
+_NEVER = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _wrap(event_type: str, body: bytes, how: Negotiated) -> bytes:
+    if how.encoding == "protobuf":
+        return protobuf.watch_frame(event_type, body)
+    return b'{"type":"' + event_type.encode() + b'","object":' + body + b"}\n"
+
+
+def _partial_json(metadata: bytes, version: str) -> bytes:
+    body = b'{"metadata":' + metadata + b"}"
+    return json_codec.with_type_meta(body, "PartialObjectMetadata", f"{_META_GROUP}/{version}")
+
+
+__all__ = ["ObjectEncoder", "plain", "replace_metadata", "status"]

@@ -1,0 +1,117 @@
+"""What is served where: the table of group versions, resources and subresources that routing and discovery read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
+from kubevouch.registry.interface import Context, FieldGetter, Subresource, View
+from kubevouch.registry.store import ResourceStore
+from kubevouch.server.encoding import ObjectEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One served version of a stored resource."""
+
+    resource: Resource[Any]
+    store: ResourceStore[Any]
+    encoder: ObjectEncoder
+    view: View | None = None
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return self.store.definition.verbs
+
+    @property
+    def subresources(self) -> tuple[Subresource[Any], ...]:
+        return self.store.definition.subresources
+
+    @property
+    def selectable_fields(self) -> dict[str, FieldGetter]:
+        """Field selectors over the served version of an object."""
+        own = self.view.selectable_fields if self.view is not None else self.store.definition.selectable_fields
+        return dict(own)
+
+    def to_storage(self, obj: Any) -> Any:
+        return obj if self.view is None else self.view.to_storage(obj)
+
+    def from_storage(self, obj: Any) -> Any:
+        return obj if self.view is None else self.view.from_storage(obj)
+
+
+Review = Callable[[Context, str, str, Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A resource or subresource that is only created and never stored: reviews, token requests.
+
+    ``perform`` gets the context, the namespace, the name of the parent object and the decoded body.
+    """
+
+    resource: Resource[Any]
+    perform: Review
+    # The kind in the body, where it is not the resource's own (serviceaccounts/token).
+    accepts: GroupVersionKind | None = None
+    subresource: str = ""
+
+    @property
+    def body(self) -> Resource[Any]:
+        """The kind of the body and of the answer, in the form a decoder expects."""
+        if self.accepts is None:
+            return self.resource
+        group, version, kind = self.accepts
+        return Resource(group, version, kind, self.resource.plural, self.resource.type, self.resource.namespaced)
+
+
+@dataclass(slots=True)
+class Served:
+    """Everything that is served, in discovery's order."""
+
+    scheme: Scheme
+    endpoints: dict[tuple[str, str, str], Endpoint] = field(default_factory=dict)
+    actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
+    group_versions: list[GroupVersion] = field(default_factory=list)
+
+    def add(self, endpoint: Endpoint) -> None:
+        resource = endpoint.resource
+        self._note(resource.group_version)
+        self.endpoints[resource.group, resource.version, resource.plural] = endpoint
+
+    def add_action(self, action: Action) -> None:
+        resource = action.resource
+        self._note(resource.group_version)
+        self.actions[resource.group, resource.version, resource.plural, action.subresource] = action
+
+    def _note(self, group_version: GroupVersion) -> None:
+        if group_version not in self.group_versions:
+            self.group_versions.append(group_version)
+
+    def endpoint(self, group: str, version: str, plural: str) -> Endpoint | None:
+        return self.endpoints.get((group, version, plural))
+
+    def action(self, group: str, version: str, plural: str, subresource: str = "") -> Action | None:
+        return self.actions.get((group, version, plural, subresource))
+
+    def serves(self, group_version: GroupVersion) -> bool:
+        return group_version in self.group_versions
+
+    def groups(self) -> list[str]:
+        """The named groups in order; the core group is not one of them."""
+        return list(dict.fromkeys(gv.group for gv in self.group_versions if gv.group))
+
+    def versions_of(self, group: str) -> list[str]:
+        return [gv.version for gv in self.group_versions if gv.group == group]
+
+
+def install(served: Served, stores: Iterable[ResourceStore[Any]]) -> None:
+    """Add every store under its own version and its views."""
+    for store in stores:
+        definition = store.definition
+        served.add(Endpoint(definition.resource, store, ObjectEncoder(definition.resource, definition.printer)))
+        for view in definition.views:
+            encoder = ObjectEncoder(view.resource, view.printer or definition.printer, view.from_storage)
+            served.add(Endpoint(view.resource, store, encoder, view))

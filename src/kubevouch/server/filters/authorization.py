@@ -1,0 +1,50 @@
+"""May they: the last link before a handler. Authorization happens before the object is looked up (403 before 404)."""
+
+from __future__ import annotations
+
+from kubevouch.authorization.interface import Attributes, Authorizer, Decision
+from kubevouch.authorization.messages import forbidden
+from kubevouch.machinery import errors
+from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
+
+
+def attributes_of(request: Request) -> Attributes:
+    """What is asked of the authorizer for a request."""
+    info = request.target
+    if not info.is_resource:
+        return Attributes(user=request.user, verb=info.verb, path=info.path)
+    return Attributes(
+        user=request.user,
+        verb=info.verb,
+        group=info.group,
+        api_version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+        field_selector=info.field_selector,
+        label_selector=info.label_selector,
+    )
+
+
+def authorization(authorizer: Authorizer) -> Filter:
+    """The filter for one authorizer."""
+
+    async def authorize(request: Request, following: Handler) -> Result:
+        attributes = attributes_of(request)
+        verdict = await authorizer.authorize(attributes)
+        if verdict.decision is Decision.ALLOW:
+            request.annotations["authorization.k8s.io/decision"] = "allow"
+            request.annotations["authorization.k8s.io/reason"] = verdict.reason
+            return await following(request)
+        request.annotations["authorization.k8s.io/decision"] = "forbid"
+        request.annotations["authorization.k8s.io/reason"] = verdict.reason
+        if verdict.error and verdict.decision is Decision.NO_OPINION and not verdict.reason:
+            text = f'Internal Server Error: "{request.path}": {verdict.error}\n'
+            return BytesResult(text.encode(), "text/plain; charset=utf-8", 500)
+        raise forbidden(attributes, verdict.reason)
+
+    return authorize
+
+
+__all__ = ["attributes_of", "authorization", "errors"]

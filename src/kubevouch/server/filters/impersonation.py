@@ -1,0 +1,37 @@
+"""Acting as somebody else (server.md F.6): the headers name whom, ``authorization.impersonation`` decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubevouch.authentication import impersonation as headers
+from kubevouch.authorization.impersonation import Impersonator
+from kubevouch.authorization.interface import Authorizer
+from kubevouch.server.filters.authorization import attributes_of
+from kubevouch.server.request import Filter, Handler, Request, Result
+
+# Audit annotation: who really sent the request.
+IMPERSONATOR = "authentication.kubevouch.dev/impersonator"
+
+
+def impersonation(authorizer: Authorizer) -> Filter:
+    """The filter that asks ``authorizer`` for each part of the wanted identity."""
+    impersonator = Impersonator(authorizer)
+
+    async def impersonate(request: Request, following: Handler) -> Result:
+        if request.loopback or not _may_impersonate(request):
+            return await following(request)
+        wanted = headers.requested(request.credentials.headers)
+        if wanted is not None:
+            found = await impersonator.impersonate(attributes_of(request), wanted)
+            assert request.authentication is not None  # attributes_of read the user
+            request.annotations[IMPERSONATOR] = request.user.name
+            request.authentication = replace(request.authentication, user=found.user)
+        return await following(request)
+
+    return impersonate
+
+
+def _may_impersonate(request: Request) -> bool:
+    """Cheap look at the header names: next to no request has any of these."""
+    return any(name.lower().startswith("impersonate-") for name in request.headers)

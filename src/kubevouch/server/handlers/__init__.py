@@ -1,0 +1,1 @@
+"""One file a verb: from a routed request to a result."""

@@ -1,0 +1,51 @@
+"""POST on a collection."""
+
+from __future__ import annotations
+
+from kubevouch.machinery import errors
+from kubevouch.server import decoding, query_options
+from kubevouch.server.endpoints import Action, Endpoint
+from kubevouch.server.handlers import shared
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.request import ObjectResult, PlainResult, Request, Result
+
+
+async def create(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+    """Create an object of a stored resource."""
+    info, resource = request.target, endpoint.resource
+    if resource.namespaced and not info.namespace:
+        raise errors.method_not_allowed()
+    shared.negotiate(request, "object")
+    if request.loopback:
+        options = query_options.create_options(request.query)
+        ctx = shared.context(request, options)
+        obj = request.obj
+    else:
+        media = decoding.media_type(request.headers.get("Content-Type", ""))
+        data = await shared.read_body(request)
+        options = query_options.create_options(request.query)
+        ctx = shared.context(request, options)
+        obj = shared.decode_body(request, data, media, resource, env, ctx)
+    obj = shared.in_request_namespace(obj, resource.namespaced, info.namespace)
+    stored = await endpoint.store.create(ctx, info.namespace, endpoint.to_storage(obj))
+    return ObjectResult(stored, endpoint.encoder, 201)
+
+
+async def perform(env: Environment, action: Action, request: Request) -> Result:
+    """Create something that is answered and forgotten: a review, a token request."""
+    info, resource = request.target, action.resource
+    shared.negotiate(request, "object", tables=False)
+    if request.loopback:
+        ctx = shared.context(request, query_options.create_options(request.query))
+        obj = request.obj
+    else:
+        media = decoding.media_type(request.headers.get("Content-Type", ""))
+        data = await shared.read_body(request)
+        ctx = shared.context(request, query_options.create_options(request.query))
+        expected = resource if action.accepts is None else action.body
+        obj = shared.decode_body(request, data, media, expected, env, ctx)
+    if resource.namespaced and not action.subresource:
+        obj = shared.in_request_namespace(obj, True, info.namespace)
+    answer = await action.perform(ctx, info.namespace, info.name, obj)
+    kind = action.body
+    return PlainResult(answer, kind.api_version, kind.kind, 201)

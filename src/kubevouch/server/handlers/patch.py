@@ -1,0 +1,125 @@
+"""PATCH in its four types (server.md C.9; apiserver endpoints/handlers/patch.go, Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubevouch.machinery import (
+    errors,
+    field,
+    gotext,
+    json_codec,
+    json_patch,
+    merge_patch,
+    strategic_merge_patch,
+)
+from kubevouch.machinery.schema import schema_of
+from kubevouch.machinery.scheme import GroupVersionKind
+from kubevouch.registry.interface import Context
+from kubevouch.server import decoding, query_options
+from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.handlers import apply, shared
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.request import ObjectResult, Request, Result
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+# Errors about a patched object name no kind (errors.NewInvalid with an empty GroupKind).
+_NO_KIND = GroupVersionKind("", "", "")
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    """A decoded patch: how it changes a tree, what strict reading found, how errors print its result."""
+
+    change: Callable[[Tree], Tree]
+    strict_errors: tuple[str, ...]
+    printed: Callable[[Tree], str]
+
+
+def content_type(request: Request) -> str:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def check_content_type(request: Request) -> None:
+    """The router's refusal of other types. Raises ``APIStatusError`` (415)."""
+    if content_type(request) not in TYPES:
+        raise errors.unsupported_media_type("415: Unsupported Media Type", routed=True)
+
+
+async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+    """Change an object by a patch, or apply a configuration."""
+    info = request.target
+    subresource = endpoint.store.definition.subresource(info.subresource)
+    shared.negotiate(request, "object", tables=subresource is None or subresource.prints_table)
+    kind = content_type(request)
+    data = await shared.read_body(request)
+    options = query_options.patch_options(request.query, apply=kind == APPLY_PATCH)
+    ctx = shared.context(request, options)
+    if kind == APPLY_PATCH:
+        return await apply.apply(env, endpoint, request, ctx, data, force=bool(options.force))
+    decoded = _decode(kind, data, endpoint, strict=ctx.field_validation != "Ignore")
+
+    async def transform(existing: Any) -> Any:
+        return _patched(env, endpoint, request, ctx, existing, decoded)
+
+    stored, _ = await endpoint.store.update(
+        ctx, info.namespace, info.name, transform, info.subresource, may_create=False
+    )
+    return ObjectResult(stored, endpoint.encoder)
+
+
+def _decode(kind: str, data: bytes, endpoint: Endpoint, *, strict: bool) -> _Patch:
+    """Raises ``APIStatusError`` (400, 413)."""
+    if kind == JSON_PATCH:
+        operations = json_patch.decode(data, strict=strict)
+        return _Patch(lambda tree: json_patch.apply(tree, operations), operations.strict_errors, _json_text)
+    if kind == MERGE_PATCH:
+        merge = merge_patch.decode(data, strict=strict)
+        return _Patch(lambda tree: merge_patch.apply(tree, merge), merge.strict_errors, _json_text)
+    strategic = strategic_merge_patch.decode(data, strict=strict)
+    schema = schema_of(endpoint.resource.type)
+    return _Patch(
+        lambda tree: strategic_merge_patch.apply(tree, strategic, schema),
+        strategic.strict_errors,
+        lambda _tree: gotext.go_value(strategic.tree),
+    )
+
+
+def _json_text(tree: Tree) -> str:
+    return json_codec.encode(tree).decode()
+
+
+def _patched(
+    env: Environment, endpoint: Endpoint, request: Request, ctx: Context, existing: Any, decoded: _Patch
+) -> Any:
+    """The stored object as the patch leaves it, in storage form. Raises ``APIStatusError``."""
+    resource = endpoint.resource
+    tree = json_codec.to_builtins(endpoint.from_storage(existing))
+    whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
+    changed = decoded.change(whole)
+    try:
+        read = json_codec.from_tree(changed, resource.type)
+    except json_codec.UnmarshalError as err:
+        raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), str(err))]) from None
+    found = (*decoded.strict_errors, *read.strict_errors)
+    if found and ctx.field_validation == "Strict":
+        why = f"strict decoding error: {', '.join(found)}"
+        raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), why)])
+    if ctx.field_validation == "Warn":
+        request.warnings.extend(found)
+    obj = env.scheme.default(shared.without_type_meta(read.value))
+    shared.require_name_match(obj, request.target.name)
+    obj = shared.in_request_namespace(obj, resource.namespaced, request.target.namespace)
+    return endpoint.to_storage(obj)
+
+
+__all__ = ["TYPES", "check_content_type", "decoding", "patch"]

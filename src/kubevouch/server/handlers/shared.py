@@ -1,0 +1,216 @@
+"""What the verbs have in common: negotiation, context, bodies, scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from kubevouch.authorization.interface import Attributes, Authorizer, Decision
+from kubevouch.authorization.messages import forbidden
+from kubevouch.machinery import errors, selectors
+from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.scheme import GroupVersion, Resource, Scheme
+from kubevouch.registry.interface import Context
+from kubevouch.server import decoding, negotiation
+from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.request import Request
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import Scope
+from kubevouch.util.clock import Clock
+from kubevouch.util.timers import Timers
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What handlers need besides the request."""
+
+    clock: Clock
+    scheme: Scheme
+    authorizer: Authorizer
+    timers: Timers
+
+
+class _Options(Protocol):
+    @property
+    def dry_run(self) -> list[str]: ...
+
+    @property
+    def field_manager(self) -> str: ...
+
+    @property
+    def field_validation(self) -> str: ...
+
+
+def negotiate(request: Request, use: negotiation.Use, *, tables: bool = True, list_kind: str = "") -> None:
+    """Settle the form of the reply before anything is done. Raises ``APIStatusError`` (406)."""
+    if request.loopback:
+        return
+    request.negotiated = negotiation.negotiate(
+        request.headers.get("Accept", ""),
+        use,
+        tables=tables,
+        pretty=negotiation.wants_pretty(request.query.get("pretty"), request.user_agent),
+        list_kind=list_kind,
+    )
+    check_include_object(request)
+
+
+def check_include_object(request: Request) -> None:
+    """``includeObject`` matters for tables only. Raises ``APIStatusError`` (400)."""
+    how = request.negotiated
+    if how is None or how.transform.kind != "Table":
+        return
+    include = request.query.get("includeObject")
+    if include not in ("", "Metadata", "Object", "None"):
+        raise errors.bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": must be '
+            "'Metadata', 'Object', 'None', or empty"
+        )
+
+
+def context(request: Request, options: _Options | None = None) -> Context:
+    """The registry's view of the request."""
+    return Context(
+        user=request.user,
+        now=request.received,
+        api_version=str(GroupVersion(request.target.group, request.target.version)),
+        dry_run=bool(options is not None and options.dry_run),
+        field_manager=field_manager(request, options.field_manager if options is not None else ""),
+        field_validation=(options.field_validation if options is not None else "") or "Warn",
+        warnings=request.warnings,
+        annotations=request.annotations,
+    )
+
+
+def field_manager(request: Request, given: str) -> str:
+    """The name for managedFields: what the client says, else its program's name."""
+    if given:
+        return given
+    name = request.user_agent.partition("/")[0]
+    return "".join(char for char in name if char.isprintable())[:128] or "unknown"
+
+
+async def read_body(request: Request) -> bytes:
+    """Raises ``APIStatusError`` (413, 415, 400)."""
+    return await request.read_body(decoding.MAX_BODY_BYTES)
+
+
+def decode_body(
+    request: Request, data: bytes, media: str, expected: Resource[Any], env: Environment, ctx: Context
+) -> Any:
+    """The object in a body. Raises ``APIStatusError`` (400)."""
+    body = decoding.decode(data, media, expected, env.scheme)
+    decoding.apply_field_validation(body, expected.kind, ctx.field_validation, request.warnings)
+    ctx.resets_managed_fields = body.resets_managed_fields
+    return body.obj
+
+
+def in_request_namespace(obj: Any, namespaced: bool, namespace: str) -> Any:
+    """The object in the namespace of the URL. Raises ``APIStatusError`` (400) when it names another."""
+    own = obj.metadata.namespace
+    if not namespaced:
+        return replace_metadata(obj, namespace="") if own else obj
+    if not own:
+        return replace_metadata(obj, namespace=namespace)
+    if own != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return obj
+
+
+def require_name_match(obj: Any, name: str) -> None:
+    """The body of a write must name the object of the URL. Raises ``APIStatusError`` (400)."""
+    if not obj.metadata.name:
+        raise errors.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    if obj.metadata.name != name:
+        raise errors.bad_request(
+            f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})"
+        )
+
+
+def scope_of(
+    endpoint: Endpoint, namespace: str, label_selector: str, field_selector: str, name: str = ""
+) -> Scope[Any]:
+    """Where a list or watch looks, and which objects count. Raises ``APIStatusError`` (400) for bad selectors."""
+    definition = endpoint.store.definition
+    prefix = definition.key_prefix
+    if namespace and definition.resource.namespaced:
+        prefix += f"{namespace}/"
+    if not label_selector and not field_selector and not name:
+        return Scope(prefix)
+    labels, fields = parse_selectors(endpoint, label_selector, field_selector)
+    pinned = name or fields.requires_exact("metadata.name") or ""
+    key = ""
+    if pinned and "/" not in pinned and (namespace or not definition.resource.namespaced):
+        key = definition.key(namespace, pinned)
+    by_name_only = not fields.terms or (len(fields.terms) == 1 and bool(key))
+    if labels is None and key and by_name_only:
+        return Scope(prefix, key)
+    getters: dict[str, Callable[[Any], str]] = {
+        "metadata.name": lambda obj: obj.metadata.name,
+        "metadata.namespace": lambda obj: obj.metadata.namespace,
+        **endpoint.selectable_fields,
+    }
+
+    def matches(stored: Stored[Any]) -> bool:
+        obj = stored.obj
+        if labels is not None and not labels.matches(obj.metadata.labels):
+            return False
+        if fields.empty:
+            return True
+        served = endpoint.from_storage(obj)
+        return fields.matches({term.field: getters[term.field](served) for term in fields.terms})
+
+    return Scope(prefix, key, matches, f"{endpoint.resource.api_version}|{label_selector}|{field_selector}")
+
+
+def parse_selectors(
+    endpoint: Endpoint, label_selector: str, field_selector: str
+) -> tuple[selectors.LabelSelector | None, selectors.FieldSelector]:
+    """Raises ``APIStatusError`` (400) in Kubernetes' words."""
+    try:
+        labels = selectors.parse_label_selector(label_selector) if label_selector else None
+    except selectors.SelectorError as err:
+        raise errors.bad_request(str(err)) from None
+    try:
+        fields = selectors.parse_field_selector(field_selector)
+    except selectors.SelectorError as err:
+        raise errors.bad_request(str(err)) from None
+    known = {"metadata.name", *endpoint.selectable_fields}
+    if endpoint.resource.namespaced:
+        known.add("metadata.namespace")
+    for term in fields.terms:
+        if term.field not in known:
+            raise errors.bad_request(f"field label not supported: {term.field}")
+    return labels, fields
+
+
+async def require_permission(env: Environment, request: Request, verb: str) -> None:
+    """A write that turns out to need another verb, such as a PUT that creates. Raises ``APIStatusError`` (403)."""
+    info = request.target
+    attributes = Attributes(
+        user=request.user,
+        verb=verb,
+        group=info.group,
+        api_version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+    )
+    verdict = await env.authorizer.authorize(attributes)
+    if verdict.decision is not Decision.ALLOW:
+        raise forbidden(attributes, verdict.reason)
+
+
+def without_type_meta(obj: Any) -> Any:
+    """Objects in memory carry no kind and apiVersion."""
+    if obj.kind or obj.api_version:
+        return msgspec.structs.replace(obj, kind="", api_version="")
+    return obj

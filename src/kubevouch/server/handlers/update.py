@@ -1,0 +1,43 @@
+"""PUT on an object or a subresource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubevouch.machinery import errors
+from kubevouch.registry.store import uid_precondition_text
+from kubevouch.server import decoding, query_options
+from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.handlers import shared
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.request import ObjectResult, Request, Result
+
+
+async def update(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+    """Replace an object, or create it where the resource allows that."""
+    info, resource = request.target, endpoint.resource
+    subresource = endpoint.store.definition.subresource(info.subresource)
+    shared.negotiate(request, "object", tables=subresource is None or subresource.prints_table)
+    if request.loopback:
+        ctx = shared.context(request, query_options.update_options(request.query))
+        obj = request.obj
+    else:
+        data = await shared.read_body(request)
+        ctx = shared.context(request, query_options.update_options(request.query))
+        media = decoding.media_type(request.headers.get("Content-Type", ""))
+        obj = shared.decode_body(request, data, media, resource, env, ctx)
+    shared.require_name_match(obj, info.name)
+    obj = shared.in_request_namespace(obj, resource.namespaced, info.namespace)
+    wanted = endpoint.to_storage(obj)
+    key = endpoint.store.definition.key(info.namespace, info.name)
+
+    async def transform(existing: Any) -> Any:
+        if existing is None:
+            await shared.require_permission(env, request, "create")
+        elif wanted.metadata.uid and wanted.metadata.uid != existing.metadata.uid:
+            why = uid_precondition_text(key, wanted.metadata.uid, existing.metadata.uid)
+            raise errors.conflict(endpoint.store.definition.resource.group_resource, info.name, why)
+        return wanted
+
+    stored, created = await endpoint.store.update(ctx, info.namespace, info.name, transform, info.subresource)
+    return ObjectResult(stored, endpoint.encoder, 201 if created else 200)

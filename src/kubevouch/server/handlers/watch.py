@@ -1,0 +1,145 @@
+"""Watches: events from a revision on, streaming lists, bookmarks (server.md C.12; Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from kubevouch.machinery import errors
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.server import query_options
+from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.handlers import shared
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.request import Bookmark, Request, Result, WatchItem, WatchResult
+from kubevouch.storage.interface import Compacted, Revision
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import Change, Scope, WatchClosed, Watcher
+
+# Without timeoutSeconds a watch lasts 30 to 60 minutes (--min-request-timeout 1800 s, times a factor of 1 to 2).
+DEFAULT_SECONDS = 1800.0
+BOOKMARK_SECONDS = 60.0
+# A bookmark is also sent this long before the end, so that the next watch starts from a recent version.
+LAST_BOOKMARK_SECONDS = 2.0
+# Initial objects are written in pieces, so that a long list does not stand in memory twice.
+INITIAL_BATCH = 500
+
+_jitter = random.Random()  # noqa: S311 - spreads reconnects, guards nothing
+
+
+async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+    """A stream of events."""
+    info = request.target
+    shared.negotiate(request, "watch")
+    reading = query_options.list_options(request.query, watch=True)
+    options = reading.options
+    name = info.name if info.deprecated_watch else ""
+    scope = shared.scope_of(endpoint, info.namespace, options.label_selector, options.field_selector, name)
+    seconds = options.timeout_seconds or DEFAULT_SECONDS * (1 + _jitter.random())
+    stream = _Stream(env, endpoint, scope, float(seconds), bookmarks=options.allow_watch_bookmarks)
+    version = options.resource_version
+    listing = options.send_initial_events
+    if listing is None and version in ("", "0") and not options.resource_version_match:
+        listing = True
+    await stream.open(version, listing=listing, asked=options.send_initial_events is True)
+    return WatchResult(stream.batches(), endpoint.encoder)
+
+
+class _Stream:
+    """One watch from opening to end."""
+
+    def __init__(
+        self, env: Environment, endpoint: Endpoint, scope: Scope[Any], seconds: float, *, bookmarks: bool
+    ) -> None:
+        self._env = env
+        self._endpoint = endpoint
+        self._scope = scope
+        self._end = env.clock.monotonic() + seconds
+        self._bookmarks = bookmarks
+        self._watcher: Watcher[Any] | None = None
+        self._initial: list[Stored[Any]] = []
+        self._revision = Revision(0)
+        self._marks_end = False
+        self._failure: APIStatusError | None = None
+
+    async def open(self, version: str, *, listing: bool | None, asked: bool) -> None:
+        """Start to listen.
+
+        Args:
+            listing: begin with the current objects; None leaves it to the version, False says no even to version 0.
+            asked: the client asked for a streaming list by name.
+
+        What goes wrong once the version is understood is told inside the stream, as kube-apiserver does.
+        """
+        store = self._endpoint.store
+        try:
+            if listing:
+                read = store.watch_list if asked else store.watch
+                self._watcher, self._initial, self._revision = await read(self._scope, version)
+                self._marks_end = self._bookmarks
+            else:
+                self._watcher, self._initial, self._revision = await store.watch(self._scope, version)
+                if listing is False:
+                    self._initial = []
+        except Compacted as err:
+            self._failure = errors.expired(f"too old resource version: {version} ({err.oldest})")
+        except APIStatusError as err:
+            if err.code != 504:
+                raise
+            self._failure = err
+
+    async def batches(self) -> AsyncGenerator[list[WatchItem], None]:
+        if self._failure is not None:
+            yield [self._failure.status]
+            return
+        watcher = self._watcher
+        assert watcher is not None  # open() succeeded
+        try:
+            # An empty first batch lets the edge send headers before the first event.
+            yield []
+            for at in range(0, len(self._initial), INITIAL_BATCH):
+                part = self._initial[at : at + INITIAL_BATCH]
+                yield [Change("ADDED", stored, None, stored.revision) for stored in part]
+            self._initial = []
+            if self._marks_end:
+                yield [Bookmark(self._revision, initial_end=True)]
+            async for batch in self._live(watcher):
+                yield batch
+        finally:
+            watcher.close()
+
+    async def _live(self, watcher: Watcher[Any]) -> AsyncGenerator[list[WatchItem], None]:
+        clock, timers, cacher = self._env.clock, self._env.timers, self._endpoint.store
+        next_mark = self._next_mark()
+        timer = timers.at(min(next_mark, self._end), watcher.poke)
+        try:
+            while True:
+                try:
+                    batch: list[WatchItem] = list(await watcher.next_batch())
+                except WatchClosed:
+                    return
+                now = clock.monotonic()
+                if now >= next_mark and self._bookmarks:
+                    batch.append(Bookmark(cacher.revision))
+                    next_mark = self._next_mark()
+                if batch:
+                    yield batch
+                if now >= self._end:
+                    return
+                if now >= next_mark or not batch:
+                    timer.cancel()
+                    timer = timers.at(min(next_mark, self._end), watcher.poke)
+        finally:
+            timer.cancel()
+
+    def _next_mark(self) -> float:
+        """When the next bookmark is due; never, for a client that did not ask for any."""
+        if not self._bookmarks:
+            return self._end
+        now = self._env.clock.monotonic()
+        last = self._end - LAST_BOOKMARK_SECONDS
+        regular = now + BOOKMARK_SECONDS * (0.9 + 0.2 * _jitter.random())
+        if regular < last or now >= last:
+            return min(regular, self._end)
+        return last

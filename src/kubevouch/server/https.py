@@ -1,0 +1,356 @@
+"""The HTTPS edge: aiohttp requests into the chain, results back into bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from aiohttp import StreamReader, web
+from aiohttp.http_exceptions import PayloadEncodingError
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_server import Server as AiohttpServer
+
+from kubevouch.authentication.interface import Credentials
+from kubevouch.machinery import errors
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.server import encoding, negotiation
+from kubevouch.server.decoding import MAX_BODY_BYTES
+from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.request import (
+    BytesResult,
+    Handler,
+    ListingResult,
+    ObjectResult,
+    PlainResult,
+    Query,
+    Request,
+    Result,
+    WatchResult,
+)
+from kubevouch.server.tls import peer_chain
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("server")
+
+HANDSHAKE_SECONDS = 10.0
+# Time for a client to send its request line and headers, on a fresh connection and between requests.
+HEADER_SECONDS = 32.0
+IDLE_SECONDS = 90.0
+GZIP_FROM_BYTES = 128 * 1024  # apiserver endpoints/handlers/responsewriters
+GZIP_LEVEL = 1
+MAX_WARNINGS_RUNES = 4096
+WARNING_CUT_RUNES = 256
+STREAM_WRITE_SECONDS = 30.0
+
+_NO_CACHE = "no-cache, private"
+
+
+class Connection(RequestHandler):
+    """One TCP connection: remembers the client's certificates and tells watches when it is gone."""
+
+    __slots__ = ("_gone", "_header_timer", "_peer_chain")
+
+    def __init__(self, manager: AiohttpServer, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._gone: list[Callable[[], None]] = []
+        self._peer_chain: tuple[bytes, ...] | None = None
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._header_timer = self._loop.call_later(HEADER_SECONDS, self.force_close)
+
+    def request_started(self) -> None:
+        """The first request is complete: the connection has proven useful."""
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+        gone, self._gone = self._gone, []
+        super().connection_lost(exc)
+        for callback in gone:
+            callback()
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once the client is gone; at once if it is already."""
+        if self.transport is None:
+            callback()
+        else:
+            self._gone.append(callback)
+
+    def no_longer(self, callback: Callable[[], None]) -> None:
+        if callback in self._gone:
+            self._gone.remove(callback)
+
+    @property
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """The client's certificates, leaf first, unverified; read once a connection."""
+        if self._peer_chain is None:
+            transport = self.transport
+            self._peer_chain = peer_chain(transport.get_extra_info("ssl_object") if transport is not None else None)
+        return self._peer_chain
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
+        status: int = 500,
+        exc: BaseException | None = None,  # noqa: ARG002 - aiohttp's signature
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What aiohttp itself refuses (broken HTTP): plain text, as Go's server answers, and the connection ends."""
+        reply = web.Response(status=status, text=f"{status} {message or 'Bad Request'}\n")
+        reply.force_close()
+        return reply
+
+
+class _ConnectionServer(AiohttpServer):
+    def __call__(self) -> RequestHandler:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+
+class HTTPSServer:
+    """Listens, and hands each request to ``handler``."""
+
+    def __init__(self, handler: Handler, clock: Clock, *, serving: bool = True) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._aiohttp: _ConnectionServer | None = None
+        self._listeners: list[asyncio.Server] = []
+        self._serving = serving
+
+    async def start(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
+        """Accept connections on bound sockets; ``context`` None means plain HTTP, for tests on loopback only."""
+        loop = asyncio.get_running_loop()
+        self._aiohttp = _ConnectionServer(
+            self._serve,
+            access_log=None,
+            keepalive_timeout=IDLE_SECONDS,
+            auto_decompress=False,
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+            lingering_time=0,
+        )
+        for bound in sockets:
+            timeout = HANDSHAKE_SECONDS if context is not None else None
+            self._listeners.append(
+                await loop.create_server(
+                    self._aiohttp, sock=bound, ssl=context, backlog=1024, ssl_handshake_timeout=timeout
+                )
+            )
+
+    async def close(self, grace_seconds: float) -> None:
+        """Stop accepting, let requests under way finish for ``grace_seconds``, then cut them off."""
+        for listener in self._listeners:
+            listener.close()
+        if self._aiohttp is not None:
+            self._aiohttp.pre_shutdown()
+            await self._aiohttp.shutdown(grace_seconds)
+        for listener in self._listeners:
+            await listener.wait_closed()
+
+    # -------------------------------------------------------------- one request
+
+    async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
+        connection = raw.protocol
+        assert isinstance(connection, Connection)  # made by _ConnectionServer
+        connection.request_started()
+        request = self._request(raw, connection)
+        try:
+            result = await self._handler(request)
+        except APIStatusError as err:
+            return self._failure(request, err)
+        if isinstance(result, WatchResult):
+            return await self._stream(raw, connection, request, result)
+        return self._reply(request, result)
+
+    def _request(self, raw: web.BaseRequest, connection: Connection) -> Request:
+        target = raw.raw_path
+        if not target.startswith("/"):
+            target = raw.rel_url.raw_path_qs  # absolute form, as to a proxy
+        path, _, query = target.partition("?")
+        peer = connection.peername
+        return Request(
+            method=raw.method,
+            path=path,
+            query=Query(query),
+            headers=raw.headers,
+            received=self._clock.now(),
+            credentials=Credentials(
+                peer_chain=connection.peer_chain,
+                authorization=raw.headers.get("Authorization"),
+                headers=_LazyHeaders(raw),
+                source=str(peer[0]) if isinstance(peer, tuple) else "",
+            ),
+            read_body=lambda limit: _read(raw.content, raw.headers, limit),
+        )
+
+    @staticmethod
+    def _headers(request: Request, content_type: str) -> dict[str, str]:
+        return {
+            "Audit-Id": request.audit_id,
+            "Cache-Control": _NO_CACHE,
+            "Content-Type": content_type,
+        }
+
+    def _failure(self, request: Request, err: APIStatusError) -> web.StreamResponse:
+        how = negotiation.for_error(
+            request.headers.get("Accept", "")[: negotiation.MAX_ACCEPT_BYTES],
+            pretty=negotiation.wants_pretty(request.query.get("pretty"), request.user_agent),
+        )
+        headers = self._headers(request, how.content_type)
+        details = err.status.details
+        if details is not None and details.retry_after_seconds > 0:
+            headers["Retry-After"] = str(details.retry_after_seconds)
+        if err.code == 403:
+            headers["X-Content-Type-Options"] = "nosniff"
+        return self._finish(request, encoding.status(err.status, how), err.code, headers)
+
+    def _reply(self, request: Request, result: Result) -> web.StreamResponse:
+        if isinstance(result, BytesResult):
+            headers = self._headers(request, result.content_type)
+            headers.update(result.headers)
+            return self._finish(request, result.body, result.status, headers)
+        how = request.negotiated or Negotiated("json")
+        body = self._body(request, result, how)
+        return self._finish(request, body, result.status, self._headers(request, how.content_type))
+
+    def _body(self, request: Request, result: Result, how: Negotiated) -> bytes:
+        include = request.query.get("includeObject") or "Metadata"
+        if isinstance(result, ObjectResult):
+            encoder: Any = result.encoder
+            return encoder.one(result.stored, how, request.received, include)  # type: ignore[no-any-return]
+        if isinstance(result, ListingResult):
+            encoder = result.encoder
+            return encoder.many(result.page, how, request.received, include)  # type: ignore[no-any-return]
+        assert isinstance(result, PlainResult)  # the only kind left
+        return encoding.plain(result.obj, result.api_version, result.kind, how)
+
+    def _finish(self, request: Request, body: bytes, status: int, headers: dict[str, str]) -> web.StreamResponse:
+        if len(body) >= GZIP_FROM_BYTES and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+            headers["Vary"] = "Accept-Encoding"
+        reply = web.Response(body=body, status=status, headers=headers)
+        for warning in warning_headers(request.warnings):
+            reply.headers.add("Warning", warning)
+        return reply
+
+    # -------------------------------------------------------------- watches
+
+    async def _stream(
+        self, raw: web.BaseRequest, connection: Connection, request: Request, result: WatchResult
+    ) -> web.StreamResponse:
+        how = request.negotiated or Negotiated("json", stream=True)
+        reply = web.StreamResponse(status=200, headers=self._headers(request, how.content_type))
+        for warning in warning_headers(request.warnings):
+            reply.headers.add("Warning", warning)
+        reply.enable_chunked_encoding()
+        include = request.query.get("includeObject") or "Metadata"
+        current = asyncio.current_task()
+        assert current is not None  # a handler always runs in a task
+
+        def cancel() -> None:
+            current.cancel()
+
+        connection.when_gone(cancel)
+        first = True
+        encoder: Any = result.encoder
+        try:
+            await reply.prepare(raw)
+            async for batch in result.batches:
+                frames = encoder.frames(batch, how, self._clock.now(), include, first=first)
+                first = first and not batch
+                async with asyncio.timeout(STREAM_WRITE_SECONDS):
+                    await reply.write(frames)
+            await reply.write_eof()
+        except (ConnectionError, TimeoutError):
+            connection.force_close()
+        except asyncio.CancelledError:
+            if connection.transport is not None:
+                raise
+        finally:
+            connection.no_longer(cancel)
+            await result.batches.aclose()
+        return reply
+
+
+class _LazyHeaders(Mapping[str, list[str]]):
+    """All headers by lower-case name; most requests never ask for them."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: web.BaseRequest) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> list[str]:
+        found: list[str] = self._raw.headers.getall(name, [])
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Any:
+        return iter(dict.fromkeys(key.lower() for key in self._raw.headers))
+
+    def __len__(self) -> int:
+        return len(set(self))
+
+
+async def _read(content: StreamReader, headers: Mapping[str, str], limit: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        APIStatusError: 413 over the limit; 415 for compressed or multipart bodies; 400 when it breaks off.
+    """
+    if headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
+        raise errors.unsupported_media_type(
+            f"the body of the request is compressed ({headers['Content-Encoding']}); send it uncompressed"
+        )
+    length = headers.get("Content-Length")
+    if length is not None and length.isdigit() and int(length) > limit:
+        raise errors.request_entity_too_large(f"limit is {limit}")
+    chunks, size = [], 0
+    try:
+        while chunk := await content.readany():
+            size += len(chunk)
+            if size > limit:
+                raise errors.request_entity_too_large(f"limit is {limit}")
+            chunks.append(chunk)
+    except (PayloadEncodingError, web.RequestPayloadError, ValueError) as err:
+        raise errors.bad_request(f"the body of the request could not be read: {err}") from err
+    return b"".join(chunks) if len(chunks) != 1 else chunks[0]
+
+
+def _accepts_gzip(header: str) -> bool:
+    return any(part.partition(";")[0].strip().lower() == "gzip" for part in header.split(","))
+
+
+def warning_headers(texts: list[str]) -> list[str]:
+    """``299 - "text"`` for each, without repeats; in all at most 4096 runes, then each cut to 256."""
+    distinct = list(dict.fromkeys(texts))
+    if sum(len(text) for text in distinct) > MAX_WARNINGS_RUNES:
+        kept, total = [], 0
+        for text in distinct:
+            cut = text[:WARNING_CUT_RUNES]
+            total += len(cut)
+            if total > MAX_WARNINGS_RUNES:
+                break
+            kept.append(cut)
+        distinct = kept
+    return [f"299 - {_quoted(text)}" for text in distinct]
+
+
+def _quoted(text: str) -> str:
+    clean = "".join(char if char.isprintable() else " " for char in text)
+    escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+__all__ = ["MAX_BODY_BYTES", "HTTPSServer"]

@@ -1,0 +1,291 @@
+"""The client whose transport is the own handler chain, in process.
+
+It enters behind authentication as a named identity. Everything else applies: impersonation aside, the request is
+authorized, admitted, validated and stored like one that came over HTTPS. Objects go in and out as they are, without
+being encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, TypeVar
+
+from kubevouch.authentication.interface import Authentication, UserInfo
+from kubevouch.client.interface import (
+    EventType,
+    Items,
+    ListOptions,
+    PatchType,
+    RawResponse,
+    WatchEvent,
+    WatchOptions,
+    WriteOptions,
+)
+from kubevouch.machinery import json_codec
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
+from kubevouch.machinery.scheme import Resource
+from kubevouch.server import encoding
+from kubevouch.server.encoding import INITIAL_EVENTS_END
+from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.request import (
+    Bookmark,
+    BytesResult,
+    Handler,
+    ListingResult,
+    ObjectResult,
+    PlainResult,
+    Query,
+    Request,
+    Result,
+    WatchItem,
+    WatchResult,
+)
+from kubevouch.server.request_info import RequestInfo, selected_name
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.util.clock import Clock
+
+T = TypeVar("T", bound=Object)
+
+_DEFAULT_LIST = ListOptions()
+_DEFAULT_WATCH = WatchOptions()
+_DEFAULT_WRITE = WriteOptions()
+
+
+class LoopbackClient:
+    """A ``client.interface.Client`` as ``user``, reported to audit as ``component``."""
+
+    def __init__(self, handler: Handler, user: UserInfo, clock: Clock, component: str) -> None:
+        self._handler = handler
+        self._authentication = Authentication(user, "loopback")
+        self._clock = clock
+        self._headers = {"User-Agent": f"{component}/loopback"}
+
+    # -------------------------------------------------------------- verbs
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
+        return await self._object(resource, "get", namespace, name, subresource)
+
+    async def list(self, resource: Resource[T], namespace: str = "", options: ListOptions = _DEFAULT_LIST) -> Items[T]:
+        query = _query(
+            labelSelector=options.label_selector,
+            fieldSelector=options.field_selector,
+            limit=str(options.limit) if options.limit else "",
+            **{"continue": options.continue_token},
+            resourceVersion=options.resource_version or "",
+            resourceVersionMatch=options.resource_version_match,
+        )
+        name = selected_name(options.field_selector)
+        result = await self._send(resource, "list", namespace, name, "", query=query, selectors=options)
+        assert isinstance(result, ListingResult)  # what the list handler returns
+        view = _view(result)
+        return Items(
+            [view(stored) for stored in result.page.items],
+            str(result.page.revision),
+            result.page.continue_token,
+            result.page.remaining,
+        )
+
+    async def watch(
+        self, resource: Resource[T], namespace: str = "", options: WatchOptions = _DEFAULT_WATCH
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        query = _query(
+            watch="true",
+            labelSelector=options.label_selector,
+            fieldSelector=options.field_selector,
+            resourceVersion=options.resource_version,
+            allowWatchBookmarks="true",
+            timeoutSeconds="" if options.timeout_seconds is None else str(options.timeout_seconds),
+            sendInitialEvents="true" if options.send_initial_events else "",
+            resourceVersionMatch="NotOlderThan" if options.send_initial_events else "",
+        )
+        name = selected_name(options.field_selector)
+        result = await self._send(resource, "watch", namespace, name, "", query=query, selectors=options)
+        assert isinstance(result, WatchResult)  # what the watch handler returns
+        view = _view(result)
+        try:
+            async for batch in result.batches:
+                for item in batch:
+                    yield _event(item, view, resource)
+        finally:
+            await result.batches.aclose()
+
+    async def create(
+        self, resource: Resource[T], obj: T, options: WriteOptions = _DEFAULT_WRITE, *, subresource: str = ""
+    ) -> T:
+        meta = obj.metadata
+        name = meta.name if subresource else ""
+        query = _write_query(options)
+        return await self._object(resource, "create", meta.namespace, name, subresource, obj=obj, query=query)
+
+    async def update(
+        self, resource: Resource[T], obj: T, options: WriteOptions = _DEFAULT_WRITE, *, subresource: str = ""
+    ) -> T:
+        meta = obj.metadata
+        query = _write_query(options)
+        return await self._object(resource, "update", meta.namespace, meta.name, subresource, obj=obj, query=query)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Any,
+        patch_type: PatchType,
+        namespace: str = "",
+        options: WriteOptions = _DEFAULT_WRITE,
+        *,
+        subresource: str = "",
+        force: bool = False,
+    ) -> T:
+        query = _write_query(options, force="true" if force else "")
+        body = json_codec.encode(patch)
+        return await self._object(
+            resource, "patch", namespace, name, subresource, query=query, body=body, content_type=patch_type.media_type
+        )
+
+    async def delete(
+        self, resource: Resource[T], name: str, namespace: str = "", options: DeleteOptions | None = None
+    ) -> None:
+        await self._send(resource, "delete", namespace, name, "", obj=options)
+
+    async def delete_collection(
+        self, resource: Resource[T], namespace: str = "", options: ListOptions = _DEFAULT_LIST
+    ) -> None:
+        query = _query(labelSelector=options.label_selector, fieldSelector=options.field_selector)
+        await self._send(resource, "deletecollection", namespace, "", "", query=query, selectors=options)
+
+    async def raw(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> RawResponse:
+        """A path, answered as bytes in JSON."""
+
+        async def read(_limit: int) -> bytes:
+            return body or b""
+
+        bare, _, query = path.partition("?")
+        request = Request(
+            method=method,
+            path=bare,
+            query=Query(query),
+            headers=self._headers | dict(headers or {}),
+            received=self._clock.now(),
+            read_body=read,
+            authentication=self._authentication,
+            loopback=True,
+        )
+        try:
+            result = await self._handler(request)
+        except APIStatusError as err:
+            return RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
+        return _raw_response(result, self._clock)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    # -------------------------------------------------------------- sending
+
+    async def _object(
+        self, resource: Resource[T], verb: str, namespace: str, name: str, subresource: str, **parts: Any
+    ) -> T:
+        result = await self._send(resource, verb, namespace, name, subresource, **parts)
+        if isinstance(result, PlainResult):
+            answer: T = result.obj
+            return answer
+        assert isinstance(result, ObjectResult)  # what handlers of single objects return
+        obj: T = _view(result)(result.stored)
+        return obj
+
+    async def _send(
+        self,
+        resource: Resource[Any],
+        verb: str,
+        namespace: str,
+        name: str,
+        subresource: str,
+        *,
+        obj: Any = None,
+        query: Query | None = None,
+        selectors: ListOptions | WatchOptions | None = None,
+        body: bytes = b"",
+        content_type: str = "",
+    ) -> Result:
+        info = RequestInfo(
+            path=resource.path(namespace, name, subresource),
+            verb=verb,
+            is_resource=True,
+            group=resource.group,
+            version=resource.version,
+            namespace=namespace if resource.namespaced else "",
+            resource=resource.plural,
+            subresource=subresource,
+            name=name,
+            field_selector=selectors.field_selector if selectors is not None else "",
+            label_selector=selectors.label_selector if selectors is not None else "",
+        )
+
+        async def read(_limit: int) -> bytes:
+            return body
+
+        request = Request(
+            method=_METHODS[verb],
+            path=info.path,
+            query=query or _NO_QUERY,
+            headers=self._headers | {"Content-Type": content_type} if content_type else self._headers,
+            received=self._clock.now(),
+            read_body=read,
+            obj=obj,
+            info=info,
+            authentication=self._authentication,
+            loopback=True,
+        )
+        return await self._handler(request)
+
+
+_METHODS = {
+    "get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH",
+    "delete": "DELETE", "deletecollection": "DELETE",
+}  # fmt: skip
+_NO_QUERY = Query("", {})
+
+
+def _query(**values: str) -> Query:
+    return Query("", {key: [value] for key, value in values.items() if value})
+
+
+def _write_query(options: WriteOptions, **more: str) -> Query:
+    return _query(
+        dryRun="All" if options.dry_run else "",
+        fieldManager=options.field_manager,
+        fieldValidation=options.field_validation,
+        **more,
+    )
+
+
+def _view(result: ObjectResult | ListingResult | WatchResult) -> Any:
+    """From a stored object to the version that was asked for."""
+    encoder: Any = result.encoder
+    return lambda stored: encoder.view(stored.obj)
+
+
+def _event(item: WatchItem, view: Any, resource: Resource[T]) -> WatchEvent[T]:
+    if isinstance(item, Status):
+        return WatchEvent(EventType.ERROR, status=item)
+    if isinstance(item, Bookmark):
+        annotations = {INITIAL_EVENTS_END: "true"} if item.initial_end else {}
+        meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
+        return WatchEvent(EventType.BOOKMARK, resource.type(metadata=meta))
+    stored: Stored[Any] = item.stored
+    return WatchEvent(EventType(item.type), view(stored))
+
+
+def _raw_response(result: Result, clock: Clock) -> RawResponse:
+    how = Negotiated("json")
+    if isinstance(result, BytesResult):
+        return RawResponse(result.status, {"content-type": result.content_type, **result.headers}, result.body)
+    if isinstance(result, PlainResult):
+        return RawResponse(result.status, {}, encoding.plain(result.obj, result.api_version, result.kind, how))
+    encoder: Any = getattr(result, "encoder", None)
+    if isinstance(result, ObjectResult):
+        return RawResponse(result.status, {}, encoder.one(result.stored, how, clock.now()))
+    assert isinstance(result, ListingResult)  # a watch cannot be read as one answer
+    return RawResponse(result.status, {}, encoder.many(result.page, how, clock.now()))

@@ -1,0 +1,236 @@
+"""The paths of the documents: one operation for every verb of everything that is served."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kubevouch.machinery.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Status
+from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
+from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.handlers import patch
+from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF
+from kubevouch.server.openapi import names, schemas
+from kubevouch.server.openapi.parameters import Parameters
+from kubevouch.server.openapi.schemas import Schemas, Tree
+
+_STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
+
+_METHODS = {
+    "get": "get", "list": "get", "watch": "get", "create": "post", "update": "put", "patch": "patch",
+    "delete": "delete", "deletecollection": "delete",
+}  # fmt: skip
+# x-kubernetes-action, where it is not the verb.
+_ACTIONS = {"create": "post", "update": "put"}
+_SENTENCES = {
+    "get": "Read one {kind}.",
+    "list": "List objects of kind {kind}.",
+    "create": "Create a {kind}.",
+    "update": "Replace a {kind}.",
+    "patch": "Change a {kind} by a patch.",
+    "delete": "Delete a {kind}.",
+    "deletecollection": "Delete the objects of kind {kind} that a list with the same parameters returns.",
+    "watch": "Watch objects of kind {kind}. Deprecated: add the parameter watch to a list instead.",
+}
+_SUBRESOURCE_SENTENCES = {
+    "get": "Read a {kind} through {sub}.",
+    "update": "Replace the {sub} of a {kind}.",
+    "patch": "Change the {sub} of a {kind} by a patch.",
+}
+_ON_COLLECTION = ("list", "create", "deletecollection")
+_ON_ITEM = ("get", "update", "patch", "delete")
+
+PathItems = dict[str, Tree]
+
+
+class Operations:
+    """All path items, sorted into one table a document: ``apis/certificates.k8s.io/v1``, ``api``, ``version``."""
+
+    def __init__(self, served: Served, schemas_: Schemas, version_schema: str) -> None:
+        self._served = served
+        self._schemas = schemas_
+        self._parameters = Parameters()
+        self._status = schemas_.struct(Status)
+        self.documents: dict[str, PathItems] = {}
+        self._discovery()
+        for endpoint in served.endpoints.values():
+            self._endpoint(endpoint)
+        for action in served.actions.values():
+            self._action(action)
+        self._plain("version", "getCodeVersion", "version", "The version of this server.", version_schema, (JSON,))
+
+    # -------------------------------------------------------------- discovery
+
+    def _discovery(self) -> None:
+        versions, groups = self._schemas.struct(APIVersions), self._schemas.struct(APIGroupList)
+        self._plain("api", "getCoreAPIVersions", "core", "The versions of the core group.", versions)
+        self._plain("apis", "getAPIVersions", "apis", "The groups and their versions.", groups)
+        for group in self._served.groups():
+            self._plain(
+                f"apis/{group}", f"get{names.group_title(group)}APIGroup", names.tag(group),
+                "The versions of this group.", self._schemas.struct(APIGroup),
+            )  # fmt: skip
+        for group, version in self._served.group_versions:
+            self._plain(
+                document_of(GroupVersion(group, version)), f"get{names.group_title(group, version)}APIResources",
+                names.tag(group, version), "The resources of this version.", self._schemas.struct(APIResourceList),
+            )  # fmt: skip
+
+    def _plain(
+        self, document: str, operation_id: str, tag: str, text: str, schema: str, media: tuple[str, ...] = ACCEPTED
+    ) -> None:
+        operation = {
+            "tags": [tag],
+            "description": text,
+            "operationId": operation_id,
+            "responses": _responses({200: schema}, media),
+        }
+        self.documents.setdefault(document, {})[f"/{document}/"] = {"get": operation}
+
+    # -------------------------------------------------------------- resources
+
+    def _endpoint(self, endpoint: Endpoint) -> None:
+        resource = endpoint.resource
+        collection, item = _collection(resource), f"{_collection(resource)}/{{name}}"
+        for verb in endpoint.verbs:
+            if verb in _ON_COLLECTION:
+                self._resource_operation(endpoint, verb, collection)
+            elif verb in _ON_ITEM:
+                self._resource_operation(endpoint, verb, item)
+        if resource.namespaced and "list" in endpoint.verbs:
+            self._resource_operation(endpoint, "list", resource.path())
+        if "watch" in endpoint.verbs:
+            self._watches(endpoint)
+        for sub in endpoint.subresources:
+            for verb in sub.verbs:
+                self._resource_operation(endpoint, verb, f"{item}/{sub.name}", sub.name)
+
+    def _watches(self, endpoint: Endpoint) -> None:
+        resource = endpoint.resource
+        root = document_of(resource.group_version)
+        paths = [_collection(resource), f"{_collection(resource)}/{{name}}"]
+        if resource.namespaced:
+            paths.append(resource.path())
+        for path in paths:
+            self._resource_operation(endpoint, "watch", path.replace(f"/{root}/", f"/{root}/watch/", 1))
+
+    def _resource_operation(self, endpoint: Endpoint, verb: str, path: str, subresource: str = "") -> None:
+        resource = endpoint.resource
+        placeholders = _placeholders(path)
+        watches = "watch" in endpoint.verbs
+        sentence = _SUBRESOURCE_SENTENCES[verb] if subresource else _SENTENCES[verb]
+        on_collection = "name" not in placeholders
+        operation: Tree = {
+            "tags": [names.tag(resource.group, resource.version)],
+            "description": sentence.format(kind=resource.kind, sub=subresource),
+            "operationId": names.operation_id(
+                verb,
+                resource.group_version,
+                resource.kind,
+                namespaced="namespace" in placeholders,
+                everywhere=resource.namespaced and "namespace" not in placeholders,
+                collection=verb == "watch" and on_collection,
+                subresource=subresource,
+            ),
+            "parameters": self._parameters.of_verb(verb, watches=watches),
+            "responses": self._answer(verb, resource, watches=watches),
+            "x-kubernetes-action": "watchlist" if verb == "watch" and on_collection else _ACTIONS.get(verb, verb),
+            schemas.GVK: schemas.kind_tree(resource.gvk),
+        }
+        if verb == "watch":
+            operation["deprecated"] = True
+        body = self._body(verb, resource)
+        if body is not None:
+            operation["requestBody"] = body
+        self._add(resource.group_version, path, _METHODS[verb], operation)
+
+    def _body(self, verb: str, resource: Resource[Any]) -> Tree | None:
+        if verb in ("create", "update"):
+            return _body(self._schemas.struct(resource.type), ACCEPTED)
+        if verb == "patch":
+            return _body(self._schemas.fixed(schemas.PATCH), patch.TYPES)
+        if verb in ("delete", "deletecollection"):
+            return _body(self._schemas.struct(DeleteOptions), ACCEPTED, required=False)
+        return None
+
+    def _answer(self, verb: str, resource: Resource[Any], *, watches: bool) -> Tree:
+        if verb == "watch":
+            return _responses({200: self._schemas.fixed(schemas.WATCH_EVENT)}, _STREAMS)
+        if verb == "list":
+            return _responses({200: self._schemas.list_of(resource)}, (*ACCEPTED, *(_STREAMS if watches else ())))
+        if verb == "deletecollection":
+            return _responses({200: self._schemas.list_of(resource)}, ACCEPTED)
+        if verb == "delete":
+            return _responses({200: self._status}, ACCEPTED)
+        schema = self._schemas.struct(resource.type)
+        codes = {"create": (201,), "update": (200, 201), "patch": (200, 201)}.get(verb, (200,))
+        return _responses(dict.fromkeys(codes, schema), ACCEPTED)
+
+    def _action(self, action: Action) -> None:
+        resource, body = action.resource, action.body
+        struct = self._served.scheme.kinds.get(body.gvk, body.type)
+        schema = self._schemas.struct(struct)
+        path = _collection(resource)
+        sentence = f"Create a {body.kind}: the answer comes at once, and nothing is stored."
+        if action.subresource:
+            path = f"{path}/{{name}}/{action.subresource}"
+            sentence = f"Create a {body.kind} for a {resource.kind}."
+        operation = {
+            "tags": [names.tag(resource.group, resource.version)],
+            "description": sentence,
+            "operationId": names.operation_id(
+                "create",
+                resource.group_version,
+                resource.kind,
+                namespaced=resource.namespaced,
+                subresource=action.subresource,
+            ),
+            "parameters": self._parameters.of_verb("create"),
+            "requestBody": _body(schema, ACCEPTED),
+            "responses": _responses({201: schema}, ACCEPTED),
+            "x-kubernetes-action": "post",
+            schemas.GVK: schemas.kind_tree(body.gvk),
+        }
+        self._add(resource.group_version, path, "post", operation)
+
+    def _add(self, group_version: GroupVersion, path: str, method: str, operation: Tree) -> None:
+        items = self.documents[document_of(group_version)]
+        item = items.get(path)
+        if item is None:
+            item = items[path] = {"parameters": self._parameters.of_path(_placeholders(path))}
+        item[method] = operation
+
+
+def document_of(group_version: GroupVersion) -> str:
+    """The name of a group version's document, which is also its path without the first slash."""
+    return f"apis/{group_version}" if group_version.group else f"api/{group_version}"
+
+
+def _collection(resource: Resource[Any]) -> str:
+    return resource.path("{namespace}" if resource.namespaced else "")
+
+
+def _placeholders(path: str) -> tuple[str, ...]:
+    return tuple(_PLACEHOLDER.findall(path))
+
+
+def _content(schema: str, media: tuple[str, ...]) -> Tree:
+    found = {"schema": schemas.reference(schema)}
+    return dict.fromkeys(media, found)
+
+
+def _body(schema: str, media: tuple[str, ...], *, required: bool = True) -> Tree:
+    body: Tree = {"content": _content(schema, media)}
+    return body | {"required": True} if required else body
+
+
+def _responses(codes: dict[int, str], media: tuple[str, ...]) -> Tree:
+    words = {200: "OK", 201: "Created"}
+    found: Tree = {
+        str(code): {"description": words[code], "content": _content(schema, media)} for code, schema in codes.items()
+    }
+    return found | {"401": {"description": "Unauthorized"}}
+
+
+__all__ = ["GroupVersionKind", "Operations", "PathItems", "document_of"]

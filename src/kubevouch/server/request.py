@@ -1,0 +1,196 @@
+"""A request on its way through the chain, and what a handler gives back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from kubevouch.authentication.interface import Authentication, Credentials, UserInfo
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Status
+from kubevouch.registry.store import ListResult
+from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.request_info import RequestInfo
+from kubevouch.storage.interface import Revision
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import Change
+
+MAX_QUERY_FIELDS = 200
+
+
+class Query:
+    """Query parameters, read as leniently as Go reads them."""
+
+    __slots__ = ("_values", "raw")
+
+    def __init__(self, raw: str = "", values: Mapping[str, list[str]] | None = None) -> None:
+        self.raw = raw
+        if values is not None:
+            self._values: Mapping[str, list[str]] = values
+            return
+        parsed: dict[str, list[str]] = {}
+        if raw:
+            fields = [part for part in raw.split("&") if ";" not in part][:MAX_QUERY_FIELDS]
+            for key, value in parse_qsl("&".join(fields), keep_blank_values=True):
+                parsed.setdefault(key, []).append(value)
+        self._values = parsed
+
+    def get(self, name: str, default: str = "") -> str:
+        found = self._values.get(name)
+        return found[0] if found else default
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Kubernetes' booleans: anything but ``false`` and ``0``, also an empty value, is true."""
+        return name in self._values and self.get(name).lower() not in ("false", "0")
+
+
+BodyReader = Callable[[int], Awaitable[bytes]]
+
+
+async def no_body(_limit: int) -> bytes:
+    """The body of a request that has none."""
+    return b""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request.
+
+    With ``loopback`` the in-process client has preset ``obj``, ``info`` and ``authentication``: typed objects from a
+    named identity. Over HTTPS the chain fills them. Nothing outside this process can set the flag.
+    """
+
+    method: str
+    path: str
+    query: Query
+    headers: Mapping[str, str]
+    received: dt.datetime
+    credentials: Credentials = field(default_factory=Credentials)
+    read_body: BodyReader = no_body
+    obj: Any = None
+    info: RequestInfo | None = None
+    authentication: Authentication | None = None
+    audit_id: str = ""
+    negotiated: Negotiated | None = None
+    loopback: bool = False
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def user(self) -> UserInfo:
+        """Raises ``RuntimeError`` before authentication: nothing may act on a request without a user."""
+        if self.authentication is None:
+            raise RuntimeError("the request is not authenticated yet")
+        return self.authentication.user
+
+    @property
+    def target(self) -> RequestInfo:
+        if self.info is None:
+            raise RuntimeError("the request is not parsed yet")
+        return self.info
+
+    @property
+    def user_agent(self) -> str:
+        return self.headers.get("User-Agent", "")
+
+
+class Result:
+    """What a handler gives back; the edge turns it into bytes, the loopback client into objects."""
+
+    __slots__ = ()
+    status: int
+
+
+@dataclass(slots=True)
+class ObjectResult(Result):
+    """One object of a served resource. ``encoder`` knows its version and its table columns."""
+
+    stored: Stored[Any]
+    encoder: ObjectEncoderLike
+    status: int = 200
+
+
+@dataclass(slots=True)
+class ListingResult(Result):
+    """One page of a served resource."""
+
+    page: ListResult[Any]
+    encoder: ObjectEncoderLike
+    status: int = 200
+
+
+@dataclass(slots=True)
+class PlainResult(Result):
+    """A struct that is not stored: a Status, a review, discovery."""
+
+    obj: Any
+    api_version: str
+    kind: str
+    status: int = 200
+
+
+@dataclass(slots=True)
+class BytesResult(Result):
+    """Finished bytes: health, version, metrics, OpenAPI."""
+
+    body: bytes
+    content_type: str
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Progress without a change; ``initial_end`` marks the end of a streaming list's first part."""
+
+    revision: Revision
+    initial_end: bool = False
+
+
+WatchItem = Change[Any] | Bookmark | Status
+
+
+@dataclass(slots=True)
+class WatchResult(Result):
+    """A stream of batches. Closing the iterator ends the watch."""
+
+    batches: AsyncGenerator[list[WatchItem], None]
+    encoder: ObjectEncoderLike
+    status: int = 200
+
+
+class ObjectEncoderLike(Protocol):
+    """Marker for ``server.encoding.ObjectEncoder`` without importing it here."""
+
+    @property
+    def resource(self) -> Any: ...
+
+
+Handler = Callable[[Request], Awaitable[Result]]
+Filter = Callable[[Request, Handler], Awaitable[Result]]
+
+__all__ = [
+    "APIStatusError",
+    "Bookmark",
+    "BytesResult",
+    "Filter",
+    "Handler",
+    "ListingResult",
+    "ObjectResult",
+    "PlainResult",
+    "Query",
+    "Request",
+    "Result",
+    "WatchItem",
+    "WatchResult",
+    "no_body",
+]

@@ -1,0 +1,171 @@
+"""From a request's path and method to a handler (go-restful's routing as kube-apiserver 1.36 sets it up)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubevouch.machinery import errors
+from kubevouch.machinery.scheme import GroupVersion
+from kubevouch.server import negotiation
+from kubevouch.server.discovery import Discovery
+from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.handlers import create, delete, patch, read, update, watch
+from kubevouch.server.handlers.shared import Environment
+from kubevouch.server.request import BytesResult, Request, Result
+
+PathHandler = Callable[[Request], Awaitable[Result]]
+_EndpointHandler = Callable[[Environment, Endpoint, Request], Awaitable[Result]]
+
+_COLLECTION: dict[str, _EndpointHandler] = {
+    "create": create.create,
+    "list": read.list_,
+    "watch": watch.watch,
+    "deletecollection": delete.delete_collection,
+}
+_ITEM: dict[str, _EndpointHandler] = {
+    "get": read.get,
+    "update": update.update,
+    "patch": patch.patch,
+    "delete": delete.delete,
+}
+_WHOLE: dict[str, _EndpointHandler] = {"get": read.get, "update": update.update, "patch": patch.patch}
+
+NOT_FOUND = BytesResult(b"404 page not found\n", "text/plain; charset=utf-8", 404)
+
+
+class Router:
+    """Finds the handler of a request that has been authorized."""
+
+    def __init__(self, env: Environment, served: Served, discovery: Discovery) -> None:
+        self._env = env
+        self._served = served
+        self._discovery = discovery
+        self._exact: dict[str, PathHandler] = {}
+        self._prefixes: list[tuple[str, PathHandler]] = []
+
+    def add_path(self, path: str, handler: PathHandler) -> None:
+        """Serve one path that is no resource."""
+        self._exact[path] = handler
+
+    def add_prefix(self, prefix: str, handler: PathHandler) -> None:
+        """Serve a path and everything below it."""
+        self._prefixes.append((prefix, handler))
+
+    def paths(self) -> list[str]:
+        """What ``/`` lists."""
+        return sorted([*self._exact, *(prefix for prefix, _ in self._prefixes), *self._discovery.paths()])
+
+    async def route(self, request: Request) -> Result:
+        """The handler's result.
+
+        Raises:
+            APIStatusError: also 404, 405, 406 and 415 of the routing itself.
+        """
+        info = request.target
+        if info.is_resource:
+            return await self._resource(request)
+        path = info.path
+        found = await self._discovery.serve(request)
+        if found is not None:
+            return found
+        handler = self._exact.get(path.rstrip("/") or "/")
+        if handler is None:
+            handler = next((h for prefix, h in self._prefixes if path == prefix or path.startswith(f"{prefix}/")), None)
+        if handler is None:
+            if _under_served_group(path, self._served):
+                raise errors.unknown_resource()
+            return NOT_FOUND
+        return await handler(request)
+
+    # -------------------------------------------------------------- resources
+
+    async def _resource(self, request: Request) -> Result:
+        info = request.target
+        if not self._served.serves(GroupVersion(info.group, info.version)):
+            return NOT_FOUND
+        if info.extra_parts:
+            raise errors.unknown_resource()
+        action = self._served.action(info.group, info.version, info.resource, info.subresource)
+        if action is not None and (not info.subresource or info.name):
+            return await self._action(action, request)
+        endpoint = self._served.endpoint(info.group, info.version, info.resource)
+        if endpoint is None:
+            raise errors.unknown_resource()
+        handler = self._handler(endpoint, request)
+        if not request.loopback:
+            self._check_media_types(request)
+        return await handler(self._env, endpoint, request)
+
+    def _handler(self, endpoint: Endpoint, request: Request) -> _EndpointHandler:
+        info = request.target
+        definition = endpoint.store.definition
+        namespaced = endpoint.resource.namespaced
+        if request.method == "HEAD" or (info.namespace and not namespaced and info.resource != "namespaces"):
+            raise errors.method_not_allowed() if request.method == "HEAD" else errors.unknown_resource()
+        if info.subresource:
+            return self._subresource_handler(endpoint, request)
+        on_item = self._names_item(request)
+        if on_item and namespaced and not info.namespace:
+            raise errors.unknown_resource()
+        handlers = _ITEM if on_item else _COLLECTION
+        if info.deprecated_watch:
+            return watch.watch if "watch" in definition.verbs else self._refuse()
+        verb = info.verb
+        handler = handlers.get(verb)
+        if handler is None or verb not in definition.verbs:
+            raise errors.method_not_allowed()
+        if verb in ("create", "deletecollection") and namespaced and not info.namespace:
+            raise errors.method_not_allowed()
+        return handler
+
+    @staticmethod
+    def _names_item(request: Request) -> bool:
+        """Whether the path ends in an object's name; ``info.name`` may also come from a field selector."""
+        info = request.target
+        return bool(info.name) and info.verb not in ("list", "watch", "deletecollection")
+
+    @staticmethod
+    def _refuse() -> _EndpointHandler:
+        raise errors.method_not_allowed()
+
+    @staticmethod
+    def _subresource_handler(endpoint: Endpoint, request: Request) -> _EndpointHandler:
+        info = request.target
+        found = endpoint.store.definition.subresource(info.subresource)
+        if found is None:
+            raise errors.unknown_resource()
+        handler = _WHOLE.get(info.verb)
+        if handler is None or info.verb not in found.verbs:
+            raise errors.method_not_allowed()
+        return handler
+
+    @staticmethod
+    def _check_media_types(request: Request) -> None:
+        info = request.target
+        if info.verb == "patch":
+            patch.check_content_type(request)
+        negotiation.check_routed(request.headers.get("Accept", ""), streams=info.verb in ("list", "watch"))
+
+    async def _action(self, action: Action, request: Request) -> Result:
+        info = request.target
+        if request.method != "POST" or (info.name and not action.subresource):
+            raise errors.method_not_allowed()
+        if action.resource.namespaced != bool(info.namespace):
+            raise errors.unknown_resource()
+        if not request.loopback:
+            negotiation.check_routed(request.headers.get("Accept", ""), streams=False)
+        return await create.perform(self._env, action, request)
+
+
+def _under_served_group(path: str, served: Served) -> bool:
+    """``//`` and the like inside a served group version is a Status, outside it plain text."""
+    parts = [part for part in path.split("/") if part]
+    if not parts:
+        return False
+    if parts[0] == "api" and len(parts) > 1:
+        return served.serves(GroupVersion("", parts[1]))
+    return parts[0] == "apis" and len(parts) > 2 and served.serves(GroupVersion(parts[1], parts[2]))
+
+
+__all__ = ["NOT_FOUND", "Any", "Router"]
