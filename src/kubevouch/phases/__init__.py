@@ -1,0 +1,1 @@
+"""The work behind init, join, token and certs: kubeadm's phases, each callable alone."""

@@ -1,0 +1,52 @@
+"""The kubeconfig phase: files with which people and programs reach the API server."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from kubevouch.api import kubeconfig
+from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.phases.certs import DEFAULT_ALGORITHM, certificate_pem
+from kubevouch.pki import keys
+from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.util.files import PRIVATE, make_folder, write_atomically
+
+CLUSTER_NAME = "kubernetes"
+
+
+def client_kubeconfig(
+    server: str,
+    authority: CertificateAuthority,
+    spec: LeafSpec,
+    *,
+    now: dt.datetime,
+    cluster_name: str = CLUSTER_NAME,
+    algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
+) -> str:
+    """A kubeconfig with a new client certificate inside, as kubeadm writes it."""
+    key = keys.generate(algorithm)
+    leaf = issue_leaf(authority, spec, key, now=now)
+    user = spec.common_name
+    context = f"{user}@{cluster_name}"
+    return kubeconfig.dump(
+        Kubeconfig(
+            clusters={
+                cluster_name: Cluster(
+                    server=server, certificate_authority_data=certificate_pem(authority.certificate.contents)
+                )
+            },
+            users={
+                user: User(client_certificate_data=certificate_pem(leaf.contents), client_key_data=keys.to_pem(key))
+            },
+            contexts={context: Context(cluster=cluster_name, user=user)},
+            current_context=context,
+        )
+    )
+
+
+def write(path: Path, text: str) -> None:
+    """Raises ``OSError``; the file is whole or as it was."""
+    make_folder(path.parent)
+    write_atomically(path, text.encode(), mode=PRIVATE)

@@ -1,0 +1,1 @@
+"""The wiring of one process: store, API server and controllers on one event loop."""

@@ -1,0 +1,49 @@
+"""The settings of a standalone server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubevouch.phases.certs import DEFAULT_ALGORITHM
+from kubevouch.pki.keys import KeyAlgorithm
+
+DEFAULT_PORT = 6443
+DEFAULT_TOKEN_TTL = dt.timedelta(hours=24)
+ROOT_DATA_DIR = Path("/var/lib/kubevouch")
+
+
+def default_data_dir() -> Path:
+    """``/var/lib/kubevouch`` for root, else ``$XDG_STATE_HOME/kubevouch`` (``~/.local/state/kubevouch``)."""
+    if os.geteuid() == 0:
+        return ROOT_DATA_DIR
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # The specification has relative paths ignored.
+    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    return base / "kubevouch"
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneOptions:
+    """What ``kubevouch up`` can be told.
+
+    Args:
+        bind_address: the address to listen on; ``::`` and ``0.0.0.0`` mean all.
+        advertise_address: the address under which clients reach this server; empty finds one.
+        secure_port: 0 lets the system pick one.
+        store: as ``storage.options.parse_store`` reads it.
+        token_ttl: life of the first bootstrap token; zero makes none that expires.
+        controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
+    """
+
+    data_dir: Path
+    bind_address: str = "0.0.0.0"  # noqa: S104 - nodes are on other machines
+    advertise_address: str = ""
+    secure_port: int = DEFAULT_PORT
+    store: str = "sqlite:"
+    token_ttl: dt.timedelta = DEFAULT_TOKEN_TTL
+    controllers: tuple[str, ...] = ("*",)
+    key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
+    extra_names: tuple[str, ...] = field(default=())

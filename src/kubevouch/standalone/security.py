@@ -1,0 +1,102 @@
+"""Who, may they, should it: the chain of a standalone server, built over its caches."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubevouch.admission.catalog import Dependencies, default_chain
+from kubevouch.api import wellknown
+from kubevouch.api.core_v1 import Namespace, Node, Secret
+from kubevouch.authentication.anonymous import AnonymousAuthenticator
+from kubevouch.authentication.bearer import BearerAuthenticator
+from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
+from kubevouch.authentication.interface import Authenticator
+from kubevouch.authentication.request_header import RequestHeaderAuthenticator, RequestHeaderOptions
+from kubevouch.authentication.union import UnionAuthenticator
+from kubevouch.authentication.x509 import X509Authenticator
+from kubevouch.authorization.bootstrap_policy import node_rules
+from kubevouch.authorization.node import NodeAuthorizer
+from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
+from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy, follow, reload
+from kubevouch.authorization.rbac_escalation import EscalationGuard
+from kubevouch.authorization.union import UnionAuthorizer
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.server.apiserver import Caches, Security
+from kubevouch.util.clock import Clock
+
+# The front proxy that kubeadm's certificates are made for.
+FRONT_PROXY_NAMES = ("front-proxy-client",)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose certificates count. The front proxy's CA may not be the client CA."""
+
+    client_anchors: TrustAnchors
+    front_proxy_anchors: TrustAnchors | None = None
+
+
+class StandaloneSecurity:
+    """Authorizers first, for they need no caches; the rest once the caches exist."""
+
+    def __init__(self, trust: Trust, clock: Clock) -> None:
+        self._trust = trust
+        self._clock = clock
+        self.policy = RBACPolicy()
+        rbac = RBACAuthorizer(self.policy)
+        node = NodeAuthorizer(node_rules())
+        self.authorizer = UnionAuthorizer([PrivilegedGroupAuthorizer(), node, rbac], [node, rbac])
+        self.guard = EscalationGuard(self.policy, self.authorizer)
+
+    def build(self, caches: Caches, refresh: Callable[[], Awaitable[object]]) -> Security:
+        """The chain over the server's caches; ``refresh`` waits until they hold every acknowledged write."""
+        rbac_caches = RBACCaches(
+            caches["roles"], caches["clusterroles"], caches["rolebindings"], caches["clusterrolebindings"]
+        )
+        follow(self.policy, rbac_caches)
+        for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
+            caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
+        tokens = BearerAuthenticator([BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)])
+        authenticators: list[Authenticator] = [X509Authenticator(self._trust.client_anchors, self._clock), tokens]
+        if self._trust.front_proxy_anchors is not None:
+            options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
+            proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, options)
+            authenticators.insert(0, proxy)
+        dependencies = Dependencies(
+            authorizer=self.authorizer,
+            namespace_named=_namespace_getter(caches),
+            refresh=refresh,
+            clock=self._clock,
+            node_named=_node_getter(caches),
+        )
+        return Security(
+            authenticator=UnionAuthenticator(authenticators, AnonymousAuthenticator()),
+            tokens=tokens,
+            authorizer=self.authorizer,
+            resolver=self.authorizer,
+            admission=default_chain(dependencies),
+        )
+
+
+def _getter(caches: Caches, plural: str, folder: str) -> Callable[[str], Any]:
+    cache = caches[plural]
+
+    def get(name: str) -> Any:
+        stored = cache.get(f"{cache.prefix}{folder}{name}")
+        return None if stored is None else stored.obj
+
+    return get
+
+
+def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:
+    return _getter(caches, "secrets", f"{wellknown.KUBE_SYSTEM_NAMESPACE}/")
+
+
+def _namespace_getter(caches: Caches) -> Callable[[str], Namespace | None]:
+    return _getter(caches, "namespaces", "")
+
+
+def _node_getter(caches: Caches) -> Callable[[str], Node | None]:
+    return _getter(caches, "nodes", "")

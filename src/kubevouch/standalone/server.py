@@ -1,0 +1,129 @@
+"""One process with everything: opens the data directory, starts the server, then the controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from kubevouch.api import wellknown
+from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authorization.bootstrap_policy import bootstrap_policy
+from kubevouch.authorization.controller_policy import kubevouch_controller_policy
+from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.authorization.policy import Policy
+from kubevouch.client.interface import Client
+from kubevouch.phases.certs import ControlPlanePKI
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.registry.catalog import definitions
+from kubevouch.server.apiserver import APIServer
+from kubevouch.server.bootstrap import namespaces, rbac
+from kubevouch.server.tls import ServingFiles, server_context
+from kubevouch.standalone.security import StandaloneSecurity, Trust
+from kubevouch.storage.interface import Store
+from kubevouch.util.clock import Clock
+
+API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, AUTHENTICATED_GROUP))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server is reached: for people and certificates, and as a URL."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}"
+
+
+def shipped_policy() -> Policy:
+    """What the server keeps complete at each start."""
+    return bootstrap_policy() + kubevouch_controller_policy()
+
+
+class StandaloneServer:
+    """The API server of one cluster over an open store.
+
+    Args:
+        pki: whose CA issues client certificates, and the serving pair.
+        endpoint: where clients reach the server.
+    """
+
+    def __init__(self, store: Store, clock: Clock, pki: ControlPlanePKI, endpoint: Endpoint) -> None:
+        self.clock = clock
+        self.pki = pki
+        self.endpoint = endpoint
+        trust = Trust(TrustAnchors([pki.authority.certificate]), TrustAnchors([pki.front_proxy_authority.certificate]))
+        security = StandaloneSecurity(trust, clock)
+        self.api = APIServer(store, clock, definitions(security.guard), security.build, address=endpoint.address)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def client(self) -> Client:
+        """The server's own client, with all rights."""
+        return self.api.loopback(API_SERVER, "kube-apiserver")
+
+    async def start(self) -> None:
+        """Load the store and put in place what a cluster has from the start; afterwards the loopback is ready."""
+        for hook in ("start-system-namespaces-controller", "rbac/bootstrap-roles"):
+            self.api.expect_hook(hook)
+        await self.api.start()
+        client = self.client
+        await namespaces.ensure(client)
+        self.api.hook_done("start-system-namespaces-controller")
+        await rbac.reconcile(client, _objects(shipped_policy()))
+        await rbac.reconcile(client, _objects(kubeadm_policy()))
+        self.api.hook_done("rbac/bootstrap-roles")
+        self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        files = ServingFiles(self.pki.apiserver.certificate, self.pki.apiserver.key)
+        await self.api.listen(sockets, server_context(files))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.api.close()
+
+    async def __aenter__(self) -> StandaloneServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _objects(policy: Policy) -> list[object]:
+    return [*policy.cluster_roles, *policy.roles, *policy.cluster_role_bindings, *policy.role_bindings]
+
+
+def bind(address: str, port: int) -> list[socket.socket]:
+    """Listening sockets for an address; ``::`` takes IPv4 too. Raises ``OSError``."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        bound.bind((address, port))
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return [bound]
+
+
+__all__ = ["Endpoint", "Path", "StandaloneServer", "bind", "contextlib", "shipped_policy"]
