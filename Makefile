@@ -1,0 +1,72 @@
+# Every command a developer or CI needs. A clean clone needs git, make and Python 3.11 or later; `make test` sets up
+# the rest by itself.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+WORKERS ?= 2       # pytest processes in the suites that run in parallel
+PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
+PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
+
+SUITES := lint types layers unit property contract integration interop
+
+.PHONY: help venv demo test peers bench docs clean $(SUITES)
+.DEFAULT_GOAL := help
+unexport PYTHONPATH PYTHONHOME
+
+help:
+	@echo 'make demo      watch a machine join a cluster'
+	@echo 'make test      everything CI runs: $(SUITES)'
+	@echo 'make unit …    one suite alone; PYTEST_FLAGS="-k name" narrows it'
+	@echo 'make venv      .venv from requirements-dev.lock'
+	@echo 'make peers     the real kubectl the tests talk to, into .peers; PEERS="name …" for others'
+	@echo 'make docs      the manual, into site'
+	@echo 'make bench     the benchmarks, into bench-results'
+	@echo 'make clean     remove everything the other targets made'
+
+venv:
+	@scripts/venv.sh dev
+
+peers: venv
+	@$(PY) scripts/fetch_peers.py fetch $(PEERS)
+
+demo:
+	@scripts/venv.sh runtime
+	@$(PY) -m kubevouch.demo
+
+test: venv peers
+	+@$(PY) scripts/run_suites.py $(SUITES)
+
+lint: venv
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: venv
+	$(PY) -m mypy src tests scripts $(if $(wildcard benchmarks/*.py),benchmarks)
+
+layers: venv
+	$(VENV)/bin/lint-imports --no-logo
+
+# A suite whose first test is not written yet says so; pytest would fail on finding none.
+define pytest
+	@if find tests/$@ -name 'test_*.py' 2>/dev/null | grep -q .; then \
+	    set -x; $(PY) -m pytest tests/$@ -n $(strip $(WORKERS)) $(1) $(PYTEST_FLAGS); \
+	else echo '$@: no tests yet'; fi
+endef
+
+unit property contract: venv
+	$(call pytest,--dist worksteal)
+
+# Servers and stores are shared by the tests of a file, so a file stays in one process.
+integration interop: venv peers
+	$(call pytest,--dist loadfile)
+
+docs: venv
+	$(PY) -m sphinx -W --keep-going -b html docs site
+
+bench: venv
+	$(PY) benchmarks/run.py --into bench-results
+
+clean:
+	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
+	    bench-results build dist site
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
