@@ -33,7 +33,7 @@ class ContinueToken:
     start: str
 
     def encode(self) -> str:
-        text = json_codec.encode({"v": VERSION, "rv": self.revision, "start": self.start})
+        text = json_codec.encode_in_order({"v": VERSION, "rv": self.revision, "start": self.start})
         return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.api import catalog
+from kubevouch.api.authentication_v1 import TokenRequest
 from kubevouch.authentication.interface import TokenAuthenticator, UserInfo
+from kubevouch.authentication.service_account import Issuer
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, RuleResolver
 from kubevouch.client.interface import Client
 from kubevouch.machinery import json_codec
+from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
+from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server import version
@@ -81,9 +85,10 @@ class APIServer:
 
     Args:
         definitions: the stored resources.
-        secure: builds the security chain over the caches, and is handed what brings them up to date; called once, before
-            anything is loaded.
+        secure: builds the security chain over the caches, and is handed what brings them up to date; called once,
+            before anything is loaded.
         address: host:port as clients reach it, for discovery.
+        issuer: signs service account tokens; None serves none.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class APIServer:
         secure: Secure,
         *,
         address: str = "",
+        issuer: Issuer | None = None,
         scheme: Scheme = catalog.SCHEME,
     ) -> None:
         self.clock = clock
@@ -115,10 +121,14 @@ class APIServer:
         self.served = Served(scheme)
         install(self.served, self.stores.values())
         self._install_reviews()
+        if issuer is not None:
+            self._install_token_requests(issuer)
         environment = Environment(clock, scheme, self.security.authorizer, self._timers)
         self._discovery = Discovery(self.served, address)
         self._router = Router(environment, self.served, self._discovery)
         self._install_paths()
+        if issuer is not None:
+            self._install_issuer_discovery(issuer, address)
         self.handler: Handler = self._chain()
         self._https = HTTPSServer(self.handler, clock)
 
@@ -151,6 +161,35 @@ class APIServer:
             (catalog.SELF_SUBJECT_RULES_REVIEWS, access.self_subject_rules),
         ):
             self.served.add_action(Action(resource, perform))
+
+    def _install_token_requests(self, issuer: Issuer) -> None:
+        def read(plural: str) -> Callable[[str, str], Awaitable[Object]]:
+            async def get(namespace: str, name: str) -> Object:
+                found: Object = (await self.stores[plural].get(namespace, name)).obj
+                return found
+
+            return get
+
+        requests = TokenRequests(issuer, read("serviceaccounts"), read("secrets"), read("nodes"))
+        parent = replace(catalog.SERVICE_ACCOUNTS, type=TokenRequest)
+        self.served.add_action(Action(parent, requests.perform, catalog.TOKEN_REQUEST, "token"))
+
+    def _install_issuer_discovery(self, issuer: Issuer, address: str) -> None:
+        """RFC 8414 and OpenID Connect Discovery, for whoever accepts our tokens without asking us."""
+        keys_path = "/openid/v1/jwks"
+        cached = {"Cache-Control": "public, max-age=3600"}
+
+        def serve(document: dict[str, Any], content_type: str) -> Handler:
+            body = json_codec.encode(document)
+
+            async def answer(_request: Request) -> Result:
+                return BytesResult(body, content_type, 200, cached)
+
+            return answer
+
+        found = issuer.discovery(f"https://{address}{keys_path}")
+        self._router.add_path("/.well-known/openid-configuration", serve(found, "application/json"))
+        self._router.add_path(keys_path, serve(issuer.keys.key_set(), "application/jwk-set+json"))
 
     def _install_paths(self) -> None:
         router = self._router

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubevouch.machinery import gojson, json_codec, protobuf, yamltext
-from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status, replace_metadata
+from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.interface import Printer
 from kubevouch.registry.store import ListResult
@@ -226,6 +226,3 @@ def _wrap(event_type: str, body: bytes, how: Negotiated) -> bytes:
 def _partial_json(metadata: bytes, version: str) -> bytes:
     body = b'{"metadata":' + metadata + b"}"
     return json_codec.with_type_meta(body, "PartialObjectMetadata", f"{_META_GROUP}/{version}")
-
-
-__all__ = ["ObjectEncoder", "plain", "replace_metadata", "status"]

@@ -19,7 +19,6 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server import encoding, negotiation
-from kubevouch.server.decoding import MAX_BODY_BYTES
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     BytesResult,
@@ -351,6 +350,3 @@ def _quoted(text: str) -> str:
     clean = "".join(char if char.isprintable() else " " for char in text)
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-__all__ = ["MAX_BODY_BYTES", "HTTPSServer"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion
@@ -166,6 +165,3 @@ def _under_served_group(path: str, served: Served) -> bool:
     if parts[0] == "api" and len(parts) > 1:
         return served.serves(GroupVersion("", parts[1]))
     return parts[0] == "apis" and len(parts) > 2 and served.serves(GroupVersion(parts[1], parts[2]))
-
-
-__all__ = ["NOT_FOUND", "Any", "Router"]

@@ -8,7 +8,7 @@ from kubevouch.api import catalog, core_v1, events_v1
 from kubevouch.api.core_v1 import Event
 from kubevouch.machinery.field import FieldError
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, View
-from kubevouch.registry.printing import NAME, UNKNOWN, age
+from kubevouch.registry.printing import NAME, age
 
 TTL_SECONDS = 3600.0  # --event-ttl
 
@@ -114,5 +114,3 @@ DEFINITION = Definition(
     ),
     ttl=TTL_SECONDS,
 )
-
-__all__ = ["DEFINITION", "UNKNOWN"]

@@ -1,4 +1,4 @@
-"""The system namespaces: made at start, and made again when one is missing (controlplane/controller/systemnamespaces)."""
+"""The system namespaces: made at start and whenever one is missing (controlplane/controller/systemnamespaces)."""
 
 from __future__ import annotations
 

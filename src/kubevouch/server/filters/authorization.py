@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
-from kubevouch.machinery import errors
 from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
 
 
@@ -45,6 +44,3 @@ def authorization(authorizer: Authorizer) -> Filter:
         raise forbidden(attributes, verdict.reason)
 
     return authorize
-
-
-__all__ = ["attributes_of", "authorization", "errors"]

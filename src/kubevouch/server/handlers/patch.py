@@ -18,7 +18,7 @@ from kubevouch.machinery import (
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.registry.interface import Context
-from kubevouch.server import decoding, query_options
+from kubevouch.server import query_options
 from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import apply, shared
 from kubevouch.server.handlers.shared import Environment
@@ -120,6 +120,3 @@ def _patched(
     shared.require_name_match(obj, request.target.name)
     obj = shared.in_request_namespace(obj, resource.namespaced, request.target.namespace)
     return endpoint.to_storage(obj)
-
-
-__all__ = ["TYPES", "check_content_type", "decoding", "patch"]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from kubevouch.machinery.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Status
-from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
+from kubevouch.machinery.scheme import GroupVersion, Resource
 from kubevouch.server.endpoints import Action, Endpoint, Served
 from kubevouch.server.handlers import patch
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF
@@ -231,6 +231,3 @@ def _responses(codes: dict[int, str], media: tuple[str, ...]) -> Tree:
         str(code): {"description": words[code], "content": _content(schema, media)} for code, schema in codes.items()
     }
     return found | {"401": {"description": "Unauthorized"}}
-
-
-__all__ = ["GroupVersionKind", "Operations", "PathItems", "document_of"]
