@@ -77,3 +77,16 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+Stamp = tuple[int, ...]
+"""Changes when a file does."""
+
+
+def stamp(path: Path | str) -> Stamp | None:
+    """Of a file that can be looked at; None otherwise."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

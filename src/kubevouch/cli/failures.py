@@ -1,0 +1,56 @@
+"""From an exception to one sentence, a hint and an exit code."""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.ui import CLIError
+
+
+class Failure(NamedTuple):
+    message: str
+    hint: str
+    code: ExitCode
+
+
+def explain(err: BaseException) -> Failure | None:
+    """What to tell the person, or None for an exception that nobody foresaw.
+
+    Imports late: a command that works never loads what only failures need.
+    """
+    if isinstance(err, CLIError):
+        return Failure(str(err), err.hint, err.code)
+    from kubevouch.client import interface as client
+    from kubevouch.machinery.errors import APIStatusError
+    from kubevouch.storage.interface import StoreError
+
+    hint = str(getattr(err, "hint", ""))
+    if isinstance(err, client.ClientConfigurationError):
+        return Failure(str(err), hint, ExitCode.INVALID)
+    if isinstance(err, client.TLSFailed | client.NotKubernetes):
+        return Failure(str(err), hint, ExitCode.NOT_TRUSTED)
+    if isinstance(err, client.TransportError):
+        return Failure(str(err), hint, ExitCode.NO_ANSWER)
+    if isinstance(err, APIStatusError):
+        return Failure(f"from server ({err.reason}): {err}", "", ExitCode.REFUSED)
+    if isinstance(err, StoreError):
+        return Failure(str(err), hint, ExitCode.FAILED)
+    if isinstance(err, OSError) and err.errno:
+        return _of_system(err)
+    # Errors of our own layers carry what to do.
+    if hasattr(err, "hint"):
+        return Failure(str(err), hint, ExitCode.FAILED)
+    return None
+
+
+def _of_system(err: OSError) -> Failure:
+    name = f"{err.filename}: " if err.filename else ""
+    words = (err.strerror or str(err)).lower()
+    hints = {
+        errno.EACCES: "choose a path that this user may write, or run as a user who may",
+        errno.ENOSPC: "make room on that file system and try again; nothing was lost",
+        errno.EROFS: "choose a path on a file system that can be written",
+    }
+    return Failure(f"{name}{words}", hints.get(err.errno or 0, ""), ExitCode.FAILED)

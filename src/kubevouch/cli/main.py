@@ -1,0 +1,105 @@
+"""``kubevouch``: finds the command, runs it, and turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kubevouch import __version__
+from kubevouch.cli import ui
+from kubevouch.cli.exit_codes import ExitCode
+
+# A module is loaded when its command is used: the credential plug-in has 150 ms.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("kubevouch.cli.up:up", "Run a cluster's API server and controllers in this process."),
+    "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
+    "token": ("kubevouch.cli.token:token", "Create, list, delete and generate bootstrap tokens."),
+}
+DEBUG = "KUBEVOUCH_DEBUG"
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and summaries without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="kubevouch %(version)s")
+def cli() -> None:
+    """Decides which machines may join a Kubernetes cluster, and keeps their identities fresh."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script. Exits with one of :class:`ExitCode`."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """One command; returns its exit code."""
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="kubevouch", standalone_mode=False
+        )
+    except click.exceptions.NoArgsIsHelpError as err:
+        click.echo(err.format_message())
+        return ExitCode.INVALID
+    except click.UsageError as err:
+        command = err.ctx.command_path if err.ctx is not None else "kubevouch"
+        ui.error(_sentence(err.format_message()), f"see {command} --help")
+        return ExitCode.INVALID
+    except click.ClickException as err:
+        ui.error(_sentence(err.format_message()))
+        return ExitCode.FAILED
+    except (KeyboardInterrupt, click.Abort):
+        ui.error("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`); Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as err:  # noqa: BLE001 - the process boundary
+        return _failed(err)
+    return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+def _failed(err: Exception) -> int:
+    if os.environ.get(DEBUG):
+        import traceback
+
+        traceback.print_exc()
+    from kubevouch.cli.failures import explain
+
+    failure = explain(err)
+    if failure is None:
+        ui.error(
+            f"unexpected {type(err).__name__}: {err}",
+            f"this is a defect in kubevouch; {DEBUG}=1 shows where it happened",
+        )
+        return ExitCode.FAILED
+    ui.error(failure.message, failure.hint)
+    return failure.code
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip(".")
+
+
+if __name__ == "__main__":
+    main()

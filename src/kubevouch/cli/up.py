@@ -1,0 +1,118 @@
+"""``kubevouch up``."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.durations import DURATION
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.runner import run_async
+from kubevouch.standalone import options as settings
+
+
+def _address(_ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value)) if value else ""
+    except ValueError as err:
+        raise click.BadParameter(f"got {value!r}, expected an IP address", param=param) from err
+
+
+def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the cluster lives.  [default: /var/lib/kubevouch as root, else the XDG state folder]",
+)
+@click.option("--bind-address", default="0.0.0.0", show_default=True, callback=_address, help="Address to listen on.")  # noqa: S104 - nodes are on other machines
+@click.option(
+    "--advertise-address",
+    default="",
+    callback=_address,
+    help="Address at which machines reach this server.  [default: the one of the default route]",
+)
+@click.option(
+    "--secure-port",
+    type=click.IntRange(0, 65535),
+    default=settings.DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0 picks one.",
+)
+@click.option("--store", default="sqlite:", show_default=True, help="sqlite:, sqlite:PATH or memory:.")
+@click.option(
+    "--token-ttl",
+    type=DURATION,
+    default="24h",
+    show_default=True,
+    help="Life of the first bootstrap token; 0 is without end.",
+)
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    callback=_controllers,
+    help="Controllers to run: names, * for all, -name to leave one out.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What to log to standard error.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="klog's text, or JSON."
+)
+def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_format: Any, **flags: Any) -> None:
+    """Run a cluster's API server and controllers in this process.
+
+    The first start makes certificate authorities, kubeconfigs, a store and a bootstrap token in the data directory;
+    later starts find them again. Ends cleanly on SIGTERM or Control-C.
+    """
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
+
+    folder = data_dir or settings.default_data_dir()
+    clock = SystemClock()
+    logs.configure(clock, level=log_level, form=log_format)
+    if token_ttl < dt.timedelta(0):
+        raise ui.CLIError(f"got --token-ttl {token_ttl}, expected 0 or more", code=ExitCode.INVALID)
+    run_async(_up(settings.StandaloneOptions(data_dir=folder, token_ttl=token_ttl, **flags)))
+
+
+async def _up(options: settings.StandaloneOptions) -> None:
+    from kubevouch.standalone.up import running
+    from kubevouch.util.clock import SystemClock
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(options, SystemClock()) as cluster:
+        ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
+        ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
+        ui.say("  a machine joins with")
+        ui.say(
+            f"    kubevouch join {cluster.endpoint.address} --token {cluster.token}"
+            f" --discovery-token-ca-cert-hash {cluster.pin}"
+        )
+        if not cluster.keeps_state:
+            ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
+        await stop.wait()
+        ui.waiting("stopping")
+
+
+def shown(path: Path) -> str:
+    """A path so that it can be pasted: a relative one begins with ``./``."""
+    return str(path) if path.is_absolute() or path.parts[:1] == ("..",) else f"./{path}"
