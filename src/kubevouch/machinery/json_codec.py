@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
@@ -28,6 +30,10 @@ MAX_STRICT_ERRORS = gojson.MAX_STRICT_ERRORS
 
 class UnmarshalError(ValueError):
     """A value does not fit its field; ``str()`` is Go's sentence."""
+
+
+class _Ended(Exception):
+    """Go's decoding ends at once where a type's own unmarshaller fails, whatever went wrong before."""
 
 
 # ------------------------------------------------------------------ writing
@@ -103,8 +109,10 @@ def _from_wire(kind: type, value: Any) -> Any:
         return Time.parse(value)
     if kind is MicroTime:
         return MicroTime.parse(value)
-    if kind is Quantity and isinstance(value, str):
-        return Quantity(value)
+    if kind is Quantity:
+        if not isinstance(value, str):
+            raise ValueError(f"got {go_kind(value)}, expected a quantity")  # decode then asks the slow path
+        return Quantity.parse(value.strip())
     if kind is RawJSON:
         return RawJSON(encode_in_order(value))
     raise NotImplementedError(f"no JSON form for {kind}")
@@ -147,7 +155,10 @@ def from_tree(tree: Any, struct: type[S]) -> Decoded:
     """
     walk = _Walk()
     schema = schema_of(struct)
-    conformed = walk.struct(tree, schema, _Place("", "", ""))
+    try:
+        conformed = walk.struct(tree, schema, _Place("", "", ""))
+    except _Ended as ended:
+        raise UnmarshalError(str(ended)) from ended.__cause__
     if walk.error is not None:
         raise UnmarshalError(walk.error)
     tree = {} if conformed is None else conformed
@@ -207,6 +218,11 @@ class _Place(NamedTuple):
         return _Place(self.owner, self.stack, f"{self.path}.{key}")
 
 
+def _misfit(got: str, schema: TypeSchema, place: _Place) -> str:
+    where = f"struct field {place.owner}.{place.stack}" if place.stack else "value"
+    return f"json: cannot unmarshal {got} into Go {where} of type {_go_type(schema)}"
+
+
 class _Walk:
     """One pass over a tree: keeps what the schema knows, notes the first misfit and every strict error."""
 
@@ -217,8 +233,7 @@ class _Walk:
     def misfit(self, got: str, schema: TypeSchema, place: _Place) -> None:
         """Go goes on after a value of the wrong type and reports the first."""
         if self.error is None:
-            where = f"struct field {place.owner}.{place.stack}" if place.stack else "value"
-            self.error = f"json: cannot unmarshal {got} into Go {where} of type {_go_type(schema)}"
+            self.error = _misfit(got, schema, place)
 
     def note(self, what: str, path: str) -> None:
         if len(self.strict) < MAX_STRICT_ERRORS:
@@ -274,13 +289,18 @@ class _Walk:
             return self.integer(value, schema, place)
         if kind == "bool":
             return value if isinstance(value, bool) else self.misfit(go_kind(value), schema, place)
-        if kind == "quantity" and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return Quantity(value.text if isinstance(value, gojson.Number) else str(value))
+        if kind in _UNMARSHALLERS:
+            return _unmarshalled(value, schema, place)
         if not isinstance(value, str):
             return self.misfit(go_kind(value), schema, place)
         if kind == "string":
             return value
-        return self.text(value, schema)
+        try:
+            return decode_base64(value)
+        except UnmarshalError as err:
+            if self.error is None:
+                self.error = str(err)
+        return None
 
     def integer(self, value: Any, schema: ScalarSchema, place: _Place) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -291,20 +311,27 @@ class _Walk:
         text = value.text if isinstance(value, gojson.Number) else str(value)
         return self.misfit(f"number {text}", schema, place)
 
-    def text(self, value: str, schema: ScalarSchema) -> Any:
-        """Strings with a meaning. Their unmarshallers end Go's decoding at once, whatever came before."""
-        try:
-            if schema.kind == "bytes":
-                return decode_base64(value)
-            if schema.kind == "time":
-                return Time.parse(value)
-            if schema.kind == "microtime":
-                return MicroTime.parse(value)
-            return Quantity(value)
-        except ValueError as err:
-            if self.error is None:
-                self.error = str(err)
-        return None
+
+_UNMARSHALLERS: dict[str, Callable[[str], Any]] = {
+    "time": Time.parse, "microtime": MicroTime.parse, "quantity": Quantity.parse,
+}  # fmt: skip
+
+
+def _unmarshalled(value: Any, schema: ScalarSchema, place: _Place) -> Any:
+    """A value whose Go type reads its own JSON. Raises :class:`_Ended`."""
+    if schema.kind == "quantity":
+        # It takes the text of any value, in quotes or not.
+        value = value.strip() if isinstance(value, str) else _raw_text(value)
+    elif not isinstance(value, str):
+        raise _Ended(_misfit(go_kind(value), schema, place))
+    try:
+        return _UNMARSHALLERS[schema.kind](value)
+    except ValueError as err:
+        raise _Ended(str(err)) from err
+
+
+def _raw_text(value: Any) -> str:
+    return value.text if isinstance(value, gojson.Number) else json.dumps(value)
 
 
 _ZEROS: dict[str, Any] = {
