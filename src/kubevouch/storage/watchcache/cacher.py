@@ -117,13 +117,20 @@ class Cacher:
                         self._advance(batch[-1].revision)
             except Compacted:
                 log.warning("watch cache fell behind a compaction, loading anew")
-                self._ready.clear()
-                for registered in self._registered.values():
-                    registered.cache.close_watchers()
-                await self._load()
+                await self._load_anew()
             except StoreError as err:
                 log.error("store watch failed", err=str(err))
                 await self._clock.sleep(RESTART_SECONDS)
+            except Exception:
+                log.exception("watch cache failed, loading anew")
+                await self._clock.sleep(RESTART_SECONDS)
+                await self._load_anew()
+
+    async def _load_anew(self) -> None:
+        self._ready.clear()
+        for registered in self._registered.values():
+            registered.cache.close_watchers()
+        await self._load()
 
     def _advance(self, revision: Revision) -> None:
         self._revision = revision
@@ -150,10 +157,9 @@ class Cacher:
             current = self._decode(registered, event.key, event.value, event.revision)
             if current is None:
                 return
-            cache.apply(CacheEvent(event.revision, current, previous, None))
+            cache.apply(CacheEvent(event.revision, current, previous))
         elif previous is not None:
-            deleted = self._decode(registered, event.key, previous.raw, event.revision)
-            cache.apply(CacheEvent(event.revision, None, previous, deleted))
+            cache.apply(CacheEvent(event.revision, None, previous))
 
     @staticmethod
     def _decode(registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:

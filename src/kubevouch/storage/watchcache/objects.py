@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from kubevouch.machinery.meta import Object
+from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.storage.interface import Revision
 
 T = TypeVar("T", bound=Object)
@@ -37,20 +37,14 @@ class Stored(Generic[T]):
 
 
 class CacheEvent(Generic[T]):
-    """One write: ``current`` is None for a deletion, ``previous`` None for a creation.
+    """One write: ``current`` is None for a deletion, ``previous`` None for a creation."""
 
-    ``deleted`` is the last state under the deletion's own revision: what a DELETED event carries.
-    """
+    __slots__ = ("_frames", "current", "previous", "revision")
 
-    __slots__ = ("_frames", "current", "deleted", "previous", "revision")
-
-    def __init__(
-        self, revision: Revision, current: Stored[T] | None, previous: Stored[T] | None, deleted: Stored[T] | None
-    ) -> None:
+    def __init__(self, revision: Revision, current: Stored[T] | None, previous: Stored[T] | None) -> None:
         self.revision = revision
         self.current = current
         self.previous = previous
-        self.deleted = deleted
         self._frames: dict[Hashable, Any] = {}
 
     @property
@@ -58,6 +52,20 @@ class CacheEvent(Generic[T]):
         stored = self.current or self.previous
         assert stored is not None  # an event has at least one side
         return stored.key
+
+    @property
+    def deleted(self) -> Stored[T]:
+        """The state before, under this write's revision: what a DELETED event carries.
+
+        A watcher gets one for a deletion, and for an update after which its selector no longer matches.
+        """
+        stored: Stored[T] = self.once("deleted", self._deleted)
+        return stored
+
+    def _deleted(self) -> Stored[T]:
+        assert self.previous is not None  # nothing can go that was not there
+        obj = replace_metadata(self.previous.obj, resource_version=str(self.revision))
+        return Stored(self.previous.key, obj, self.revision, self.previous.raw)
 
     def once(self, form: Hashable, make: Callable[[], Any]) -> Any:
         """A value computed once per event, such as the frame of a media type or a selector's verdict."""

@@ -260,7 +260,6 @@ class ResourceCache(Generic[T]):
             assert event.current is not None  # implied by now
             return Change("MODIFIED" if before else "ADDED", event.current, event, event.revision)
         if before:
-            assert event.deleted is not None  # implied by before
             return Change("DELETED", event.deleted, event, event.revision)
         return None
 
