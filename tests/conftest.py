@@ -43,7 +43,7 @@ def no_leaks() -> Iterator[None]:
     sockets_before = open_sockets()
     yield
     for thread in set(threading.enumerate()) - threads_before:
-        if not thread.name.startswith(("asyncio_", "ThreadPoolExecutor-")):
+        if not thread.name.startswith(("asyncio_", "uvloop_", "ThreadPoolExecutor-")):
             thread.join(timeout=1.0)
             assert not thread.is_alive(), f"the test left the thread {thread.name} running"
     for descriptor, identity in open_sockets().items():

@@ -1,5 +1,7 @@
 import asyncio
+import itertools
 import threading
+import time
 
 import pytest
 
@@ -37,6 +39,32 @@ def test_block_that_ends_the_scenario_is_seen(loop: str) -> None:
 
     with pytest.raises(aio.BlockedLoop):
         aio.run(scenario(), loop=loop, blocked_seconds=LIMIT)
+
+
+@on_both_loops
+def test_computing_is_blocking(loop: str) -> None:
+    async def scenario() -> None:
+        ends = time.thread_time() + 4 * LIMIT
+        while time.thread_time() < ends:
+            pass
+
+    with pytest.raises(aio.BlockedLoop):
+        aio.run(scenario(), loop=loop, blocked_seconds=LIMIT)
+
+
+def test_waiting_for_a_processor_is_not_blocking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the kernel's count finds that the process was kept waiting for a second more."""
+    seconds = itertools.count()
+    monkeypatch.setattr(aio, "processor_delays", lambda: float(next(seconds)))
+
+    async def scenario() -> None:
+        threading.Event().wait(4 * LIMIT)
+
+    aio.run(scenario(), blocked_seconds=LIMIT)
+
+
+def test_the_kernel_counts_waits_for_a_processor() -> None:
+    assert 0 < aio.processor_delays() < time.process_time() + 3600
 
 
 @on_both_loops
