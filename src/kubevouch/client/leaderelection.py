@@ -69,6 +69,13 @@ class ElectionTimes:
         return max(1.0, self.renew_deadline / 2)
 
 
+def verify_resource_lock(kind: str) -> str:
+    """The kind of the lock (``--leader-elect-resource-lock``). Raises :class:`ElectionError` for all but Leases."""
+    if kind != "leases":
+        raise ElectionError('resourceLock value must be "leases"')
+    return kind
+
+
 def default_identity() -> str:
     """``<hostname>_<uuid>``: another one for each start of the process."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -55,7 +55,7 @@ class Discovery:
         plain = self._plain(parts)
         if plain is None:
             return None
-        if not request.loopback:
+        if not request.typed:
             accept = request.headers.get("Accept", "")
             negotiation.check_routed(accept, streams=False)
             pretty = negotiation.wants_pretty(request.query.get("pretty"), request.user_agent)

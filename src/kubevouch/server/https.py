@@ -45,6 +45,8 @@ GZIP_LEVEL = 1
 MAX_WARNINGS_RUNES = 4096
 WARNING_CUT_RUNES = 256
 STREAM_WRITE_SECONDS = 30.0
+# For the last bytes of an answer, once the server is told to stop.
+FLUSH_SECONDS = 1.0
 
 _NO_CACHE = "no-cache, private"
 
@@ -115,6 +117,39 @@ class _ConnectionServer(AiohttpServer):
         return Connection(self, loop=self._loop, **self._kwargs)
 
 
+class _Ending:
+    """The end of a connection. Closing one waits for the client's TLS goodbye, which an idle client never says."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._transport = connection.transport
+        self.gone = asyncio.get_running_loop().create_future()
+        connection.when_gone(self._note)
+
+    def _note(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    @property
+    def is_flushed(self) -> bool:
+        return self._transport is None or self._transport.get_write_buffer_size() == 0
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def _end_all(endings: list[_Ending]) -> None:
+    """Let closed connections write what they have, for a moment, and cut them off."""
+    if not endings:
+        return
+    unfinished = [ending.gone for ending in endings if not ending.is_flushed]
+    if unfinished:
+        await asyncio.wait(unfinished, timeout=FLUSH_SECONDS)
+    for ending in endings:
+        ending.abort()
+    await asyncio.wait([ending.gone for ending in endings], timeout=FLUSH_SECONDS)
+
+
 class HTTPSServer:
     """Listens, and hands each request to ``handler``."""
 
@@ -150,8 +185,11 @@ class HTTPSServer:
         for listener in self._listeners:
             listener.close()
         if self._aiohttp is not None:
+            connections = [each for each in self._aiohttp.connections if isinstance(each, Connection)]
+            endings = [_Ending(each) for each in connections]
             self._aiohttp.pre_shutdown()
             await self._aiohttp.shutdown(grace_seconds)
+            await _end_all(endings)
         for listener in self._listeners:
             await listener.wait_closed()
 

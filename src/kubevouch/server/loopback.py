@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
 from kubevouch.authentication.interface import Authentication, UserInfo
+from kubevouch.client import paths
 from kubevouch.client.interface import (
     EventType,
     Items,
@@ -21,6 +22,7 @@ from kubevouch.client.interface import (
     WatchOptions,
     WriteOptions,
 )
+from kubevouch.client.paths import list_query, watch_query, write_query
 from kubevouch.machinery import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
@@ -67,14 +69,7 @@ class LoopbackClient:
         return await self._object(resource, "get", namespace, name, subresource)
 
     async def list(self, resource: Resource[T], namespace: str = "", options: ListOptions = _DEFAULT_LIST) -> Items[T]:
-        query = _query(
-            labelSelector=options.label_selector,
-            fieldSelector=options.field_selector,
-            limit=str(options.limit) if options.limit else "",
-            **{"continue": options.continue_token},
-            resourceVersion=options.resource_version or "",
-            resourceVersionMatch=options.resource_version_match,
-        )
+        query = _query(list_query(options))
         name = selected_name(options.field_selector)
         result = await self._send(resource, "list", namespace, name, "", query=query, selectors=options)
         assert isinstance(result, ListingResult)  # what the list handler returns
@@ -89,16 +84,7 @@ class LoopbackClient:
     async def watch(
         self, resource: Resource[T], namespace: str = "", options: WatchOptions = _DEFAULT_WATCH
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        query = _query(
-            watch="true",
-            labelSelector=options.label_selector,
-            fieldSelector=options.field_selector,
-            resourceVersion=options.resource_version,
-            allowWatchBookmarks="true",
-            timeoutSeconds="" if options.timeout_seconds is None else str(options.timeout_seconds),
-            sendInitialEvents="true" if options.send_initial_events else "",
-            resourceVersionMatch="NotOlderThan" if options.send_initial_events else "",
-        )
+        query = _query(watch_query(options))
         name = selected_name(options.field_selector)
         result = await self._send(resource, "watch", namespace, name, "", query=query, selectors=options)
         assert isinstance(result, WatchResult)  # what the watch handler returns
@@ -115,14 +101,14 @@ class LoopbackClient:
     ) -> T:
         meta = obj.metadata
         name = meta.name if subresource else ""
-        query = _write_query(options)
+        query = _query(write_query(options))
         return await self._object(resource, "create", meta.namespace, name, subresource, obj=obj, query=query)
 
     async def update(
         self, resource: Resource[T], obj: T, options: WriteOptions = _DEFAULT_WRITE, *, subresource: str = ""
     ) -> T:
         meta = obj.metadata
-        query = _write_query(options)
+        query = _query(write_query(options))
         return await self._object(resource, "update", meta.namespace, meta.name, subresource, obj=obj, query=query)
 
     async def patch(
@@ -137,7 +123,7 @@ class LoopbackClient:
         subresource: str = "",
         force: bool = False,
     ) -> T:
-        query = _write_query(options, force="true" if force else "")
+        query = _query(write_query(options) + ((("force", "true"),) if force else ()))
         body = json_codec.encode(patch)
         return await self._object(
             resource, "patch", namespace, name, subresource, query=query, body=body, content_type=patch_type.media_type
@@ -151,7 +137,7 @@ class LoopbackClient:
     async def delete_collection(
         self, resource: Resource[T], namespace: str = "", options: ListOptions = _DEFAULT_LIST
     ) -> None:
-        query = _query(labelSelector=options.label_selector, fieldSelector=options.field_selector)
+        query = _query(list_query(options))
         await self._send(resource, "deletecollection", namespace, "", "", query=query, selectors=options)
 
     async def raw(
@@ -177,7 +163,7 @@ class LoopbackClient:
             result = await self._handler(request)
         except APIStatusError as err:
             return RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
-        return _raw_response(result, self._clock)
+        return _raw_response(result, request.negotiated or Negotiated("json"), self._clock)
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -210,7 +196,7 @@ class LoopbackClient:
         content_type: str = "",
     ) -> Result:
         info = RequestInfo(
-            path=resource.path(namespace, name, subresource),
+            path=_path(resource, verb, namespace, name, subresource),
             verb=verb,
             is_resource=True,
             group=resource.group,
@@ -237,6 +223,7 @@ class LoopbackClient:
             info=info,
             authentication=self._authentication,
             loopback=True,
+            typed=True,
         )
         return await self._handler(request)
 
@@ -248,17 +235,18 @@ _METHODS = {
 _NO_QUERY = Query("", {})
 
 
-def _query(**values: str) -> Query:
-    return Query("", {key: [value] for key, value in values.items() if value})
+def _query(pairs: paths.Query) -> Query:
+    return Query("", {key: [value] for key, value in pairs})
 
 
-def _write_query(options: WriteOptions, **more: str) -> Query:
-    return _query(
-        dryRun="All" if options.dry_run else "",
-        fieldManager=options.field_manager,
-        fieldValidation=options.field_validation,
-        **more,
-    )
+_COLLECTION_VERBS = frozenset(("list", "watch", "deletecollection"))
+
+
+def _path(resource: Resource[Any], verb: str, namespace: str, name: str, subresource: str) -> str:
+    """Raises ``ValueError`` for names that stand in no path, as the client over HTTPS does."""
+    if verb in _COLLECTION_VERBS or (verb == "create" and not subresource):
+        return paths.collection_path(resource, namespace)
+    return paths.object_path(resource, namespace, name, subresource)
 
 
 def _view(result: ObjectResult | ListingResult | WatchResult) -> Any:
@@ -278,8 +266,7 @@ def _event(item: WatchItem, view: Any, resource: Resource[T]) -> WatchEvent[T]:
     return WatchEvent(EventType(item.type), view(stored))
 
 
-def _raw_response(result: Result, clock: Clock) -> RawResponse:
-    how = Negotiated("json")
+def _raw_response(result: Result, how: Negotiated, clock: Clock) -> RawResponse:
     if isinstance(result, BytesResult):
         return RawResponse(result.status, {"content-type": result.content_type, **result.headers}, result.body)
     if isinstance(result, PlainResult):

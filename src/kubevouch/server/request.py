@@ -65,8 +65,9 @@ async def no_body(_limit: int) -> bytes:
 class Request:
     """One request.
 
-    With ``loopback`` the in-process client has preset ``obj``, ``info`` and ``authentication``: typed objects from a
-    named identity. Over HTTPS the chain fills them. Nothing outside this process can set the flag.
+    With ``loopback`` the in-process client has preset ``authentication``, a named identity; with ``typed`` also ``obj``
+    and ``info``, in place of a body and its media types. Over HTTPS the chain fills them. Nothing outside this process
+    can set either.
     """
 
     method: str
@@ -82,6 +83,7 @@ class Request:
     audit_id: str = ""
     negotiated: Negotiated | None = None
     loopback: bool = False
+    typed: bool = False
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
 

@@ -92,7 +92,7 @@ class Router:
         if endpoint is None:
             raise errors.unknown_resource()
         handler = self._handler(endpoint, request)
-        if not request.loopback:
+        if not request.typed:
             self._check_media_types(request)
         return await handler(self._env, endpoint, request)
 
@@ -152,7 +152,7 @@ class Router:
             raise errors.method_not_allowed()
         if action.resource.namespaced != bool(info.namespace):
             raise errors.unknown_resource()
-        if not request.loopback:
+        if not request.typed:
             negotiation.check_routed(request.headers.get("Accept", ""), streams=False)
         return await create.perform(self._env, action, request)
 

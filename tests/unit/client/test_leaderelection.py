@@ -27,6 +27,7 @@ from kubevouch.client.leaderelection import (
     claim,
     default_identity,
     released,
+    verify_resource_lock,
 )
 from kubevouch.client.options import ClientOptions, Retry
 from kubevouch.client.tls import TLSFiles, TLSSources
@@ -265,6 +266,7 @@ async def test_release(ca: ThrowawayCA, serving: ssl.SSLContext) -> None:
         two = candidate("h_2")
         two.start()
         await two.leads.wait()
+        assert shelf.spec is not None
         assert shelf.spec["leaseTransitions"] == 3
 
 
@@ -298,6 +300,14 @@ def test_times(name: str) -> None:
     with pytest.raises(ElectionError) as caught:
         times.verify()
     assert str(caught.value) == CASES[name]["then"]["error"]
+
+
+def test_leases_are_the_only_lock() -> None:
+    case = CASES["config-lock-type"]
+    with pytest.raises(ElectionError) as caught:
+        verify_resource_lock(case["given"]["resourceLock"])
+    assert str(caught.value) == case["then"]["error"]
+    assert verify_resource_lock("leases") == "leases"
 
 
 def test_the_defaults_hold() -> None:

@@ -13,7 +13,7 @@ import structlog
 from kubevouch.client.cache.indexer import Indexer, IndexFunction, by_namespace, object_key
 from kubevouch.client.cache.lister import NAMESPACE_INDEX, Lister
 from kubevouch.client.cache.reflector import Reflector
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import Client, ListOptions
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.util import backoff
@@ -96,6 +96,8 @@ class SharedInformer(Generic[T]):
     ) -> None:
         """``resync_seconds`` is for handlers that name no period of their own; 0 never resyncs."""
         self.resource = resource
+        self.namespace = namespace
+        self.selectors = ListOptions(label_selector=label_selector, field_selector=field_selector)
         self.indexer: Indexer[T] = Indexer({NAMESPACE_INDEX: by_namespace, **(indexes or {})})
         self.lister: Lister[T] = Lister(self.indexer)
         self._clock = clock
@@ -241,13 +243,22 @@ class InformerFactory:
         self._tasks: Supervisor | None = None
 
     def informer(
-        self, resource: Resource[T], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        client: Client | None = None,
     ) -> SharedInformer[T]:
-        """The informer of a collection. Asked for while the factory runs, it starts at once."""
+        """The informer of a collection. Asked for while the factory runs, it starts at once.
+
+        ``client`` reads the collection instead of the factory's own; of several who share it, the first one's counts.
+        """
         key = (resource.group, resource.version, resource.plural, namespace, label_selector, field_selector)
         if key not in self._informers:
             self._informers[key] = SharedInformer(
-                self._client,
+                client or self._client,
                 resource,
                 clock=self._clock,
                 namespace=namespace,
@@ -261,6 +272,11 @@ class InformerFactory:
             if self._tasks is not None:
                 self._start(self._tasks, self._informers[key])
         return self._informers[key]
+
+    @property
+    def informers(self) -> list[SharedInformer[Any]]:
+        """Those that have been asked for so far."""
+        return list(self._informers.values())
 
     async def wait_synced(self) -> None:
         """Until every informer that has been asked for is filled."""
@@ -278,4 +294,4 @@ class InformerFactory:
             self._tasks = None
 
     def _start(self, tasks: Supervisor, informer: SharedInformer[Any]) -> None:
-        tasks.start(f"informer-{informer.resource.plural}", informer.run, OnCrash.ESCALATE)
+        tasks.start(f"informer-{informer.resource.plural}", informer.run)

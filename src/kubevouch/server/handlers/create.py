@@ -16,7 +16,7 @@ async def create(env: Environment, endpoint: Endpoint, request: Request) -> Resu
     if resource.namespaced and not info.namespace:
         raise errors.method_not_allowed()
     shared.negotiate(request, "object")
-    if request.loopback:
+    if request.typed:
         options = query_options.create_options(request.query)
         ctx = shared.context(request, options)
         obj = request.obj
@@ -35,7 +35,7 @@ async def perform(env: Environment, action: Action, request: Request) -> Result:
     """Create something that is answered and forgotten: a review, a token request."""
     info, resource = request.target, action.resource
     shared.negotiate(request, "object", tables=False)
-    if request.loopback:
+    if request.typed:
         ctx = shared.context(request, query_options.create_options(request.query))
         obj = request.obj
     else:

@@ -68,7 +68,7 @@ _DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
 async def _options(request: Request) -> DeleteOptions:
     """DeleteOptions of the body (any group version) or of the query. Raises ``APIStatusError``."""
-    if request.loopback:
+    if request.typed:
         return query_options.delete_options(request.query, request.obj)
     data = await shared.read_body(request)
     if not data:

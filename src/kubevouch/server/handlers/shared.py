@@ -46,7 +46,7 @@ class _Options(Protocol):
 
 def negotiate(request: Request, use: negotiation.Use, *, tables: bool = True, list_kind: str = "") -> None:
     """Settle the form of the reply before anything is done. Raises ``APIStatusError`` (406)."""
-    if request.loopback:
+    if request.typed:
         return
     request.negotiated = negotiation.negotiate(
         request.headers.get("Accept", ""),
