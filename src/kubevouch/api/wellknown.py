@@ -80,6 +80,7 @@ SERVICE_ACCOUNT_CONTROLLER = "serviceaccount-controller"
 SERVICE_ACCOUNT_TOKEN_CONTROLLER = "serviceaccount-token-controller"
 CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 CLUSTER_ROLE_AGGREGATION_CONTROLLER = "clusterrole-aggregation-controller"
+NAMESPACE_CONTROLLER = "namespace-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 

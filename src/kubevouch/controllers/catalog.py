@@ -1,0 +1,85 @@
+"""Which controllers exist, what else they are called, and which of them a list such as ``*,-csrcleaner`` turns on.
+
+    UnknownControllerError    a list names what there is not; the text is kube-controller-manager's
+
+Names and aliases: cmd/kube-controller-manager/names/controller_names.go (Kubernetes 1.36). There ``*`` leaves
+bootstrap-signer-controller and token-cleaner-controller out; here it means all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kubevouch.controllers import (
+    bootstrap_signer,
+    clusterrole_aggregation,
+    csr_approving,
+    csr_cleaner,
+    csr_signing,
+    namespace,
+    root_ca_publisher,
+    service_account,
+    token_cleaner,
+)
+from kubevouch.controllers.interface import Context, Controller
+from kubevouch.machinery.gotext import quote
+
+ALL = "*"
+
+
+class UnknownControllerError(ValueError):
+    """A list names what there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``build`` gives None when what the context has leaves nothing to do."""
+
+    name: str
+    alias: str
+    build: Callable[[Context], Controller | None]
+
+
+CONTROLLERS: tuple[Entry, ...] = (
+    Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
+    Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
+    Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build),
+    Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build),
+    Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
+    Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
+    Entry(namespace.NAME, "namespace", namespace.build),
+    Entry(service_account.NAME, "serviceaccount", service_account.build),
+    Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build),
+)
+
+
+def select(words: Sequence[str]) -> tuple[Entry, ...]:
+    """The controllers that a ``--controllers`` list turns on, in the catalog's order.
+
+    ``name`` turns one on, ``-name`` off, ``*`` all that are not named; the first word about a controller counts.
+
+    Raises:
+        UnknownControllerError: for all unknown words.
+    """
+    names = {each.alias: each.name for each in CONTROLLERS} | {each.name: each.name for each in CONTROLLERS}
+    chosen: dict[str, bool] = {}
+    unknown = []
+    for word in words:
+        if word == ALL:
+            continue
+        bare = word.removeprefix("-")
+        name = names.get(bare)
+        if name is None:
+            unknown.append(f"{quote(bare)} is not in the list of known controllers")
+        else:
+            chosen.setdefault(name, bare == word)
+    if unknown:
+        raise UnknownControllerError("\n".join(unknown))
+    return tuple(each for each in CONTROLLERS if chosen.get(each.name, ALL in words))
+
+
+def build(words: Sequence[str], context: Context) -> list[Controller]:
+    """The selected controllers, over ``context``. Raises :class:`UnknownControllerError`."""
+    built = (each.build(context) for each in select(words))
+    return [controller for controller in built if controller is not None]

@@ -1,0 +1,145 @@
+"""The loop around a reconciler: events in, requests through a rate-limited queue, several workers.
+
+Source: pkg/controller/certificates/certificate_controller.go (Kubernetes 1.36), whose shape all controllers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.interface import TransportError
+from kubevouch.client.rate_limiters import RateLimiter
+from kubevouch.client.workqueue import Workqueue, WorkqueueShutDown
+from kubevouch.controllers.interface import IgnorableError, ReconcileError, Reconciler, Request
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Object
+from kubevouch.util.clock import Clock
+from kubevouch.util.tasks import Supervisor
+
+log = structlog.get_logger("controllers")
+
+T = TypeVar("T", bound=Object)
+
+_EXPECTED = (ReconcileError, APIStatusError, TransportError)
+
+Requests = Callable[[T], Iterable[Request]]
+
+
+class Trigger(Generic[T]):
+    """An event handler that asks which requests a changed object makes."""
+
+    def __init__(
+        self,
+        add: Callable[[Request], None],
+        on_add: Requests[T] | None,
+        on_update: Requests[T] | None,
+        on_delete: Requests[T] | None,
+    ) -> None:
+        self._add = add
+        self._requests = (on_add, on_update, on_delete)
+
+    def on_add(self, obj: T, *, initial: bool) -> None:  # noqa: ARG002 - a start is no different from any other change
+        self._tell(0, obj)
+
+    def on_update(self, old: T, new: T) -> None:  # noqa: ARG002 - the state counts, not what led to it
+        self._tell(1, new)
+
+    def on_delete(self, obj: T, *, missed: bool) -> None:  # noqa: ARG002
+        self._tell(2, obj)
+
+    def _tell(self, event: int, obj: T) -> None:
+        requests = self._requests[event]
+        if requests is not None:
+            for request in requests(obj):
+                self._add(request)
+
+
+class QueueController:
+    """A ``controllers.interface.Controller`` that works on what its triggers ask for."""
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        clock: Clock,
+        *,
+        workers: int = 1,
+        limiter: RateLimiter[Request] | None = None,
+    ) -> None:
+        self._name = name
+        self._reconciler = reconciler
+        self._clock = clock
+        self._workers = workers
+        self._busy = 0
+        self._informers: list[SharedInformer[Any]] = []
+        self.queue: Workqueue[Request] = Workqueue(clock, limiter=limiter)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy and not len(self.queue)
+
+    def watch(
+        self,
+        informer: SharedInformer[T],
+        *,
+        on_add: Requests[T] | None = None,
+        on_update: Requests[T] | None = None,
+        on_delete: Requests[T] | None = None,
+        resync_seconds: float | None = None,
+    ) -> None:
+        """Have changes of ``informer``'s collection make requests; work starts once it is filled."""
+        self._informers.append(informer)
+        informer.add_handler(Trigger(self.queue.add, on_add, on_update, on_delete), resync_seconds=resync_seconds)
+
+    async def run(self) -> None:
+        for informer in self._informers:
+            await informer.wait_synced()
+        log.info("controller started", controller=self._name)
+        async with Supervisor(self._clock) as tasks:
+            for number in range(self._workers):
+                tasks.start(f"{self._name}-{number}", self._work)
+            await tasks.wait()
+
+    def close(self) -> None:
+        self.queue.shut_down()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                request = await self.queue.get()
+            except WorkqueueShutDown:
+                return
+            self._busy += 1
+            try:
+                await self._reconcile(request)
+            finally:
+                self._busy -= 1
+                self.queue.done(request)
+
+    async def _reconcile(self, request: Request) -> None:
+        try:
+            result = await self._reconciler.reconcile(request)
+        except Exception as err:  # noqa: BLE001 - the worker boundary: one object's failure is no other's business
+            self._report(request, err)
+            self.queue.add_rate_limited(request)
+            return
+        self.queue.forget(request)
+        if result.requeue_after is not None:
+            self.queue.add_after(request, result.requeue_after)
+
+    def _report(self, request: Request, err: Exception) -> None:
+        about = {"controller": self._name, "name": request.name, "namespace": request.namespace, "err": str(err)}
+        if isinstance(err, IgnorableError):
+            log.debug("reconcile failed", **about)
+        elif isinstance(err, _EXPECTED):
+            log.error("reconcile failed", **about)
+        else:
+            log.error("reconcile crashed", **about, exc_info=err)

@@ -1,0 +1,135 @@
+"""certificatesigningrequest-cleaner-controller: removes CSRs that nobody will look at any more.
+
+Source: pkg/controller/certificates/cleaner/cleaner.go (Kubernetes 1.36). Two differences: the first pass waits for the
+cache, so that a restart does not put cleaning off by an hour; and a deletion names the UID, because kubelets use the
+name of a deleted CSR again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import structlog
+
+from kubevouch.api import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
+from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.controllers.interface import Context
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.meta import DeleteOptions, Preconditions
+from kubevouch.machinery.times import Time
+from kubevouch.pki import pem, x509_certificate
+from kubevouch.pki.errors import ParseError
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.csr_cleaner")
+
+NAME = wellknown.CSR_CLEANER_CONTROLLER
+
+INTERVAL_SECONDS = 3600.0
+APPROVED_EXPIRATION = dt.timedelta(hours=1)
+DENIED_EXPIRATION = dt.timedelta(hours=1)
+PENDING_EXPIRATION = dt.timedelta(hours=24)
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def why_clean(csr: CertificateSigningRequest, now: dt.datetime) -> str:
+    """Kubernetes' log line for the removal of ``csr``, or nothing when it stays.
+
+    Ages are those of the condition's lastUpdateTime; a condition's status is not looked at.
+    """
+    issued = bool(csr.status.certificate)
+    if issued and _decided_before(csr, wellknown.CSR_APPROVED, now, APPROVED_EXPIRATION):
+        return "Cleaning CSR as it is more than approvedExpiration duration old and approved."
+    if _decided_before(csr, wellknown.CSR_DENIED, now, DENIED_EXPIRATION):
+        return "Cleaning CSR as it is more than deniedExpiration duration old and denied."
+    if _decided_before(csr, wellknown.CSR_FAILED, now, DENIED_EXPIRATION):
+        return "Cleaning CSR as it is more than deniedExpiration duration old and failed."
+    if not csr.status.conditions and _older(csr.metadata.creation_timestamp, now, PENDING_EXPIRATION):
+        return "Cleaning CSR as it is more than pendingExpiration duration old and unhandled."
+    if issued and has_condition(csr, wellknown.CSR_APPROVED) and _has_expired(csr.status.certificate, now):
+        return "Cleaning CSR as the associated certificate is expired."
+    if not issued and _decided_before(csr, wellknown.CSR_APPROVED, now, PENDING_EXPIRATION):
+        return "Cleaning CSR as it is approved but unissued for more than pendingExpiration duration."
+    return ""
+
+
+def _decided_before(
+    csr: CertificateSigningRequest, condition_type: str, now: dt.datetime, expiration: dt.timedelta
+) -> bool:
+    return any(
+        condition.type == condition_type and _older(condition.last_update_time, now, expiration)
+        for condition in csr.status.conditions
+    )
+
+
+def _older(moment: Time | None, now: dt.datetime, expiration: dt.timedelta) -> bool:
+    """Strictly; a time that is not set is never old."""
+    return moment is not None and (now - _EPOCH) - dt.timedelta(seconds=moment.seconds) > expiration
+
+
+def _has_expired(certificate: bytes, now: dt.datetime) -> bool:
+    """Whether the first certificate has; what does not parse has not."""
+    block = pem.first_block(certificate)
+    if block is None:
+        return False
+    try:
+        return now > x509_certificate.parse_der(block.contents).not_after
+    except ParseError:
+        return False
+
+
+class CSRCleaner:
+    """A pass an hour over all CSRs, whoever signs them."""
+
+    name = NAME
+
+    def __init__(self, client: Client, informer: SharedInformer[CertificateSigningRequest], clock: Clock) -> None:
+        self._client = client
+        self._informer = informer
+        self._clock = clock
+        self._passing = True  # the first pass is due
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._passing
+
+    async def run(self) -> None:
+        await self._informer.wait_synced()
+        while True:
+            self._passing = True
+            try:
+                await self.clean()
+            finally:
+                self._passing = False
+            await self._clock.sleep(INTERVAL_SECONDS)
+
+    async def clean(self) -> None:
+        """One pass. A deletion that fails is logged and comes again with the next pass."""
+        now = self._clock.now()
+        for csr in self._informer.lister.list():
+            why = why_clean(csr, now)
+            if why:
+                log.info(why, csr=csr.metadata.name, signer=csr.spec.signer_name)
+                await self._delete(csr)
+
+    async def _delete(self, csr: CertificateSigningRequest) -> None:
+        name = csr.metadata.name
+        options = DeleteOptions(preconditions=Preconditions(uid=csr.metadata.uid))
+        try:
+            await self._client.delete(CERTIFICATE_SIGNING_REQUESTS, name, options=options)
+        except (APIStatusError, TransportError) as err:
+            log.error("Error while attempting to clean CSR", err=f"unable to delete CSR {quote(name)}: {err}")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def build(context: Context) -> CSRCleaner:
+    client = context.connect(NAME)
+    informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    return CSRCleaner(client, informer, context.clock)

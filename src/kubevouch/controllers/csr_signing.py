@@ -1,0 +1,150 @@
+"""certificatesigningrequest-signing-controller: issues what was approved, for the signers that it is given.
+
+Source: pkg/controller/certificates/signer/signer.go (Kubernetes 1.36). The write carries the resourceVersion that was
+read, so that of two processes only one issues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubevouch.api import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestStatus,
+    has_condition,
+)
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.times import Time
+from kubevouch.pki import x509_request
+from kubevouch.pki.errors import ParseError, PKIError, PolicyError
+from kubevouch.pki.policy import FAILED_REASON
+from kubevouch.signers.interface import Approval, DecisionRecords, Requester, Signer, SignerError, Wanted
+from kubevouch.signers.issuance import issue
+from kubevouch.util.clock import Clock
+
+NAME = wellknown.CSR_SIGNING_CONTROLLER
+
+# Kubernetes has five for each signer; here they share commits of the store.
+WORKERS = 32
+
+
+def approval_of(csr: CertificateSigningRequest) -> Approval | None:
+    """The evidence that a CSR may be signed; None when it is not approved, or also denied."""
+    found = None
+    for condition in csr.status.conditions:
+        if condition.type == wellknown.CSR_DENIED:
+            return None
+        if condition.type == wellknown.CSR_APPROVED:
+            found = Approval(condition.reason, condition.message, condition.last_update_time)
+    return found
+
+
+def has_failed(csr: CertificateSigningRequest) -> bool:
+    """Unlike a decision, a failure counts only when its status is True, or empty."""
+    return any(
+        condition.type == wellknown.CSR_FAILED and condition.status in (wellknown.CONDITION_TRUE, "")
+        for condition in csr.status.conditions
+    )
+
+
+class CSRSigner:
+    """Signs with the signer that a CSR names, if it is one of ``signers``."""
+
+    def __init__(
+        self,
+        client: Client,
+        csrs: Lister[CertificateSigningRequest],
+        signers: Mapping[str, Signer],
+        records: DecisionRecords,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._csrs = csrs
+        self._signers = signers
+        self._records = records
+        self._clock = clock
+
+    async def reconcile(self, request: Request) -> Result:
+        csr = self._csrs.get(request.name)
+        if csr is None or csr.status.certificate:
+            return DONE
+        approval = approval_of(csr)
+        signer = self._signers.get(csr.spec.signer_name)
+        if approval is None or has_failed(csr) or signer is None:
+            return DONE
+        now = self._clock.now()
+        try:
+            wanted = _wanted(csr)
+            requester = Requester(csr.spec.username, csr.spec.uid, csr.spec.groups, csr.spec.extra)
+            certificate = await issue(signer, requester, approval, wanted, now=now, records=self._records)
+        except ParseError as err:
+            raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
+        except PolicyError as err:
+            await self._fail(csr, str(err), Time.of(now))
+            return DONE
+        except (PKIError, SignerError) as err:
+            raise ReconcileError(f"error auto signing csr: {err}") from err
+        status = msgspec.structs.replace(csr.status, certificate=certificate.pem())
+        await self._write(csr, status, "error updating signature for csr")
+        return DONE
+
+    async def _fail(self, csr: CertificateSigningRequest, message: str, now: Time) -> None:
+        failed = CertificateSigningRequestCondition(
+            type=wellknown.CSR_FAILED,
+            status=wellknown.CONDITION_TRUE,
+            reason=FAILED_REASON,
+            message=message,
+            last_update_time=now,
+        )
+        status = msgspec.structs.replace(csr.status, conditions=[*csr.status.conditions, failed])
+        await self._write(csr, status, "error adding failure condition for csr")
+
+    async def _write(self, csr: CertificateSigningRequest, status: CertificateSigningRequestStatus, what: str) -> None:
+        changed = msgspec.structs.replace(csr, status=status)
+        try:
+            await self._client.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="status")
+        except (APIStatusError, TransportError) as err:
+            raise ReconcileError(f"{what}: {err}") from err
+
+
+def _wanted(csr: CertificateSigningRequest) -> Wanted:
+    spec = csr.spec
+    return Wanted(
+        name=csr.metadata.name,
+        uid=csr.metadata.uid,
+        signer_name=spec.signer_name,
+        request=x509_request.parse_pem(spec.request or b""),
+        usages=spec.usages,
+        expiration_seconds=spec.expiration_seconds,
+    )
+
+
+def build(context: Context) -> QueueController:
+    client = context.connect(NAME)
+    informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    signers = context.signers
+
+    def requests(csr: CertificateSigningRequest) -> Iterable[Request]:
+        due = not csr.status.certificate and has_condition(csr, wellknown.CSR_APPROVED)
+        return (request_of(csr),) if due and csr.spec.signer_name in signers else ()
+
+    controller = QueueController(
+        NAME,
+        CSRSigner(client, informer.lister, signers, context.records, context.clock),
+        context.clock,
+        workers=WORKERS,
+        limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
+    )
+    controller.watch(informer, on_add=requests, on_update=requests)
+    return controller

@@ -1,0 +1,112 @@
+"""The contract of controllers.
+
+ReconcileError         one object could not be brought in order now; it is tried again, later and later
+└── IgnorableError     … which is to be expected, so that only a debug line tells of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from kubevouch.client.cache.informer import InformerFactory
+from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Object
+from kubevouch.machinery.scheme import Resource
+from kubevouch.signers.interface import DecisionRecords, Signer
+from kubevouch.signers.issuance import LogRecords
+from kubevouch.util.clock import Clock
+
+RESYNC_SECONDS = 60.0
+"""How often those whose failed writes are not retried look at everything again. Kubernetes' never do."""
+
+
+class ReconcileError(Exception):
+    """One object could not be brought in order now."""
+
+
+class IgnorableError(ReconcileError):
+    """Retried like any other error, but not worth an error line."""
+
+
+class Request(NamedTuple):
+    """What to reconcile: an object by name."""
+
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``requeue_after`` seconds the same request comes again; None waits for an event."""
+
+    requeue_after: float | None = None
+
+
+DONE = Result()
+
+
+class Reconciler(Protocol):
+    """The function of a name that a controller loops around."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Compare what is with what should be, and write the difference. May be called at any time, and again.
+
+        Raises:
+            ReconcileError, APIStatusError, TransportError: the request comes again, rate-limited.
+        """
+        ...
+
+
+class Controller(Protocol):
+    """What the manager runs."""
+
+    @property
+    def name(self) -> str:
+        """The canonical name, under which it also acts and logs."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do until an event or a time comes."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled. Called again after a crash."""
+        ...
+
+    def close(self) -> None:
+        """Take no more work. After this, ``run`` is not called again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What controllers are built from.
+
+    Args:
+        connect: a client that acts as the controller of this name.
+        signers: by signer name.
+        root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
+        namespaced_resources: what a namespace may contain.
+    """
+
+    connect: Callable[[str], Client]
+    informers: InformerFactory
+    clock: Clock
+    signers: Mapping[str, Signer] = field(default_factory=dict)
+    records: DecisionRecords = field(default_factory=LogRecords)
+    root_ca: Callable[[], str] | None = None
+    namespaced_resources: Sequence[Resource[Any]] = ()
+
+
+def request_of(obj: Object) -> Request:
+    return Request(obj.metadata.name, obj.metadata.namespace)
+
+
+def is_namespace_terminating(err: APIStatusError) -> bool:
+    """Whether a creation was refused because its namespace is going away."""
+    details = err.status.details
+    return details is not None and any(cause.reason == "NamespaceTerminating" for cause in details.causes)

@@ -1,0 +1,123 @@
+"""Which signers there are and which files they sign with: kube-controller-manager's ``--cluster-signing-*`` flags.
+
+    SigningOptionsError    settings that contradict each other; ``problems`` holds Kubernetes' sentences
+
+Source: cmd/kube-controller-manager/app/certificates.go, …/app/options/csrsigningcontroller.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from kubevouch.machinery.gotext import quote
+from kubevouch.pki.errors import AuthorityError
+from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.policy import (
+    KUBE_APISERVER_CLIENT,
+    KUBE_APISERVER_CLIENT_KUBELET,
+    KUBELET_SERVING,
+    KUBERNETES_SIGNERS,
+    LEGACY_UNKNOWN,
+)
+from kubevouch.signers.file import FileSigner
+from kubevouch.signers.interface import Signer, SignerError
+
+log = structlog.get_logger("signers.catalog")
+
+
+class SigningOptionsError(SignerError):
+    """Settings that contradict each other."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """The names of a certificate's file and of its key's; both may be empty."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.certificate_file or self.key_file)
+
+
+FLAG_PREFIXES: Mapping[str, str] = {
+    KUBELET_SERVING: "cluster-signing-kubelet-serving",
+    KUBE_APISERVER_CLIENT_KUBELET: "cluster-signing-kubelet-client",
+    KUBE_APISERVER_CLIENT: "cluster-signing-kube-apiserver-client",
+    LEGACY_UNKNOWN: "cluster-signing-legacy-unknown",
+}
+"""Before ``-cert-file`` and ``-key-file``, by signer name."""
+
+# What the errors call them, which is not what the flags are called.
+_LABELS: Mapping[str, str] = {
+    KUBELET_SERVING: "cluster-signing-kubelet-serving",
+    KUBE_APISERVER_CLIENT_KUBELET: "cluster-signing-kube-apiserver-client",
+    KUBE_APISERVER_CLIENT: "cluster-signing-kube-apiserver",
+    LEGACY_UNKNOWN: "cluster-signing-legacy-unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SigningOptions:
+    """``default`` signs for all four signers; ``pairs``, by signer name, only for those that it names."""
+
+    default: PairFiles = PairFiles()
+    pairs: Mapping[str, PairFiles] = field(default_factory=dict)
+    rules: SigningRules = field(default_factory=SigningRules)
+
+    def problems(self) -> list[str]:
+        """What contradicts, in kube-controller-manager's words and order."""
+        pairs = {name: self.pairs[name] for name in _LABELS if self.pairs.get(name)}
+        found = []
+        for name, pair in pairs.items():
+            if not pair.certificate_file:
+                found.append(f"{quote(_LABELS[name])}: cannot specify key without cert")
+            elif not pair.key_file:
+                found.append(f"{quote(_LABELS[name])}: cannot specify cert without key")
+        if self.default and pairs:
+            found.append(
+                "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the "
+                "same time"
+            )
+        return found
+
+
+def build_signers(options: SigningOptions) -> dict[str, Signer]:
+    """The signers that run, by signer name.
+
+    Raises:
+        SigningOptionsError: the settings contradict each other.
+        SignerError: a pair cannot be loaded; with kube-controller-manager's text.
+    """
+    problems = options.problems()
+    if problems:
+        raise SigningOptionsError(problems)
+    if options.default:
+        # One signer for all: the files are looked at once a signature.
+        signer = _load(KUBERNETES_SIGNERS[0], options.default, options.rules)
+        return dict.fromkeys(KUBERNETES_SIGNERS, signer)
+    chosen = {name: options.pairs[name] for name in KUBERNETES_SIGNERS if options.pairs.get(name)}
+    if not chosen:
+        log.info("Skipping CSR signer controller because no csr cert/key was specified")
+    for name in KUBERNETES_SIGNERS if chosen else ():
+        if name not in chosen:
+            log.info(
+                "Skipping CSR signer controller because specific files were specified for other signers and not this "
+                "one",
+                signer=name,
+            )
+    return {name: _load(name, pair, options.rules) for name, pair in chosen.items()}
+
+
+def _load(signer_name: str, pair: PairFiles, rules: SigningRules) -> Signer:
+    try:
+        return FileSigner(pair.certificate_file, pair.key_file, rules)
+    except AuthorityError as err:
+        raise SignerError(f"failed to init {signer_name} certificate controller: {err}") from err

@@ -1,0 +1,113 @@
+"""The contract of signers, and what one is told.
+
+SignerError            a signer that cannot be set up or will not sign
+├── UndecidedError     no decision, or no approval, stands behind the request
+└── SigningStopped     the signer once made a certificate that was not allowed: it signs no more
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubevouch.machinery.times import Time
+from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509_request import CertificateRequest
+
+
+class SignerError(Exception):
+    """A signer that cannot be set up or will not sign."""
+
+
+class UndecidedError(SignerError):
+    """No decision, or no approval, stands behind the request."""
+
+
+class SigningStopped(SignerError):
+    """The signer once made a certificate that was not allowed. A human has to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asked, as the API server stamped it."""
+
+    username: str
+    uid: str = ""
+    groups: Sequence[str] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The evidence that the request may be signed: the condition that approved it."""
+
+    reason: str
+    message: str
+    at: Time | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for: ``name`` and ``uid`` are those of the CertificateSigningRequest."""
+
+    name: str
+    uid: str
+    signer_name: str
+    request: CertificateRequest
+    usages: Sequence[str]
+    expiration_seconds: int | None = None
+
+
+_SEAL = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """That a certificate may be issued, to whom, why and by which rules. Only ``signers.issuance`` makes one."""
+
+    requester: Requester
+    approval: Approval
+    wanted: Wanted
+    rules: SigningRules
+    at: dt.datetime
+    seal: object = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.seal is not _SEAL:
+            raise UndecidedError("a decision is made by signers.issuance and by nothing else")
+
+
+def seal() -> object:
+    """For ``signers.issuance``: what makes a :class:`Decision` one."""
+    return _SEAL
+
+
+class DecisionRecords(Protocol):
+    """Where decisions are left, before and after the key is used."""
+
+    def decided(self, decision: Decision) -> None: ...
+
+    def issued(self, decision: Decision, certificate: Certificate) -> None: ...
+
+    def refused(self, requester: Requester, wanted: Wanted, why: str) -> None: ...
+
+
+class Signer(Protocol):
+    """Holds, or reaches, the key of a CA."""
+
+    @property
+    def rules(self) -> SigningRules:
+        """Lifetime and profile."""
+        ...
+
+    async def sign(self, decision: Decision) -> Certificate:
+        """The certificate that ``decision`` allows, at the time at which it was made.
+
+        Raises:
+            SignerError: it will not sign.
+            PKIError: it cannot; see ``pki.issuance.issue``.
+        """
+        ...

@@ -1,0 +1,111 @@
+"""The controllers inside a standalone server, each under its own least-privileged identity."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubevouch.api import catalog as resources
+from kubevouch.api import wellknown
+from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.client.cache.indexer import object_key
+from kubevouch.client.cache.informer import InformerFactory, SharedInformer
+from kubevouch.client.interface import Client
+from kubevouch.controllers import catalog
+from kubevouch.controllers.interface import Context
+from kubevouch.controllers.manager import Manager
+from kubevouch.controllers.root_ca_publisher import RootCAFile
+from kubevouch.machinery.scheme import Resource
+from kubevouch.phases.certs import pair_at
+from kubevouch.pki.control_plane import CA
+from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
+from kubevouch.standalone.server import StandaloneServer
+
+Connect = Callable[[str], Client]
+
+
+def controller_user(name: str) -> UserInfo:
+    """The ServiceAccount of a controller, as ``authorization.controller_policy`` binds it."""
+    namespace = wellknown.KUBE_SYSTEM_NAMESPACE
+    groups = (
+        wellknown.SERVICE_ACCOUNTS_GROUP,
+        f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{namespace}",
+        AUTHENTICATED_GROUP,
+    )
+    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+
+
+class RunningControllers:
+    """Controllers at work; close it before the server."""
+
+    def __init__(self, server: StandaloneServer, manager: Manager) -> None:
+        self._server = server
+        self.manager = manager
+        self._task = asyncio.create_task(manager.run(), name="controllers")
+
+    async def settle(self) -> None:
+        """Until the caches are as new as the server and nobody has anything to do before an event or a time comes.
+
+        For tests and scripts; it polls. Retries that wait for their time do not count as something to do.
+        """
+        while not await self._is_settled():
+            if self._task.done():
+                raise RuntimeError("the controllers have stopped")
+            await asyncio.sleep(0)
+
+    async def _is_settled(self) -> bool:
+        if not self.manager.is_idle:
+            return False
+        for informer in self.manager.informers.informers:
+            if not informer.synced or not await self._is_current(informer):
+                return False
+        # What the comparison waited for may have made work.
+        return self.manager.is_idle
+
+    async def _is_current(self, informer: SharedInformer[Any]) -> bool:
+        items = await self._server.client.list(informer.resource, informer.namespace, informer.selectors)
+        stored = {object_key(obj): obj.metadata.resource_version for obj in items.items}
+        return stored == {object_key(obj): obj.metadata.resource_version for obj in informer.indexer.values()}
+
+    async def close(self) -> None:
+        """Stop all work. What was begun and not written is done by whoever comes next."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+def start_controllers(
+    server: StandaloneServer,
+    controllers: Sequence[str],
+    *,
+    signing: SigningOptions | None = None,
+    connect: Connect | None = None,
+) -> RunningControllers:
+    """Start the controllers that a ``--controllers`` list turns on.
+
+    Args:
+        signing: the signing pairs; None signs everything with the server's CA.
+        connect: a client for a controller's name; None acts as that controller over the loopback.
+
+    Raises:
+        UnknownControllerError: the list names what there is not.
+        SignerError, RootCAError: a file of the CA cannot be used.
+    """
+    pair = pair_at(server.pki.folder, CA)
+    default = SigningOptions(PairFiles(str(pair.certificate), str(pair.key)))
+    reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
+    informers = InformerFactory(reach("informers"), server.clock)
+    context = Context(
+        connect=reach,
+        informers=informers,
+        clock=server.clock,
+        signers=build_signers(signing or default),
+        root_ca=RootCAFile(pair.certificate),
+        namespaced_resources=_namespaced(server),
+    )
+    return RunningControllers(server, Manager(catalog.build(controllers, context), informers, server.clock))
+
+
+def _namespaced(server: StandaloneServer) -> list[Resource[Any]]:
+    served = server.api.stores
+    return [each for each in resources.STORED if each.namespaced and each.plural in served]

@@ -1,0 +1,170 @@
+"""A standalone server over a memory store, objects put into it by any means, and clients that answer on cue."""
+
+from __future__ import annotations
+
+import atexit
+import datetime as dt
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kubevouch.api import catalog
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.client.interface import Client
+from kubevouch.machinery import json_codec
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
+from kubevouch.machinery.scheme import Resource
+from kubevouch.phases.certs import ControlPlanePKI, ensure_control_plane
+from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.signers.catalog import SigningOptions
+from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
+from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.storage.memory import MemoryStore, Snapshot
+from kubevouch.testing.clock import FakeClock
+
+VECTORS = Path(__file__).parent / "vectors"
+FIXTURES = VECTORS / "fixtures-controllers"
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+
+Case = dict[str, Any]
+
+
+def cases(area: str) -> list[Case]:
+    lines = (VECTORS / "controllers.jsonl").read_text().splitlines()
+    found = [case for case in map(json.loads, lines) if case["area"] == area]
+    assert found, f"no case of area {area}"
+    return found
+
+
+def ids(chosen: Sequence[Case]) -> list[str]:
+    return [case["id"] for case in chosen]
+
+
+def fixture(name: str) -> bytes:
+    return (FIXTURES / name).read_bytes()
+
+
+@functools.cache
+def _pki() -> ControlPlanePKI:
+    parent = Path(tempfile.mkdtemp(prefix="kubevouch-test-"))
+    atexit.register(shutil.rmtree, parent)
+    folder = parent / "pki"
+    names = ControlPlaneNames(node_name="cp", advertise_address="127.0.0.1")
+    return ensure_control_plane(folder, names, now=NOW)
+
+
+_started: list[Snapshot] = []
+
+
+class Cue:
+    """A client between a controller and the server: writes down what is asked, and fails where it is told to."""
+
+    def __init__(self, client: Client, calls: list[tuple[str, Any]], failures: dict[str, APIStatusError]) -> None:
+        self._client = client
+        self._calls = calls
+        self._failures = failures
+        self.reviews: Any = None
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._client, verb)
+
+    async def create(self, resource: Resource[Any], obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if resource is catalog.SUBJECT_ACCESS_REVIEWS and self.reviews is not None:
+            self._calls.append(("SAR", obj))
+            return self.reviews(obj)
+        return await self._pass("POST", obj, self._client.create(resource, obj, *args, **kwargs))
+
+    async def update(self, resource: Resource[Any], obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._pass("PUT", obj, self._client.update(resource, obj, *args, **kwargs))
+
+    async def delete(self, resource: Resource[Any], name: str, namespace: str = "", options: Any = None) -> None:
+        await self._pass("DELETE", (name, options), self._client.delete(resource, name, namespace, options))
+
+    async def _pass(self, method: str, what: Any, call: Any) -> Any:
+        self._calls.append((method, what))
+        if method in self._failures:
+            call.close()
+            raise self._failures[method]
+        return await call
+
+
+class World:
+    """One cluster at a time of the test's choosing."""
+
+    def __init__(self, server: StandaloneServer, store: MemoryStore, clock: FakeClock) -> None:
+        self.server = server
+        self.client = server.client
+        self.clock = clock
+        self.calls: list[tuple[str, Any]] = []
+        self.failures: dict[str, APIStatusError] = {}
+        self.reviews: Any = None
+        self._store = store
+        self._running: list[RunningControllers] = []
+
+    def writes(self, method: str = "") -> list[Any]:
+        """What controllers wrote; SubjectAccessReviews apart."""
+        return [what for how, what in self.calls if how == method or (not method and how != "SAR")]
+
+    async def put(self, resource: Resource[Any], obj: Any) -> None:
+        """Into the store, past validation: what an older or a foreign server may have left there."""
+        resource_store = self.server.api.stores[resource.plural]
+        meta = obj.metadata
+        key = resource_store.definition.key_prefix + (f"{meta.namespace}/" if meta.namespace else "") + meta.name
+        await self._store.create(key, resource_store._value(obj))
+
+    def start(self, *names: str, signing: SigningOptions | None = None) -> RunningControllers:
+        def connect(name: str) -> Client:
+            cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
+            cue.reviews = self.reviews
+            client: Client = cue
+            return client
+
+        running = start_controllers(self.server, names, signing=signing, connect=connect)
+        self._running.append(running)
+        return running
+
+    async def run(self, *names: str, signing: SigningOptions | None = None) -> RunningControllers:
+        """Start controllers and let them do all that there is to do."""
+        running = self.start(*names, signing=signing)
+        await running.settle()
+        return running
+
+    def as_user(self, name: str, *groups: str, **more: Any) -> Client:
+        return self.server.api.loopback(UserInfo(name, groups=(*groups, "system:authenticated"), **more), "test")
+
+    async def close(self) -> None:
+        for running in self._running:
+            await running.close()
+
+
+@asynccontextmanager
+async def world(now: dt.datetime = NOW) -> AsyncIterator[World]:
+    clock = FakeClock(now)
+    store = MemoryStore(clock=clock, snapshot=_started[0] if _started else None)
+    server = StandaloneServer(store, clock, _pki(), Endpoint("127.0.0.1", 6443))
+    async with server:
+        if not _started:
+            _started.append(store.snapshot())
+        at = World(server, store, clock)
+        try:
+            yield at
+        finally:
+            await at.close()
+
+
+def answer(code: int, cause: str = "") -> APIStatusError:
+    """A failure as an API server reports it."""
+    reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict"}.get(code, "InternalError")
+    details = StatusDetails(causes=[StatusCause(reason=cause)]) if cause else None
+    return APIStatusError(Status(status="Failure", code=code, reason=reason, message=f"answer {code}", details=details))
+
+
+def decoded(resource: Resource[Any], tree: dict[str, Any]) -> Any:
+    """An object from a tree of builtins, as it would stand in JSON."""
+    return json_codec.decode(json.dumps(tree).encode(), resource.type)

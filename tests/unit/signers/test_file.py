@@ -1,0 +1,89 @@
+"""signers/file.py: which pair signs while its files change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from asynctest import async_test
+from controller_world import NOW, fixture
+from kubevouch.pki import issuance, x509_request
+from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
+from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
+from kubevouch.pki.public_key import KeyKind
+from kubevouch.signers.file import FileSigner
+from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
+from kubevouch.signers.issuance import LogRecords, issue
+
+
+def write(folder: Path, certificate: str, key: str) -> tuple[Path, Path]:
+    files = folder / "ca.crt", folder / "ca.key"
+    files[0].write_bytes(fixture(certificate))
+    files[1].write_bytes(fixture(key))
+    return files
+
+
+def test_a_new_pair_is_taken_over_once_it_fits(tmp_path: Path) -> None:
+    signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
+    before = signer.authority.certificate.contents
+    write(tmp_path, "ca-rsa.crt", "ca-ec.key")
+    with capture_logs() as logs:
+        assert signer.authority.certificate.contents == before
+    assert [line["event"] for line in logs] == ["the signing pair is not taken over"]
+    write(tmp_path, "ca-rsa.crt", "ca-rsa.key")
+    assert signer.authority.certificate.public_key.kind is KeyKind.RSA
+
+
+@pytest.mark.parametrize("certificate", ["ca-empty.crt", "ca-garbage.crt"])
+def test_a_file_without_a_certificate_is_not_taken_over(tmp_path: Path, certificate: str) -> None:
+    signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
+    before = signer.authority.certificate.contents
+    write(tmp_path, certificate, "ca-ec.key")
+    assert signer.authority.certificate.contents == before
+
+
+def test_a_missing_file_is_not_taken_over(tmp_path: Path) -> None:
+    certificate, key = write(tmp_path, "ca-ec.crt", "ca-ec.key")
+    signer = FileSigner(certificate, key)
+    key.unlink()
+    assert signer.authority.certificate.contents
+
+
+def test_a_bundle_fails_every_signature_until_it_is_gone(tmp_path: Path) -> None:
+    signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
+    write(tmp_path, "ca-bundle2.crt", "ca-bundle2.key")
+    for _ in range(2):
+        with pytest.raises(AuthorityError, match="expected 1 certificate, found 2"):
+            assert signer.authority
+    write(tmp_path, "ca-ec.crt", "ca-ec.key")
+    assert signer.authority.certificate.contents
+
+
+def test_a_signer_does_not_start_without_its_files(tmp_path: Path) -> None:
+    with pytest.raises(AuthorityError) as refusal:
+        FileSigner(tmp_path / "no.crt", tmp_path / "no.key")
+    assert str(refusal.value) == (
+        f'error reading CA cert file "{tmp_path}/no.crt": open {tmp_path}/no.crt: no such file or directory'
+    )
+
+
+@async_test
+async def test_a_certificate_that_was_not_allowed_stops_the_signer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check after the signature never fails with our own builder, so the test makes it."""
+    signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
+    parsed = x509_request.parse_pem(fixture("client-good.csr"))
+    wanted = Wanted("c", "u", KUBE_APISERVER_CLIENT_KUBELET, parsed, ["digital signature", "client auth"])
+
+    def differs(*_: object, **__: object) -> None:
+        raise IssuedMismatchError(("it is a CA",))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(issuance, "verify_issued", differs)
+        with pytest.raises(IssuedMismatchError):
+            await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
+    with pytest.raises(SigningStopped, match="it is a CA"):
+        await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
