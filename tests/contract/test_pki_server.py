@@ -1,7 +1,7 @@
-"""The cases of ``server.jsonl`` that end in this package: ``spec.request``, ``status.certificate``, client certificates.
+"""The cases of ``server.jsonl`` that end in the PKI: ``spec.request``, ``status.certificate``, client certificates.
 
-The HTTP around them is played by the server's own tests against the whole handler chain; here every fixture file gets its
-verdict, with Go's text where kube-apiserver 1.36.2 printed one.
+The HTTP around them is played by the server's own tests against the whole handler chain; here every fixture file gets
+its verdict, with Go's text where kube-apiserver 1.36.2 printed one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The pure halves of the signer and approver cases of ``controllers.jsonl``: parsing, shape, lifetime, profile, recognition.
+"""The pure halves of the signer and approver cases of ``controllers.jsonl``: parsing, shape, lifetime, recognition.
 
-What a controller reads and writes around them (conditions already there, SubjectAccessReviews, retries, flags) is played by
-the controllers' own tests; :data:`LEFT` names every such case, so that none is dropped unseen.
+What a controller reads and writes around them (conditions already there, SubjectAccessReviews, retries, flags) is
+played by the controllers' own tests; :data:`LEFT` names every such case, so that none is dropped unseen.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ def test_parser_differentials(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", CONSTRUCT, ids=_ids(CONSTRUCT))
 def test_constructing_a_signer(case: dict[str, Any]) -> None:
     given, then = case["given"], case["then"]
-    with pytest.raises(AuthorityError) as refusal:
+
+    def construct() -> None:
         if "ca" in given:
             request = x509_request.parse_pem((FIXTURES / "client-good.csr").read_bytes())
             policy.verify_shape(given["signerName"], request, [])
@@ -206,6 +207,9 @@ def test_constructing_a_signer(case: dict[str, Any]) -> None:
                 certificate_file="<cert>" if given["cert_file"] else "",
                 key_file="<key>",
             )
+
+    with pytest.raises(AuthorityError) as refusal:
+        construct()
     if "error" in then:
         assert str(refusal.value) == then["error"]
     else:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa
 
-from kubevouch.pki import issuance, keys, policy
+from kubevouch.pki import issuance, keys, policy, x509_certificate
 from kubevouch.pki.authority import CertificateAuthority, create_authority
 from kubevouch.pki.errors import (
     AuthorityError,
@@ -208,7 +208,7 @@ def test_fields_that_nobody_asked_for(
     certificate = make_certificate(usages=USAGES)
     monkeypatch.setattr(issuance, "_EXPECTED_EXTENSIONS", frozenset({"2.5.29.15", "2.5.29.37"}))
     old = msgspec.structs.replace(certificate, version=1)
-    monkeypatch.setattr(issuance.x509_certificate, "parse_der", lambda _: old)
+    monkeypatch.setattr(x509_certificate, "parse_der", lambda _: old)
     with pytest.raises(IssuedMismatchError) as raised:
         verify_issued(b"", allowance(certificate, ca))
     assert raised.value.differences == (

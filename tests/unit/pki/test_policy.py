@@ -81,7 +81,7 @@ def test_the_client_signer_looks_at_usages_only(make_request: Make) -> None:
 
 
 def test_unknown_signers(make_request: Make) -> None:
-    with pytest.raises(AuthorityError, match='unrecognized signerName: "example.com/x"'):
+    with pytest.raises(AuthorityError, match=r'unrecognized signerName: "example\.com/x"'):
         policy.verify_shape("example.com/x", make_request(), [])
 
 

@@ -6,7 +6,7 @@ from kubevouch.pki import der, subject
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.subject import Subject
 
-CN, O, UID = subject.COMMON_NAME, subject.ORGANIZATION, subject.USER_UID
+CN, ORG, UID = subject.COMMON_NAME, subject.ORGANIZATION, subject.USER_UID
 
 
 def atav(oid: str, tag: int, value: bytes) -> bytes:
@@ -23,8 +23,8 @@ def requested(octets: bytes) -> Subject:
 
 def test_the_last_common_name_counts_and_every_organization() -> None:
     octets = name(
-        atav(CN, der.UTF8_STRING, b"first") + atav(O, der.UTF8_STRING, b"a"),
-        atav(O, der.PRINTABLE_STRING, b"b"),
+        atav(CN, der.UTF8_STRING, b"first") + atav(ORG, der.UTF8_STRING, b"a"),
+        atav(ORG, der.PRINTABLE_STRING, b"b"),
         atav(UID, der.UTF8_STRING, b"u"),
         atav(CN, der.UTF8_STRING, b"last"),
         b"",
@@ -98,10 +98,10 @@ def test_malformed_strings(tag: int, raw: bytes, in_request: str, in_certificate
     ],
 )  # fmt: skip
 def test_in_a_request_a_value_that_is_no_string_counts_as_absent(tag: int, raw: bytes) -> None:
-    octets = name(atav(CN, tag, raw), atav(O, der.UTF8_STRING, b"o"))
+    octets = name(atav(CN, tag, raw), atav(ORG, der.UTF8_STRING, b"o"))
     parsed = requested(octets)
     assert parsed.common_name == ""
-    assert parsed.attributes == ((CN, None), (O, "o"))
+    assert parsed.attributes == ((CN, None), (ORG, "o"))
     assert parsed.values(CN) == []
     with pytest.raises(ParseError, match=f"unsupported string type: {tag}"):
         subject.parse_certified(octets)
@@ -147,7 +147,7 @@ def test_a_long_name_is_parsed_without_being_remembered() -> None:
 
 def test_trailing_octets_behind_a_requested_name() -> None:
     octets = name() + b"\x05\x00"
-    with pytest.raises(ParseError, match="trailing data after X.509 Subject"):
+    with pytest.raises(ParseError, match=r"trailing data after X\.509 Subject"):
         requested(octets)
 
 
