@@ -13,6 +13,7 @@ from kubevouch.pki.authority import CertificateAuthority, LeafSpec, create_autho
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA, ControlPlaneCertificate, ControlPlaneNames
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.signature import PrivateKey
 from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, write_atomically
 
 DEFAULT_ALGORITHM = KeyAlgorithm.ECDSA_P256
@@ -108,7 +109,7 @@ def _is_usable(pair: Pair, spec: LeafSpec, authority: CertificateAuthority, now:
     except (PKIError, OSError):
         return False
     leaf = certificates[0]
-    names = leaf.alt_names
+    names = leaf.meaning.alt_names
     return (
         leaf.not_before <= now < leaf.not_after
         and leaf.public_key.canonical_info == keys.public_key_of(key).canonical_info
@@ -131,6 +132,16 @@ def ensure_service_account_key(folder: Path) -> Pair:
     return Pair(public, private)
 
 
+def load_service_account_key(pair: Pair) -> PrivateKey:
+    """The key that signs service account tokens. Raises :class:`CertsError`."""
+    try:
+        return keys.load_pem(pair.key.read_bytes())
+    except (PKIError, OSError) as err:
+        raise CertsError(
+            f"{pair.key}: {err}", "restore the key from a backup, or move it away to make a new one"
+        ) from err
+
+
 @dataclass(frozen=True, slots=True)
 class ControlPlanePKI:
     """What :func:`ensure_control_plane` leaves in ``pki/``."""
@@ -139,6 +150,7 @@ class ControlPlanePKI:
     authority: CertificateAuthority
     front_proxy_authority: CertificateAuthority
     apiserver: Pair
+    service_account: Pair
 
     @property
     def ca_certificate(self) -> bytes:
@@ -162,5 +174,5 @@ def ensure_control_plane(
         wanted.base_name: ensure_leaf(folder, wanted, signers[wanted.signed_by], now=now, algorithm=algorithm)
         for wanted in control_plane.catalog(names, etcd=False)
     }
-    ensure_service_account_key(folder)
-    return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"])
+    service_account = ensure_service_account_key(folder)
+    return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"], service_account)

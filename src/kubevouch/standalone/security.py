@@ -12,8 +12,9 @@ from kubevouch.api.core_v1 import Namespace, Node, Secret
 from kubevouch.authentication.anonymous import AnonymousAuthenticator
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
-from kubevouch.authentication.interface import Authenticator
+from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
 from kubevouch.authentication.request_header import RequestHeaderAuthenticator, RequestHeaderOptions
+from kubevouch.authentication.service_account import Issuer, ServiceAccountAuthenticator
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.authorization.bootstrap_policy import node_rules
@@ -32,10 +33,11 @@ FRONT_PROXY_NAMES = ("front-proxy-client",)
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates count. The front proxy's CA may not be the client CA."""
+    """Whose certificates and tokens count. The front proxy's CA may not be the client CA."""
 
     client_anchors: TrustAnchors
     front_proxy_anchors: TrustAnchors | None = None
+    issuer: Issuer | None = None
 
 
 class StandaloneSecurity:
@@ -58,7 +60,10 @@ class StandaloneSecurity:
         follow(self.policy, rbac_caches)
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
-        tokens = BearerAuthenticator([BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)])
+        kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
+        if self._trust.issuer is not None:
+            kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
+        tokens = BearerAuthenticator(kinds)
         authenticators: list[Authenticator] = [X509Authenticator(self._trust.client_anchors, self._clock), tokens]
         if self._trust.front_proxy_anchors is not None:
             options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
@@ -88,6 +93,19 @@ def _getter(caches: Caches, plural: str, folder: str) -> Callable[[str], Any]:
         return None if stored is None else stored.obj
 
     return get
+
+
+def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAccountAuthenticator:
+    def getter(plural: str) -> Callable[[str, str], Any]:
+        cache = caches[plural]
+
+        def get(namespace: str, name: str) -> Any:
+            stored = cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else f"{cache.prefix}{name}")
+            return None if stored is None else stored.obj
+
+        return get
+
+    return ServiceAccountAuthenticator(issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock)
 
 
 def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 from kubevouch.api import wellknown
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.service_account import Issuer, SigningKeys
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.interface import Client
-from kubevouch.phases.certs import ControlPlanePKI
+from kubevouch.phases.certs import ControlPlanePKI, load_service_account_key
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
@@ -26,6 +25,8 @@ from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
+# kubeadm's default for its cluster domain.
+SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, AUTHENTICATED_GROUP))
 
 
@@ -62,9 +63,14 @@ class StandaloneServer:
         self.clock = clock
         self.pki = pki
         self.endpoint = endpoint
-        trust = Trust(TrustAnchors([pki.authority.certificate]), TrustAnchors([pki.front_proxy_authority.certificate]))
+        issuer = Issuer(SERVICE_ACCOUNT_ISSUER, SigningKeys(load_service_account_key(pki.service_account)))
+        trust = Trust(
+            TrustAnchors([pki.authority.certificate]), TrustAnchors([pki.front_proxy_authority.certificate]), issuer
+        )
         security = StandaloneSecurity(trust, clock)
-        self.api = APIServer(store, clock, definitions(security.guard), security.build, address=endpoint.address)
+        self.api = APIServer(
+            store, clock, definitions(security.guard), security.build, address=endpoint.address, issuer=issuer
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -108,22 +114,3 @@ class StandaloneServer:
 
 def _objects(policy: Policy) -> list[object]:
     return [*policy.cluster_roles, *policy.roles, *policy.cluster_role_bindings, *policy.role_bindings]
-
-
-def bind(address: str, port: int) -> list[socket.socket]:
-    """Listening sockets for an address; ``::`` takes IPv4 too. Raises ``OSError``."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
-        bound.bind((address, port))
-        bound.setblocking(False)
-    except OSError:
-        bound.close()
-        raise
-    return [bound]
-
-
-__all__ = ["Endpoint", "Path", "StandaloneServer", "bind", "contextlib", "shipped_policy"]

@@ -1,0 +1,147 @@
+"""The bootstrap-token phase: tokens are made, listed and deleted through the API, as ``kubeadm token`` does (1.36)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.bootstrap_tokens import (
+    AUTHENTICATION,
+    SIGNING,
+    BootstrapToken,
+    BootstrapTokenError,
+    Token,
+    TokenSyntaxError,
+    from_secret,
+    generate_token,
+    parse_token,
+    parse_token_id,
+    secret_name,
+    to_secret,
+    verify_group,
+    verify_usages,
+)
+from kubevouch.client.interface import Client, ListOptions
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.gotext import quote
+
+DEFAULT_TTL = dt.timedelta(hours=24)
+DEFAULT_USAGES = (SIGNING, AUTHENTICATION)
+DEFAULT_GROUPS = (wellknown.DEFAULT_NODE_TOKEN_GROUP,)
+# A token that is about to end is no use to who has yet to copy it to a machine.
+_WORTH_GIVING = dt.timedelta(minutes=10)
+_TOKEN_PATTERN = r'"\\A([a-z0-9]{6})\\.([a-z0-9]{16})\\z"'
+_TOKEN_ID_PATTERN = r'"\\A([a-z0-9]{6})\\z"'
+
+
+class TokenPhaseError(Exception):
+    """A token cannot be made or deleted; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def plan(
+    token: Token,
+    *,
+    now: dt.datetime,
+    ttl: dt.timedelta = DEFAULT_TTL,
+    usages: Sequence[str] = DEFAULT_USAGES,
+    groups: Sequence[str] | None = None,
+    description: str = "",
+) -> BootstrapToken:
+    """A token with its settings.
+
+    Args:
+        ttl: zero is without end.
+        groups: None gives kubeadm's group to a token that authenticates and none to another. kubeadm itself refuses
+            the latter until the groups are taken away by hand.
+
+    Raises:
+        TokenPhaseError: settings that no token may have; with kubeadm's texts.
+    """
+    if ttl < dt.timedelta():
+        raise TokenPhaseError(f"invalid ttl {ttl.total_seconds():g}s", "give 0 for a token without end")
+    try:
+        wanted = verify_usages(usages)
+        if groups is None:
+            groups = DEFAULT_GROUPS if AUTHENTICATION in wanted else ()
+        if groups and AUTHENTICATION not in wanted:
+            raise TokenPhaseError(f'token groups cannot be specified unless --usages includes "{AUTHENTICATION}"')
+        extra = tuple(verify_group(group) for group in groups)
+    except BootstrapTokenError as err:
+        raise TokenPhaseError(str(err)) from err
+    return BootstrapToken(token, description, now + ttl if ttl else None, wanted, extra)
+
+
+async def create(client: Client, bootstrap_token: BootstrapToken) -> None:
+    """Store a token.
+
+    Raises:
+        TokenPhaseError: there is one with its ID; with kubeadm's text.
+        APIStatusError, TransportError
+    """
+    try:
+        await client.create(catalog.SECRETS, to_secret(bootstrap_token))
+    except APIStatusError as err:
+        if err.reason != Reason.ALREADY_EXISTS:
+            raise
+        token_id = bootstrap_token.token.token_id
+        raise TokenPhaseError(
+            f"a token with id {quote(token_id)} already exists", f"kubevouch token delete {token_id} removes it"
+        ) from err
+
+
+async def list_tokens(client: Client) -> tuple[list[BootstrapToken], list[str]]:
+    """The tokens in the order of their IDs, and a sentence for each Secret that holds none.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    options = ListOptions(field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
+    found: list[BootstrapToken] = []
+    problems: list[str] = []
+    for secret in (await client.list(catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items:
+        try:
+            found.append(from_secret(secret))
+        except BootstrapTokenError as err:
+            problems.append(str(err))
+    return found, problems
+
+
+def token_id_of(text: str) -> str:
+    """The ID in an ID or a whole token. Raises :class:`TokenPhaseError` with kubeadm's text."""
+    try:
+        return parse_token(text).token_id
+    except TokenSyntaxError:
+        pass
+    try:
+        return parse_token_id(text)
+    except TokenSyntaxError as err:
+        raise TokenPhaseError(f"given token didn't match pattern {_TOKEN_PATTERN} or {_TOKEN_ID_PATTERN}") from err
+
+
+async def delete(client: Client, token_id: str) -> None:
+    """Raises :class:`TokenPhaseError` with kubeadm's text, and ``TransportError``."""
+    try:
+        await client.delete(catalog.SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
+    except APIStatusError as err:
+        hint = "kubevouch token list shows those that are there" if err.code == 404 else ""
+        raise TokenPhaseError(f"failed to delete bootstrap token {quote(token_id)}: {err}", hint) from err
+
+
+async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> Token:
+    """A token with which machines can join: one that is there and holds for a while, else a new one.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    for known in (await list_tokens(client))[0]:
+        lasting = known.expires is None or known.expires - now >= min(_WORTH_GIVING, ttl or _WORTH_GIVING)
+        if lasting and set(DEFAULT_USAGES) <= set(known.usages) and set(DEFAULT_GROUPS) <= set(known.groups):
+            return known.token
+    token = generate_token()
+    await create(client, plan(token, now=now, ttl=ttl, description="made by kubevouch up"))
+    return token

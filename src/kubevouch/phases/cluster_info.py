@@ -1,0 +1,53 @@
+"""The cluster-info phase: what a machine may read before it has joined (kubeadm phase bootstrap-token, 1.36)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig, config_map
+from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.server.bootstrap import rbac
+
+_ATTEMPTS = 5
+_POLICY_NAME = "kubeadm:bootstrap-signer-clusterinfo"
+
+
+async def ensure(client: Client, info: ClusterInfo) -> None:
+    """Publish ``info`` in ``kube-public/cluster-info``, for everybody to read.
+
+    Signatures that are there stay until the bootstrap signer replaces them.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    await _ensure_config_map(client, info)
+    policy = kubeadm_policy()
+    shipped = (*policy.roles, *policy.role_bindings)
+    await rbac.reconcile(client, [obj for obj in shipped if obj.metadata.name == _POLICY_NAME])
+
+
+async def _ensure_config_map(client: Client, info: ClusterInfo) -> None:
+    text = build_kubeconfig(info)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            stored = await client.get(
+                catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
+            )
+            if stored.data.get(wellknown.KUBECONFIG_KEY) == text:
+                return
+            data = {**stored.data, wellknown.KUBECONFIG_KEY: text}
+            await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(stored, data=data))
+            return
+        except APIStatusError as err:
+            if err.code == 404:
+                try:
+                    await client.create(catalog.CONFIG_MAPS, config_map(info))
+                    return
+                except APIStatusError as late:
+                    err = late
+            # The signer writes the same object, and so may another replica.
+            if err.reason not in (Reason.CONFLICT, Reason.ALREADY_EXISTS) or attempt == _ATTEMPTS:
+                raise err from None
