@@ -72,12 +72,12 @@ class FakeClock:
     async def run(self, seconds: float) -> None:
         """Moves both clocks from deadline to deadline; who is woken runs, at that time, before time goes on."""
         end = self._elapsed + round(seconds * 1_000_000)
-        await _settle()
+        await settle()
         while self._sleepers and self._sleepers[0][0] <= end:
             self._move_to(self._sleepers[0][0])
-            await _settle()
+            await settle()
         self._move_to(end)
-        await _settle()
+        await settle()
 
     def set(self, now: dt.datetime) -> None:
         """Sets the wall clock, forwards or backwards, as an operator or NTP would. Sleepers do not notice."""
@@ -97,7 +97,8 @@ SETTLING_TURNS = 20
 """Turns of the loop that ``FakeClock.run`` gives to those it woke: enough for a few awaits deep, not for real I/O."""
 
 
-async def _settle() -> None:
+async def settle() -> None:
+    """Let those who were just woken run."""
     for _ in range(SETTLING_TURNS):
         await asyncio.sleep(0)
 

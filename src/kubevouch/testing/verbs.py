@@ -1,0 +1,159 @@
+"""What a test does with a cluster, call by call, without a coroutine in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar, overload
+
+from kubevouch.client import interface
+from kubevouch.client.interface import Client, ListOptions, WriteOptions
+from kubevouch.machinery.meta import Object, replace_metadata
+from kubevouch.machinery.scheme import Resource
+from kubevouch.testing import waiting
+from kubevouch.testing.manifests import (
+    Manifest,
+    decoded,
+    namespace_for,
+    one_tree,
+    resource_named,
+    resource_of,
+    trees,
+)
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R")
+
+FIELD_MANAGER = "kubevouch-testing"
+# A typing error in a test should fail it, as kubectl's own default has it.
+_STRICT = WriteOptions(field_manager=FIELD_MANAGER, field_validation="Strict")
+
+
+class _Call(Protocol):
+    def __call__(self, coroutine: Coroutine[Any, Any, R], /) -> R: ...
+
+
+class Verbs:
+    """The verbs as one user.
+
+    ``kind`` is a handle of ``kubevouch.api.catalog``, or a name as kubectl takes it: ``ConfigMap``, ``configmaps``,
+    ``cm``. Where a namespace is needed and none is given, it is ``default``. Every verb raises ``APIStatusError`` with
+    Kubernetes' own text when the server refuses, and ``ManifestError`` for what is no object.
+    """
+
+    def __init__(self, call: _Call, client: Callable[[], Client]) -> None:
+        self._call = call
+        self._verbs_client = client
+
+    # -------------------------------------------------------------- writing
+
+    @overload
+    def apply(self, manifest: T, *, subresource: str = "") -> T: ...
+    @overload
+    def apply(self, manifest: Manifest, *, subresource: str = "") -> Any: ...
+    def apply(self, manifest: Manifest, *, subresource: str = "") -> Any:
+        """Make or change one object by server-side apply, taking over fields from other managers."""
+        resource, tree = one_tree(manifest)
+        return self._call(self._apply(resource, tree, subresource))
+
+    def apply_all(self, manifests: Manifest) -> list[Any]:
+        """Every document of a YAML text, in its order."""
+        return [self._call(self._apply(resource, tree, "")) for resource, tree in trees(manifests)]
+
+    @overload
+    def create(self, manifest: T) -> T: ...
+    @overload
+    def create(self, manifest: Manifest) -> Any: ...
+    def create(self, manifest: Manifest) -> Any:
+        """Make one object, which may have ``generateName``."""
+        resource, tree = one_tree(manifest)
+        obj = decoded(resource, tree)
+        obj = replace_metadata(obj, namespace=namespace_for(resource, obj.metadata.namespace))
+        return self._call(self._verbs_client().create(resource, obj, _STRICT))
+
+    def update(self, obj: T, *, subresource: str = "") -> T:
+        """Replace an object that was read before, or its ``/status``."""
+        resource: Resource[T] = resource_of(obj)
+        return self._call(self._verbs_client().update(resource, obj, _STRICT, subresource=subresource))
+
+    def delete(self, kind: str | Resource[Any], name: str, namespace: str = "") -> None:
+        resource = _resource(kind)
+        self._call(self._verbs_client().delete(resource, name, namespace_for(resource, namespace)))
+
+    # -------------------------------------------------------------- reading
+
+    @overload
+    def get(self, kind: Resource[T], name: str, namespace: str = "") -> T: ...
+    @overload
+    def get(self, kind: str, name: str, namespace: str = "") -> Any: ...
+    def get(self, kind: str | Resource[Any], name: str, namespace: str = "") -> Any:
+        resource = _resource(kind)
+        return self._call(self._verbs_client().get(resource, name, namespace_for(resource, namespace)))
+
+    @overload
+    def list(self, kind: Resource[T], namespace: str = "", *, label_selector: str = "") -> list[T]: ...
+    @overload
+    def list(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Any]: ...
+    def list(self, kind: str | Resource[Any], namespace: str = "", *, label_selector: str = "") -> list[Any]:
+        """All objects; an empty namespace means all namespaces."""
+        options = ListOptions(label_selector=label_selector)
+        return self._call(self._verbs_client().list(_resource(kind), namespace, options)).items
+
+    # -------------------------------------------------------------- waiting
+
+    @overload
+    def wait_for(
+        self,
+        kind: Resource[T],
+        name: str,
+        namespace: str = "",
+        *,
+        until: Callable[[T], bool] = ...,
+        timeout: float = ...,
+    ) -> T: ...
+    @overload
+    def wait_for(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "",
+        *,
+        until: Callable[[Any], bool] = ...,
+        timeout: float = ...,
+    ) -> Any: ...
+    def wait_for(
+        self,
+        kind: str | Resource[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        until: Callable[[Any], bool] = waiting.exists,
+        timeout: float = waiting.TIMEOUT_SECONDS,
+    ) -> Any:
+        """The object as soon as ``until`` holds for it; see ``testing.waiting.wait_for``."""
+        resource = _resource(kind)
+        where = namespace_for(resource, namespace)
+        return self._call(waiting.wait_for(self._verbs_client(), resource, name, where, until=until, timeout=timeout))
+
+    def wait_for_deletion(
+        self, kind: str | Resource[Any], name: str, namespace: str = "", *, timeout: float = waiting.TIMEOUT_SECONDS
+    ) -> None:
+        resource = _resource(kind)
+        where = namespace_for(resource, namespace)
+        self._call(waiting.wait_for_deletion(self._verbs_client(), resource, name, where, timeout=timeout))
+
+    async def _apply(self, resource: Resource[Any], tree: dict[str, Any], subresource: str) -> Any:
+        meta = tree.get("metadata") or {}
+        return await self._verbs_client().patch(
+            resource,
+            str(meta.get("name") or ""),
+            tree,
+            interface.APPLY_PATCH,
+            namespace_for(resource, str(meta.get("namespace") or "")),
+            _STRICT,
+            subresource=subresource,
+            force=True,
+        )
+
+
+def _resource(kind: str | Resource[Any]) -> Resource[Any]:
+    return resource_named(kind) if isinstance(kind, str) else kind
