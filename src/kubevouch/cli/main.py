@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -53,10 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """One command; returns its exit code."""
+    given = None if arguments is None else list(arguments)
+    return guarded(lambda: cli.main(args=given, prog_name="kubevouch", standalone_mode=False))
+
+
+def guarded(work: Callable[[], object]) -> int:
+    """Run ``work``; whatever it raises ends as one line and an exit code."""
     try:
-        result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name="kubevouch", standalone_mode=False
-        )
+        result = work()
     except click.exceptions.NoArgsIsHelpError as err:
         click.echo(err.format_message())
         return ExitCode.INVALID

@@ -1,0 +1,1 @@
+"""The node's process: finds its cluster, proves it, asks for a certificate and keeps it."""

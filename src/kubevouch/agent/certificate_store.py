@@ -1,0 +1,199 @@
+"""The certificate files of a kubelet: ``kubelet-client-current.pem`` and what it points to.
+
+Layout and order: client-go ``util/certificate/certificate_store.go`` (Kubernetes 1.36). Unlike there, the current pair
+is switched in one rename, two updates in one second do not overwrite each other, and old pairs go away
+(kubernetes/kubernetes#53027).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubevouch.agent.interface import CertificateStoreError
+from kubevouch.machinery.gotext import quote
+from kubevouch.pki import keys, pem, x509_certificate
+from kubevouch.pki.authority import load_key_pair
+from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.util.files import PRIVATE, make_folder, sync_folder, write_atomically
+
+CLIENT_PREFIX = "kubelet-client"
+KEPT_PAIRS = 3
+_MAX_BYTES = 1 << 20
+_DATED = re.compile(r"(?:-[0-9]+){6,7}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPair:
+    """A certificate with its chain, leaf first, and its key."""
+
+    chain: tuple[Certificate, ...]
+    key: PrivateKey = field(repr=False)
+
+    @property
+    def leaf(self) -> Certificate:
+        return self.chain[0]
+
+
+class CertificateStore:
+    """One kind of certificate in one folder.
+
+    Args:
+        relative_links: the current link holds a bare file name, for a tree that is going to be moved; kubelets write
+            the absolute path.
+        certificate_file, key_file: where a pair may stand that somebody else put there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        prefix: str = CLIENT_PREFIX,
+        *,
+        relative_links: bool = False,
+        certificate_file: Path | None = None,
+        key_file: Path | None = None,
+    ) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._relative_links = relative_links
+        self._given = (certificate_file, key_file)
+        self.current_path = folder / f"{prefix}-current.pem"
+        self._updated_path = folder / f"{prefix}-updated.pem"
+        self.pending_key_path = folder / f"{prefix}.key.tmp"
+
+    # -------------------------------------------------------------- the pair
+
+    def current(self) -> StoredPair | None:
+        """The pair that counts, or None when there is none.
+
+        A current pair that cannot be read is an error, not a reason to look further.
+
+        Raises:
+            CertificateStoreError: the files hold no pair.
+            OSError: they cannot be read.
+        """
+        self._recover()
+        if self.current_path.exists():
+            content = _read(self.current_path)
+            return _pair(content, content, self.current_path)
+        prefixed = (self._folder / f"{self._prefix}.crt", self._folder / f"{self._prefix}.key")
+        for certificate, key in (self._given, prefixed):
+            if certificate is not None and key is not None and certificate.exists() and key.exists():
+                return _pair(_read(certificate), _read(key), certificate)
+        return None
+
+    def update(self, certificate: bytes, key: PrivateKey, *, now: dt.datetime) -> Path:
+        """Put a new pair on disk and make it the current one; the path of its own file.
+
+        Args:
+            certificate: PEM, leaf first; only plain CERTIFICATE blocks are kept.
+
+        Raises:
+            CertificateStoreError: certificate and key are no pair, or something stands where a link has to be.
+            OSError: the current pair is as it was.
+        """
+        content = _only_certificates(certificate) + keys.to_pem(key)
+        _pair(content, content, self.current_path)
+        for link in (self.current_path, self._updated_path):
+            if link.exists() and not link.is_symlink():
+                raise CertificateStoreError(
+                    f"expected {quote(str(link))} to be a symlink but it is a file", "move the file away and try again"
+                )
+        make_folder(self._folder)
+        dated = self._free_name(now)
+        write_atomically(dated, content, mode=PRIVATE)
+        self._updated_path.unlink(missing_ok=True)
+        self._updated_path.symlink_to(dated.name if self._relative_links else dated.absolute())
+        self._updated_path.replace(self.current_path)
+        sync_folder(self._folder)
+        self._prune(dated)
+        return dated
+
+    def _recover(self) -> None:
+        """A kubelet that stopped in the middle of a switch leaves the new link under its other name."""
+        if not os.path.lexists(self.current_path) and self._updated_path.is_symlink():
+            self._updated_path.replace(self.current_path)
+            sync_folder(self._folder)
+
+    def _free_name(self, now: dt.datetime) -> Path:
+        # Kubelets name the files by local time.
+        stem = f"{self._prefix}-{now.astimezone():%Y-%m-%d-%H-%M-%S}"
+        taken = self._dated(f"{stem}*")
+        if not taken:
+            return self._folder / f"{stem}.pem"
+        serial = taken[-1].stem.removeprefix(stem).removeprefix("-")
+        return self._folder / f"{stem}-{int(serial or 1) + 1:02}.pem"
+
+    def _dated(self, stem: str) -> list[Path]:
+        """Oldest first. By stem: with ``.pem`` the second file of a second would come before the first."""
+        found = (path for path in self._folder.glob(f"{stem}.pem") if _DATED.fullmatch(path.stem, len(self._prefix)))
+        return sorted(found, key=lambda path: path.stem)
+
+    def _prune(self, newest: Path) -> None:
+        """A file that cannot be removed is no reason to fail: the new pair is in place."""
+        older = [path for path in self._dated(f"{self._prefix}-*") if path != newest]
+        for path in older[: 1 - KEPT_PAIRS]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    # -------------------------------------------------------------- the key of a pending request
+
+    def pending_key(self) -> tuple[PrivateKey, bool]:
+        """The key of the request under way, and whether it was made just now (P-256).
+
+        It is on disk before this returns, so that a restart goes on with the same request.
+
+        Raises:
+            CertificateStoreError: the file holds no key; as kubelets do, it is not replaced.
+            OSError: it cannot be read or written.
+        """
+        path = self.pending_key_path
+        if path.exists():
+            try:
+                return keys.load_pem(_read(path)), False
+            except KeyMaterialError as err:
+                raise CertificateStoreError(
+                    f"{path} holds no private key: {err}", "remove the file to begin with a new key"
+                ) from err
+        key = keys.generate(KeyAlgorithm.ECDSA_P256)
+        make_folder(self._folder)
+        write_atomically(path, keys.to_pem(key), mode=PRIVATE)
+        return key, True
+
+    def drop_pending_key(self) -> None:
+        """Once the pair is in place. Raises ``OSError``."""
+        self.pending_key_path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise CertificateStoreError(f"{path} is longer than {_MAX_BYTES} bytes")
+    return content
+
+
+def _pair(certificate: bytes, key: bytes, path: Path) -> StoredPair:
+    """In either order in one file. Raises :class:`CertificateStoreError`."""
+    try:
+        _, private_key = load_key_pair(certificate, key)
+        return StoredPair(tuple(x509_certificate.parse_bundle(certificate)), private_key)
+    except (AuthorityError, ParseError) as err:
+        raise CertificateStoreError(
+            f"{path} holds no pair of certificate and key: {err}", "move the file away to ask for a new certificate"
+        ) from err
+
+
+def _only_certificates(text: bytes) -> bytes:
+    return b"".join(
+        pem.encode(pem.CERTIFICATE, block.contents)
+        for block in pem.blocks(text)
+        if block.type == pem.CERTIFICATE and not block.headers
+    )

@@ -1,0 +1,186 @@
+"""Waiting until a request has its certificate (client-go ``util/certificate/csr``, Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random as random_module
+from contextlib import aclosing
+
+from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError, Step
+from kubevouch.agent.signing_requests import SigningRequests
+from kubevouch.api import wellknown
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    has_condition,
+)
+from kubevouch.client.interface import EventType, TransportError
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+from kubevouch.util.tasks import deadline
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
+_SOON_SECONDS = 1.0
+
+
+def judge(csr: CertificateSigningRequest, uid: str) -> bool:
+    """Whether ``csr`` is done: approved, and its certificate there.
+
+    Args:
+        uid: that of the request one has made or found; empty if it is not known.
+
+    Raises:
+        NotIssuedError: another object has taken its name.
+        RequestDeniedError: it was denied or has failed.
+    """
+    name = csr.metadata.name
+    if uid and csr.metadata.uid != uid:
+        raise NotIssuedError(f"csr {quote(name)} changed UIDs", "somebody has deleted the request; join again")
+    for condition in csr.status.conditions:
+        if condition.type == wellknown.CSR_DENIED:
+            raise _denied("is denied", name, condition)
+        if condition.type == wellknown.CSR_FAILED:
+            raise _denied("failed", name, condition)
+    return has_condition(csr, wellknown.CSR_APPROVED) and bool(csr.status.certificate)
+
+
+def _denied(what: str, name: str, condition: CertificateSigningRequestCondition) -> RequestDeniedError:
+    return RequestDeniedError(
+        f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, "
+        f"message: {condition.message or '-'}",
+        f"that is final; to ask once more, have the request deleted (kubectl delete csr {name}) and join again",
+    )
+
+
+# Conditions do not name who set them, but each approver has a reason of its own.
+_APPROVERS = {"AutoApproved": "the approving controller", "KubectlApprove": "kubectl certificate approve"}
+
+
+def approval_of(csr: CertificateSigningRequest) -> tuple[str, str]:
+    """By whom and why, as far as the object tells."""
+    condition = next(found for found in csr.status.conditions if found.type == wellknown.CSR_APPROVED)
+    return _APPROVERS.get(condition.reason, condition.reason or "somebody"), condition.message or condition.reason
+
+
+class _Patience:
+    """Tells of the approval once, and what is waited for once."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._approved = False
+        self._told = ""
+
+    def saw(self, csr: CertificateSigningRequest) -> None:
+        if has_condition(csr, wellknown.CSR_APPROVED) and not self._approved:
+            self._approved = True
+            who, why = approval_of(csr)
+            self._observer.done(Step.APPROVED, f"by {who}: {why}" if why else f"by {who}")
+
+    async def tell_later(self, name: str, clock: Clock) -> None:
+        """A controller decides within milliseconds; what takes longer probably waits for a person."""
+        await clock.sleep(_SOON_SECONDS)
+        if not self._approved:
+            self.because(f"request {name} waits for approval (kubectl certificate approve {name})")
+
+    def because(self, why: str) -> None:
+        if why != self._told:
+            self._told = why
+            self._observer.waiting(why)
+
+
+async def wait_for_certificate(
+    requests: SigningRequests,
+    csr: CertificateSigningRequest,
+    clock: Clock,
+    observer: Observer,
+    *,
+    timeout: float,
+    random: backoff.Random = random_module.random,
+) -> CertificateSigningRequest:
+    """The request once it is done. Watches from ``csr`` on; lists when a watch cannot be had, or has lost the thread.
+
+    Args:
+        timeout: seconds.
+
+    Raises:
+        NotIssuedError: the time is over, or the request is gone.
+        RequestDeniedError: it was denied or has failed, or may not be read.
+    """
+    patience = _Patience(observer)
+    teller = asyncio.create_task(patience.tell_later(csr.metadata.name, clock), name="wait-for-approval")
+    try:
+        async with deadline(clock, timeout):
+            return await _wait(requests, csr, clock, patience, timeout, random)
+    except TimeoutError as err:
+        raise NotIssuedError(
+            f"timed out after {timeout:g} s waiting for the certificate of request {csr.metadata.name}",
+            "the request stays; have it approved and join again",
+        ) from err
+    finally:
+        teller.cancel()
+
+
+async def _wait(
+    requests: SigningRequests,
+    csr: CertificateSigningRequest,
+    clock: Clock,
+    patience: _Patience,
+    timeout: float,
+    random: backoff.Random,
+) -> CertificateSigningRequest:
+    name, uid = csr.metadata.name, csr.metadata.uid
+    found: CertificateSigningRequest | None = csr
+    version = csr.metadata.resource_version
+    delays = backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), random)
+    while True:
+        if found is None:
+            raise NotIssuedError(f"csr {quote(name)} was deleted", "join again to make a new request")
+        patience.saw(found)
+        if judge(found, uid):
+            return found
+        try:
+            done = await _watch(requests, name, uid, version, patience, math.ceil(timeout))
+            if done is not None:
+                return done
+        except (APIStatusError, TransportError) as err:
+            _give_up_if_definite(err)
+            patience.because(f"the watch of request {name} failed: {err}")
+        # A watch that ends at once must not become a storm of lists.
+        await clock.sleep(next(delays))
+        while True:
+            try:
+                found, version = await requests.find(name)
+                break
+            except (APIStatusError, TransportError) as err:
+                _give_up_if_definite(err, listing=True)
+                patience.because(f"request {name} cannot be read: {err}")
+                await clock.sleep(next(delays))
+
+
+async def _watch(
+    requests: SigningRequests, name: str, uid: str, version: str, patience: _Patience, timeout_seconds: int
+) -> CertificateSigningRequest | None:
+    """The request once it is done, None when the watch ended before."""
+    async with aclosing(requests.watch(name, version, timeout_seconds)) as events:
+        async for event in events:
+            if event.status is not None:
+                raise APIStatusError(event.status)
+            if event.object is None or event.type is EventType.BOOKMARK:
+                continue
+            if event.type is EventType.DELETED:
+                raise NotIssuedError(f"csr {quote(name)} was deleted", "join again to make a new request")
+            patience.saw(event.object)
+            if judge(event.object, uid):
+                return event.object
+    return None
+
+
+def _give_up_if_definite(err: APIStatusError | TransportError, *, listing: bool = False) -> None:
+    """A credential that has ended ends the wait; a refused watch does not, as long as lists are answered."""
+    if isinstance(err, APIStatusError) and (err.code == 401 or (listing and err.code == 403)):
+        raise RequestDeniedError(
+            f"the API server no longer lets this machine read its request: {err}", "the token may have expired"
+        ) from err

@@ -1,0 +1,82 @@
+"""What the node's side tells while it works, and what it raises.
+
+AgentError                    ``hint`` says what to do
+├── SettingsError             what it was told cannot be meant; nothing was asked or changed
+├── NoClusterError            no cluster-info that could be checked until the time was over
+├── NotTrustedError           something answered that is not proven to be the right cluster
+├── CertificateStoreError     a file of ``/var/lib/kubelet/pki`` is not what it has to be
+├── RequestDeniedError        the request was denied or has failed, or the server refuses it
+├── NotIssuedError            no certificate until the time was over, or the request went away
+└── WrongCertificateError     what was issued is not what was asked for; it was not put on disk
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+
+class AgentError(Exception):
+    """The root of this package's errors."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class SettingsError(AgentError):
+    """What it was told cannot be meant."""
+
+
+class NoClusterError(AgentError):
+    """No cluster-info that could be checked until the time was over."""
+
+
+class NotTrustedError(AgentError):
+    """Something answered that is not proven to be the right cluster."""
+
+
+class CertificateStoreError(AgentError):
+    """A file of the certificate folder is not what it has to be."""
+
+
+class RequestDeniedError(AgentError):
+    """The request was denied or has failed, or the server refuses it."""
+
+
+class NotIssuedError(AgentError):
+    """There is no certificate, and waiting longer would be of no use or was not wanted."""
+
+
+class WrongCertificateError(AgentError):
+    """What was issued is not what was asked for."""
+
+
+class Step(StrEnum):
+    """The steps of a join, in their order; the words are those that a person sees when one is done."""
+
+    FETCHED = "cluster-info fetched"
+    SIGNATURE_CHECKED = "signature checked with the token"
+    CA_PINNED = "CA matches the pin"
+    FETCHED_AGAIN = "fetched again over trusted TLS, and equal"
+    KEY_MADE = "key made"
+    REQUESTED = "request created"
+    APPROVED = "approved"
+    ISSUED = "certificate issued"
+    WRITTEN = "files written"
+
+
+class Observer(Protocol):
+    """Who is told how it goes."""
+
+    def done(self, step: Step, detail: str = "") -> None:
+        """A step is done."""
+        ...
+
+    def waiting(self, why: str) -> None:
+        """Something has to be waited for; told again only when the reason changes."""
+        ...
+
+    def warning(self, text: str) -> None:
+        """Goes on, but somebody should know."""
+        ...

@@ -1,0 +1,241 @@
+"""The join phase: a machine with an address, a token and a pin becomes a node with files in the kubelet's places.
+
+Every step finds what an earlier run has left: a run that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random as random_module
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubevouch.agent.bootstrap import TIMEOUT_SECONDS, Bootstrap, bootstrap
+from kubevouch.agent.bootstrap_state import KubeconfigState, judge_kubeconfig
+from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
+from kubevouch.agent.interface import Observer, SettingsError, Step
+from kubevouch.api import catalog, kubeconfig, wellknown
+from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.client.credentials import FixedCredential
+from kubevouch.client.https import HTTPSClient
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.options import ClientOptions
+from kubevouch.client.tls import TLSFiles, TLSSources
+from kubevouch.machinery import names
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
+from kubevouch.phases.kubeconfig import write
+from kubevouch.pki import rotation, x509_certificate
+from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
+from kubevouch.pki.errors import ClientCertificateError, ParseError
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+from kubevouch.util.files import PUBLIC, make_folder, write_atomically
+
+KUBELET_CONF = Path("etc/kubernetes/kubelet.conf")
+BOOTSTRAP_CONF = Path("etc/kubernetes/bootstrap-kubelet.conf")
+CA_CERTIFICATE = Path("etc/kubernetes/pki/ca.crt")
+CERTIFICATE_FOLDER = Path("var/lib/kubelet/pki")
+
+# The kubelet's names in the file that it writes, and kubeadm's in the one that it hands over.
+_CLUSTER, _USER, _CONTEXT = "default-cluster", "default-auth", "default-context"
+_TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
+
+
+class JoinError(Exception):
+    """The machine may not join as it stands; nothing was changed. ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOptions:
+    """What to join, as whom, and where to write.
+
+    Args:
+        rootfs: before every path that is written; links and kubeconfig are then relative, so that the tree works where
+            it stands and as the root of a machine.
+        bootstrap_timeout: seconds for request and certificate.
+    """
+
+    discovery: TokenDiscovery
+    node_name: str
+    rootfs: Path | None = None
+    bootstrap_timeout: float = TIMEOUT_SECONDS
+
+    @property
+    def root(self) -> Path:
+        return Path("/") if self.rootfs is None else self.rootfs
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """``already``: there was nothing to do."""
+
+    kubelet_conf: Path
+    not_after: dt.datetime
+    already: bool = False
+
+
+def verify_node_name(text: str) -> str:
+    """``text`` in lower case, if a node can have that name. Raises :class:`SettingsError`."""
+    name = text.strip().lower()
+    faults = names.subdomain(name)
+    if faults:
+        raise SettingsError(f"the node name {quote(text)} cannot be used: {faults[0]}", "choose another --node-name")
+    return name
+
+
+async def join(
+    options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random = random_module.random
+) -> Joined:
+    """All of it.
+
+    Raises:
+        JoinError: the machine belongs to another cluster or is another node, or the node is there and well.
+        AgentError: discovery or bootstrap did not come to an end; run again when the reason is gone.
+        OSError: a file cannot be read or written.
+    """
+    root = options.root
+    kubelet_conf = root / KUBELET_CONF
+    known = judge_kubeconfig(kubelet_conf, clock.now())
+    if known is not None:
+        if not known.problem:
+            _verify_same(known, options, clock.now())
+            _clean_up(options)
+            return Joined(kubelet_conf, known.chain[0].not_after, already=True)
+        observer.warning(f"{kubelet_conf} is replaced: {known.problem}")
+    cluster = await discover(options.discovery, clock, observer, random)
+    try:
+        write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.discovery))
+        _write_authority(root / CA_CERTIFICATE, cluster, observer)
+        certificate = await _certificate(options, cluster, clock, observer, random)
+        write(kubelet_conf, kubelet_kubeconfig(cluster, options))
+    finally:
+        _clean_up(options)
+    observer.done(Step.WRITTEN, str(kubelet_conf))
+    return Joined(kubelet_conf, certificate.not_after)
+
+
+async def _certificate(
+    options: JoinOptions, cluster: DiscoveredCluster, clock: Clock, observer: Observer, random: backoff.Random
+) -> x509_certificate.Certificate:
+    token = options.discovery.token
+    anchors = TrustAnchors(x509_certificate.parse_bundle(cluster.certificate_authority_data))
+    wanted = Bootstrap(options.node_name, anchors, token.user, options.bootstrap_timeout)
+    client = HTTPSClient(
+        ClientOptions(server=cluster.server, component="agent"),
+        tls=TLSFiles(TLSSources(ca_bundle=cluster.certificate_authority_data), clock),
+        credentials=FixedCredential.token(token.text),
+        clock=clock,
+        on_warning=observer.warning,
+    )
+    async with client:
+        await _verify_node_is_free(client, options.node_name)
+        return await bootstrap(client, _store(options), wanted, clock, observer, random)
+
+
+# ------------------------------------------------------------------ what stands in the way
+
+
+def _verify_same(known: KubeconfigState, options: JoinOptions, now: dt.datetime) -> None:
+    """A machine that has a good credential stays what it is. Raises :class:`JoinError`."""
+    path = options.root / KUBELET_CONF
+    hint = f"move {path} away first, or choose another --rootfs"
+    leaf = known.chain[0]
+    if not rotation.satisfies(leaf, rotation.node_client(options.node_name)):
+        raise JoinError(f"this machine has already joined as {leaf.subject.common_name}", hint)
+    try:
+        bundle = x509_certificate.parse_bundle(known.certificate_authority_data)
+        verify_chain(leaf, known.chain[1:], TrustAnchors(bundle), now=now)
+    except ParseError as err:
+        raise JoinError(f"{path} holds no CA certificate: {err}", hint) from err
+    except ClientCertificateError as err:
+        raise JoinError(f"{path} holds a credential that its own CA does not vouch for: {err}", hint) from err
+    pinned = options.discovery.pins
+    if (pinned and not any(map(pinned.covers, bundle))) or (
+        not pinned and known.server != options.discovery.endpoint.url
+    ):
+        raise JoinError(f"this machine has already joined another cluster, {known.server}", hint)
+
+
+async def _verify_node_is_free(client: Client, node_name: str) -> None:
+    """kubeadm's courtesy: a node that is there and well is not taken over by accident. Raises :class:`JoinError`."""
+    try:
+        node = await client.get(catalog.NODES, node_name)
+    except (APIStatusError, TransportError):
+        # Not there, or not for tokens to see; the request that follows tells what else is wrong.
+        return
+    if any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions):
+        raise JoinError(
+            f'a Node with name {quote(node_name)} and status "Ready" already exists in the cluster. You must delete '
+            "the existing Node or change the name of this new joining Node",
+            f"choose another --node-name, or kubectl delete node {node_name}",
+        )
+
+
+# ------------------------------------------------------------------ files
+
+
+def _store(options: JoinOptions) -> CertificateStore:
+    folder = options.root / CERTIFICATE_FOLDER
+    return CertificateStore(folder, relative_links=options.rootfs is not None)
+
+
+def bootstrap_kubeconfig(cluster: DiscoveredCluster, discovery: TokenDiscovery) -> str:
+    """What a kubelet would be given: the token, and the cluster as it was proven."""
+    context = f"{_TOKEN_USER}@{_TOKEN_CLUSTER}"
+    return kubeconfig.dump(
+        Kubeconfig(
+            clusters={_TOKEN_CLUSTER: _cluster(cluster)},
+            users={_TOKEN_USER: User(token=discovery.token.text)},
+            contexts={context: Context(cluster=_TOKEN_CLUSTER, user=_TOKEN_USER)},
+            current_context=context,
+        )
+    )
+
+
+def kubelet_kubeconfig(cluster: DiscoveredCluster, options: JoinOptions) -> str:
+    """What a kubelet writes for itself once it has a certificate."""
+    current = _store(options).current_path
+    if options.rootfs is not None:
+        # Relative to the file itself, as every path in a kubeconfig.
+        shown = str(Path("../..") / current.relative_to(options.root))
+    else:
+        shown = str(current)
+    return kubeconfig.dump(
+        Kubeconfig(
+            clusters={_CLUSTER: _cluster(cluster)},
+            users={_USER: User(client_certificate=shown, client_key=shown)},
+            contexts={_CONTEXT: Context(cluster=_CLUSTER, user=_USER, namespace=wellknown.DEFAULT_NAMESPACE)},
+            current_context=_CONTEXT,
+        )
+    )
+
+
+def _cluster(cluster: DiscoveredCluster) -> Cluster:
+    return Cluster(server=cluster.server, certificate_authority_data=cluster.certificate_authority_data)
+
+
+def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer) -> None:
+    """Raises :class:`JoinError` where another cluster's CA is at home."""
+    wanted = cluster.certificate_authority_data
+    if path.exists():
+        if path.read_bytes() == wanted:
+            return
+        if path.with_suffix(".key").exists():
+            raise JoinError(
+                f"{path} is the CA of another cluster, whose key is beside it",
+                "this machine is a control plane; choose another machine or --rootfs",
+            )
+        observer.warning(f"{path} is replaced: it held another CA")
+    make_folder(path.parent)
+    write_atomically(path, wanted, mode=PUBLIC)
+
+
+def _clean_up(options: JoinOptions) -> None:
+    """The token does not stay on the machine, whatever the outcome (as kubeadm)."""
+    (options.root / BOOTSTRAP_CONF).unlink(missing_ok=True)

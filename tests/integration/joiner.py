@@ -1,0 +1,64 @@
+"""A join in a process of its own, which ends itself as ``kill -9`` would, at the named call of a write or step.
+
+Arguments: endpoint, token, pin, rootfs, and what to die at: the words of a step, ``write N`` (before the N-th file is
+written) or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from kubevouch.agent import certificate_store
+from kubevouch.agent.discovery import token_discovery
+from kubevouch.agent.interface import Step
+from kubevouch.phases import join as phase
+from kubevouch.phases import kubeconfig
+from kubevouch.util import files
+from kubevouch.util.clock import SystemClock
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mortal:
+    def __init__(self, last: str) -> None:
+        self._last = last
+
+    def done(self, step: Step, detail: str = "") -> None:
+        if step.value == self._last:
+            _die()
+
+    def waiting(self, why: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+
+def main() -> None:
+    endpoint, token, pin, rootfs, last = sys.argv[1:]
+    if last.startswith("write "):
+        _die_at_write(int(last.removeprefix("write ")))
+    options = phase.JoinOptions(token_discovery(endpoint, token, [pin], timeout=20.0), "worker-1", Path(rootfs), 20.0)
+    asyncio.run(phase.join(options, SystemClock(), Mortal(last)))
+
+
+def _die_at_write(number: int) -> None:
+    written = 0
+
+    def write(path: Path, content: bytes, *, mode: int = files.PRIVATE) -> None:
+        nonlocal written
+        written += 1
+        if written == number:
+            _die()
+        files.write_atomically(path, content, mode=mode)
+
+    for module in (phase, kubeconfig, certificate_store):
+        module.write_atomically = write  # type: ignore[attr-defined]  # the modules' own name for it
+
+
+if __name__ == "__main__":
+    main()

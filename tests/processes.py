@@ -1,0 +1,124 @@
+"""Real processes of ours for tests: a cluster by `kubevouch up`, and commands run to their end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# Under load a start that takes 0.5 s may take long; only a hang is a failure.
+PATIENCE_SECONDS = 60.0
+KUBEVOUCH = (sys.executable, "-m", "kubevouch.cli.main")
+_JOIN = re.compile(r"kubevouch join (\S+) --token (\S+) --discovery-token-ca-cert-hash (\S+)")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def environment(**more: str) -> dict[str, str]:
+    """A plain environment: no proxies, no kubeconfig, no colours."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return kept | {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"} | more
+
+
+def run(*command: str | Path, cwd: Path, text: str | None = None, **more: str) -> Ended:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd, env=environment(**more), input=text, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+        check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def kubevouch(*arguments: str | Path, cwd: Path, **more: str) -> Ended:
+    """Run a `kubevouch` command to its end."""
+    return run(*KUBEVOUCH, *arguments, cwd=cwd, **more)
+
+
+@dataclass
+class Up:
+    """A running `kubevouch up --data-dir ./cluster`, started in ``folder``."""
+
+    folder: Path
+    arguments: tuple[str, ...] = ()
+    printed: list[str] = field(default_factory=list)
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Up:
+        """Start, and wait until the line with the join command is printed."""
+        with (self.folder / "up.stderr").open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*KUBEVOUCH, "up", "--data-dir", "./cluster", "--secure-port", "0", *self.arguments],
+                cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        self.printed = []
+        watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stdout:
+                self.printed.append(line.rstrip("\n"))
+                if _JOIN.search(line):
+                    return self
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+        self.end(signal.SIGKILL)
+        raise AssertionError(f"kubevouch up ended: {self.printed} {self.stderr}")
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / "up.stderr").read_text()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def join_arguments(self) -> tuple[str, str, str]:
+        """Address, token and pin as printed."""
+        found = _JOIN.search(self.printed[-1])
+        assert found is not None
+        return found[1], found[2], found[3]
+
+    @property
+    def port(self) -> str:
+        return self.join_arguments[0].rpartition(":")[2]
+
+    def join(self, *more: str, name: str = "worker-1") -> Ended:
+        """Join a machine whose root is the folder of its name, over the loopback address."""
+        _, token, pin = self.join_arguments
+        return kubevouch(
+            "join", f"127.0.0.1:{self.port}", "--token", token, "--discovery-token-ca-cert-hash", pin,
+            "--node-name", name, "--rootfs", f"./{name}", *more, cwd=self.folder,
+        )  # fmt: skip
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; returns the exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_SECONDS)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def __enter__(self) -> Up:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.end(signal.SIGKILL)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import datetime as dt
+import stat
+from pathlib import Path
+
+import pytest
+
+from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
+from kubevouch.agent.interface import CertificateStoreError
+from kubevouch.pki import authority, keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.signature import PrivateKey
+
+NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
+CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
+
+
+def _pair() -> tuple[bytes, PrivateKey]:
+    key = keys.generate(KeyAlgorithm.ECDSA_P256)
+    spec = authority.LeafSpec(common_name="system:node:a", purposes=("client auth",))
+    return authority.issue_leaf(CA, spec, key, now=NOW).pem(), key
+
+
+def test_a_new_pair_is_the_current_one(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path / "pki")
+    assert store.current() is None
+    certificate, key = _pair()
+    dated = store.update(
+        certificate + CA.certificate.pem() + b"-----BEGIN X-----\nAA==\n-----END X-----\n", key, now=NOW
+    )
+    found = store.current()
+    assert found is not None
+    assert [each.pem() for each in found.chain] == [certificate, CA.certificate.pem()]
+    assert store.current_path.readlink() == dated
+    assert stat.S_IMODE(dated.stat().st_mode) == 0o600
+    assert dated.read_bytes() == certificate + CA.certificate.pem() + keys.to_pem(key)
+    assert dated.name == f"kubelet-client-{NOW.astimezone():%Y-%m-%d-%H-%M-%S}.pem"
+
+
+def test_updates_within_a_second_and_the_last_pairs(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path, relative_links=True)
+    pairs = [_pair() for _ in range(KEPT_PAIRS + 2)]
+    written = [store.update(*pair, now=NOW) for pair in pairs]
+    assert len(set(written)) == len(written)
+    assert [path for path in written if path.exists()] == written[-KEPT_PAIRS:]
+    assert store.current_path.readlink() == Path(written[-1].name)
+
+
+def test_a_key_of_another_certificate_changes_nothing(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path)
+    certificate, key = _pair()
+    store.update(certificate, key, now=NOW)
+    with pytest.raises(CertificateStoreError, match="private key does not match public key"):
+        store.update(_pair()[0], key, now=NOW)
+    found = store.current()
+    assert found is not None and found.leaf.pem() == certificate
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_broken_current_pair_is_an_error_and_no_reason_to_look_further(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path)
+    certificate, key = _pair()
+    (tmp_path / "kubelet-client.crt").write_bytes(certificate)
+    (tmp_path / "kubelet-client.key").write_bytes(keys.to_pem(key))
+    assert store.current() is not None
+    store.current_path.write_text("x")
+    with pytest.raises(CertificateStoreError, match="holds no pair"):
+        store.current()
+
+
+def test_the_pending_key_is_kept_until_it_is_dropped(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path / "pki")
+    key, made = store.pending_key()
+    again, made_again = store.pending_key()
+    assert (made, made_again) == (True, False)
+    assert keys.to_pem(again) == keys.to_pem(key)
+    assert stat.S_IMODE(store.pending_key_path.stat().st_mode) == 0o600
+    store.pending_key_path.write_text("x")
+    with pytest.raises(CertificateStoreError, match="holds no private key"):
+        store.pending_key()
+    store.drop_pending_key()
+    store.drop_pending_key()
+    assert store.pending_key()[1]

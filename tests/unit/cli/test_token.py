@@ -1,0 +1,163 @@
+"""The cases ``token-cli`` of ``node.jsonl``, typed as a person types them, against a real server in another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from join_world import JoinWorld, join_world
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.bootstrap_tokens import parse_token
+from kubevouch.api.core_v1 import Secret
+from kubevouch.cli.main import run
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases import bootstrap_token, kubeconfig
+from kubevouch.pki import control_plane, pins, x509_certificate
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "node.jsonl"
+ALL = {case["id"]: case for case in map(json.loads, VECTORS.read_text().splitlines())}
+LEFT = {
+    "token-cli-006": "joining control planes, for which a certificate key is",
+    "token-cli-009": "joining control planes, for which a certificate key is",
+}
+CASES = [case for case in ALL.values() if case["area"] == "token-cli" and case["id"] not in LEFT]
+Act = Callable[[Callable[[JoinWorld], Coroutine[Any, Any, Any]]], Any]
+
+
+@pytest.fixture
+def act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Act]:
+    """A cluster that ``KUBECONFIG`` leads to; called with a coroutine function, runs it beside the server."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stack = AsyncExitStack()
+
+    def on_loop(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
+
+    try:
+        world: JoinWorld = on_loop(stack.enter_async_context(join_world(tmp_path)))
+        server = world.server
+        text = kubeconfig.client_kubeconfig(
+            server.endpoint.url, server.pki.authority, control_plane.ADMIN, now=world.clock.now()
+        )
+        kubeconfig.write(tmp_path / "admin.conf", text)
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "admin.conf"))
+        yield lambda work: on_loop(work(world))
+    finally:
+        on_loop(stack.aclose())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _none_left(world: JoinWorld) -> None:
+    for each in (await bootstrap_token.list_tokens(world.server.client))[0]:
+        await bootstrap_token.delete(world.server.client, each.token.token_id)
+
+
+async def _make(world: JoinWorld, text: str) -> None:
+    plan = bootstrap_token.plan(parse_token(text), now=world.clock.now())
+    await bootstrap_token.create(world.server.client, plan)
+
+
+async def _broken(world: JoinWorld, raw: dict[str, str]) -> None:
+    secret = Secret(
+        metadata=ObjectMeta(name=raw["name"], namespace="kube-system"),
+        type=wellknown.BOOTSTRAP_TOKEN_SECRET,
+        data={key: value.encode() for key, value in raw.items() if key != "name"},
+    )
+    await world.server.client.create(catalog.SECRETS, secret)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_token_cli(case: dict[str, Any], act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    given, then = case["given"], case["then"]
+    act(_none_left)
+    raws = given.get("secrets_raw", ())
+    texts = [raw["token"] for raw in raws if "token" in raw]
+    texts += [f"{name.removeprefix('bootstrap-token-')}.{'x' * 16}" for name in given.get("existing", ())]
+    if given["argv"][1] == "delete":
+        texts += [f"{text.partition('.')[0]}.{'x' * 16}" for text in given["argv"][2:]]
+    for text in texts:
+        act(partial(_make, text=text))
+    for raw in (raw for raw in raws if "name" in raw):
+        act(partial(_broken, raw=raw))
+    code = run(given["argv"])
+    output = capsys.readouterr()
+    assert (code == 0) is (then.get("ok", True) and then.get("exit", 0) == 0)
+    assert then.get("error_contains", "") in output.err
+    if "stdout" in then:
+        assert output.out == then["stdout"]
+    if "rows" in then:
+        assert len(output.out.splitlines()) == 1 + then["rows"]
+    assert bool(output.err) is (then.get("stderr_non_empty", False) or not then.get("ok", True))
+    if "secret_has_no_key" in then:
+        stored = act(lambda world: world.server.client.get(catalog.SECRETS, "bootstrap-token-p9k2zq", "kube-system"))
+        assert then["secret_has_no_key"] not in stored.data
+
+
+def test_the_join_command_names_address_token_and_hash(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", "create", "--print-join-command", "aaaaaa.bbbbbbbbbbbbbbbb"]) == 0
+    line = capsys.readouterr().out
+
+    async def facts(world: JoinWorld) -> tuple[str, str]:
+        return world.endpoint, pins.pin_of(x509_certificate.parse_pem(world.server.pki.ca_certificate))
+
+    address, pin = act(facts)
+    assert line == (f"kubevouch join {address} --token aaaaaa.bbbbbbbbbbbbbbbb --discovery-token-ca-cert-hash {pin}\n")
+
+
+def test_a_command_that_cannot_be_printed_leaves_no_token(
+    act: Act, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (tmp_path / "admin.conf").read_text()
+    kept = [line for line in text.splitlines() if "certificate-authority-data" not in line]
+    (tmp_path / "admin.conf").write_text("\n".join(kept))
+    assert run(["token", "create", "--print-join-command", "aaaaaa.bbbbbbbbbbbbbbbb"]) == 3
+    assert "no CA certificate" in capsys.readouterr().err
+    with pytest.raises(APIStatusError, match="not found"):
+        act(lambda world: world.server.client.get(catalog.SECRETS, "bootstrap-token-aaaaaa", "kube-system"))
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_lists_are_one_document_a_token(act: Act, capsys: pytest.CaptureFixture[str], output: str) -> None:
+    assert run(["token", "create", "aaaaaa.bbbbbbbbbbbbbbbb", "--ttl", "0"]) == 0
+    capsys.readouterr()
+    assert run(["token", "list", "-o", output]) == 0
+    out = capsys.readouterr().out
+    marks = {"json": '"kind": "BootstrapToken"', "yaml": "kind: BootstrapToken"}
+    assert out.count(marks[output]) == 2
+    assert out.count("aaaaaa.bbbbbbbbbbbbbbbb") == 1
+
+
+def test_generate_asks_nobody(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    assert run(["token", "generate"]) == 0
+    parse_token(capsys.readouterr().out.strip())
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["delete"],
+        ["delete", "ZZ"],
+        ["create", "abc"],
+        ["create", "--usages", "x"],
+        ["create", "--ttl", "5"],
+        ["list", "x"],
+    ],
+)
+def test_what_cannot_be_meant(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", *argv]) == 3
+    output = capsys.readouterr()
+    assert output.err.startswith("error: ") and not output.out

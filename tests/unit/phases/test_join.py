@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import datetime as dt
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from asynctest import async_test, on_both_loops
+from join_world import TOKEN, WHY, Told, condition, decided, join_world
+from kubevouch.agent.interface import AgentError, RequestDeniedError, SettingsError, Step
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.api.core_v1 import Node
+from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
+from kubevouch.client.rest_config import client_from_kubeconfig
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases.join import (
+    BOOTSTRAP_CONF,
+    CA_CERTIFICATE,
+    KUBELET_CONF,
+    JoinError,
+    JoinOptions,
+    join,
+    verify_node_name,
+)
+from kubevouch.testing.clock import FakeClock
+from kubevouch.util.clock import SystemClock
+
+CLOCK = SystemClock()
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _files(rootfs: Path) -> list[Path]:
+    return sorted(path for path in rootfs.rglob("*") if path.is_file())
+
+
+@on_both_loops
+async def test_a_machine_joins_and_joining_again_changes_nothing(tmp_path: Path) -> None:
+    rootfs = Path(tempfile.mkdtemp(dir=tmp_path))
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        told = Told()
+        options = JoinOptions(world.discovery(), "worker-1", rootfs)
+        joined = await join(options, CLOCK, told)
+        assert told.steps == list(Step)
+        assert told.details[told.steps.index(Step.APPROVED)].endswith(WHY)
+        assert not told.warnings
+        async with client_from_kubeconfig(joined.kubelet_conf, component="test") as client:
+            review = await client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
+            assert review.status.user_info.username == "system:node:worker-1"
+            assert "system:nodes" in review.status.user_info.groups
+        files = _files(rootfs)
+        assert {_mode(path) for path in files if path != rootfs / CA_CERTIFICATE} == {0o600}
+        assert _mode(rootfs / CA_CERTIFICATE) == 0o644
+        assert not (rootfs / BOOTSTRAP_CONF).exists()
+        assert not [path for path in files if path.suffix == ".tmp"]
+        before = {path: path.read_bytes() for path in files}
+
+        again = Told()
+        second = await join(options, CLOCK, again)
+        assert second.already and second.not_after == joined.not_after
+        assert again == Told()
+        assert {path: path.read_bytes() for path in files} == before
+        assert len((await world.server.client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items) == 1
+
+
+@async_test
+async def test_a_lost_kubelet_conf_is_written_again_from_the_pair_on_disk(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        first = await join(options, CLOCK, Told())
+        text = first.kubelet_conf.read_text()
+        first.kubelet_conf.unlink()
+        told = Told()
+        await join(options, CLOCK, told)
+        assert first.kubelet_conf.read_text() == text
+        assert Step.REQUESTED not in told.steps
+
+
+@async_test
+async def test_the_tree_can_be_moved(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        await join(JoinOptions(world.discovery(), "worker-1", tmp_path / "node"), CLOCK, Told())
+        (tmp_path / "node").rename(tmp_path / "moved")
+        async with client_from_kubeconfig(tmp_path / "moved" / KUBELET_CONF, component="test") as client:
+            assert (await client.raw("GET", "/api")).status == 200
+
+
+@async_test
+async def test_another_name_or_cluster_is_refused_while_the_credential_is_good(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        await join(options, CLOCK, Told())
+        with pytest.raises(JoinError, match="already joined as system:node:worker-1"):
+            await join(JoinOptions(world.discovery(), "worker-2", tmp_path / "node"), CLOCK, Told())
+    other = tmp_path / "other"
+    async with join_world(other) as world:
+        with pytest.raises(JoinError, match="already joined another cluster"):
+            await join(JoinOptions(world.discovery(), "worker-1", tmp_path / "node"), CLOCK, Told())
+
+
+@async_test
+async def test_the_token_does_not_stay_when_the_join_fails(tmp_path: Path) -> None:
+    rootfs = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        no = decided(condition(wellknown.CSR_DENIED, "NotOurs", "no such machine"))
+        async with world.clerk_at_work(no):
+            with pytest.raises(RequestDeniedError, match=r"is denied, reason: NotOurs, message: no such machine"):
+                await join(JoinOptions(world.discovery(), "worker-1", rootfs), CLOCK, Told())
+        assert not (rootfs / BOOTSTRAP_CONF).exists()
+        assert not (rootfs / KUBELET_CONF).exists()
+        assert TOKEN.token_secret.encode() not in b"".join(p.read_bytes() for p in rootfs.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_node_that_is_ready_is_not_taken_over(tmp_path: Path, ready: str) -> None:
+    @async_test
+    async def scenario() -> None:
+        async with join_world(tmp_path) as world, world.clerk_at_work():
+            node = Node(
+                metadata=ObjectMeta(name="worker-7"),
+                status=NodeStatus(conditions=[NodeCondition(type="Ready", status=ready)]),
+            )
+            await world.server.client.create(catalog.NODES, node)
+            options = JoinOptions(world.discovery(), "worker-7", tmp_path / "node")
+            if ready == "False":
+                await join(options, CLOCK, Told())
+                return
+            with pytest.raises(JoinError, match='a Node with name "worker-7" and status "Ready" already exists'):
+                await join(options, CLOCK, Told())
+
+    scenario()
+
+
+@async_test
+async def test_a_control_planes_ca_is_not_replaced(tmp_path: Path) -> None:
+    ca = tmp_path / "node" / CA_CERTIFICATE
+    ca.parent.mkdir(parents=True)
+    ca.write_text("another")
+    ca.with_suffix(".key").write_text("its key")
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        with pytest.raises(JoinError, match="CA of another cluster"):
+            await join(options, CLOCK, Told())
+        assert ca.read_text() == "another"
+        ca.with_suffix(".key").unlink()
+        told = Told()
+        await join(options, CLOCK, told)
+        assert "held another CA" in told.warnings[0]
+
+
+@async_test
+async def test_an_unusable_kubeconfig_is_replaced_with_a_warning(tmp_path: Path) -> None:
+    conf = tmp_path / "node" / KUBELET_CONF
+    conf.parent.mkdir(parents=True)
+    conf.write_text("{{{")
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        told = Told()
+        await join(JoinOptions(world.discovery(), "worker-1", tmp_path / "node"), CLOCK, told)
+        assert "is replaced: it is no usable kubeconfig" in told.warnings[0]
+
+
+@async_test
+async def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "node").write_text("a file stands here")
+    async with join_world(tmp_path) as world:
+        with pytest.raises(OSError, match="node"):
+            await join(JoinOptions(world.discovery(), "worker-1", tmp_path / "node"), CLOCK, Told())
+
+
+@async_test
+async def test_settings_are_refused_before_anything_is_asked() -> None:
+    for name in ("", "a b", "-x", "x" * 254, "worker_1", "wörker"):
+        with pytest.raises(SettingsError, match="node name"):
+            verify_node_name(name)
+    assert verify_node_name("Worker-1.Example") == "worker-1.example"
+
+
+@async_test
+async def test_after_its_end_the_certificate_is_asked_for_again(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world:
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        async with world.clerk_at_work(lambda csr: world.issued(csr, ttl=600)):
+            first = await join(options, CLOCK, Told())
+        told = Told()
+        async with world.clerk_at_work():
+            second = await join(options, FakeClock(CLOCK.now() + dt.timedelta(hours=1)), told)
+        assert second.not_after > first.not_after
+        assert "has expired" in told.warnings[0]
+
+
+def test_errors_have_one_root() -> None:
+    assert issubclass(RequestDeniedError, AgentError) and issubclass(SettingsError, AgentError)
