@@ -9,7 +9,7 @@ PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration interop
 
-.PHONY: help venv demo test peers bench docs clean $(SUITES)
+.PHONY: help venv demo test peers bench docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -32,6 +32,10 @@ peers: venv
 demo:
 	@scripts/venv.sh runtime
 	@$(PY) -m kubevouch.demo
+
+# The picture of the README, from a real run.
+docs/demo.svg: venv
+	@(echo '$$ make demo'; FORCE_COLOR=1 $(PY) -m kubevouch.demo) | $(PY) scripts/svg_terminal.py --title kubevouch > $@
 
 test: venv peers
 	+@$(PY) scripts/run_suites.py $(SUITES)

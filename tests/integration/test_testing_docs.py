@@ -1,4 +1,4 @@
-"""The examples of docs/howto/testing.md, each run as the test file that it is."""
+"""The examples of README.md and docs/howto/testing.md, each run as the test file that it is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "testing.md"
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ((ROOT / "README.md", 1), (ROOT / "docs" / "howto" / "testing.md", 4))
 
 
-def test_every_example_passes(tmp_path: Path) -> None:
-    examples = re.findall(r"^```python\n(.*?)^```$", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(examples) == 4
+@pytest.mark.parametrize(("page", "count"), PAGES, ids=lambda value: value.name if isinstance(value, Path) else "")
+def test_every_example_passes(tmp_path: Path, page: Path, count: int) -> None:
+    examples = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(examples) == count
     tests = 0
     for number, example in enumerate(examples):
         tests += len(re.findall(r"^def test_", example, re.MULTILINE))

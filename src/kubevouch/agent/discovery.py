@@ -32,6 +32,8 @@ from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
 
 TIMEOUT_SECONDS = 300.0  # kubeadm's timeouts.discovery
+# A token that was just made is signed for within a second or two; kubeadm waits for its whole timeout.
+_SIGNATURE_SECONDS = 30.0
 _REQUEST_SECONDS = 10.0  # kubeadm's HTTP client
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
 _MAX_BYTES = 4 << 20  # more than any object that etcd stores
@@ -179,6 +181,7 @@ class _Discovery:
         self._random = random
         self._give_up = clock.monotonic() + settings.timeout
         self._skew: dt.timedelta | None = None
+        self._unsigned_since: float | None = None
 
     async def run(self) -> DiscoveredCluster:
         settings, observer = self._settings, self._observer
@@ -270,10 +273,16 @@ class _Discovery:
         # Without a signature nothing can become right if the CA is another cluster's.
         if self._settings.pins and found.data.get(wellknown.KUBECONFIG_KEY):
             verify_authority(found.data[wellknown.KUBECONFIG_KEY], self._settings.pins)
-        return None, (
-            f"could not find a JWS signature in the cluster-info ConfigMap for token ID {quote(token_id)}: the token "
-            "is unknown there or has expired, or it was made just now"
-        )
+        missing = f"could not find a JWS signature in the cluster-info ConfigMap for token ID {quote(token_id)}"
+        now = self._clock.monotonic()
+        if self._unsigned_since is None:
+            self._unsigned_since = now
+        elif now - self._unsigned_since >= _SIGNATURE_SECONDS:
+            raise NoClusterError(
+                f"{_UNPROVEN}: {missing}",
+                "the token is unknown there or has expired; kubevouch token create --print-join-command makes another",
+            )
+        return None, f"{missing}: the token is unknown there or has expired, or it was made just now"
 
     def _note_date(self, client: HTTPSClient) -> None:
         if client.server_date is not None:

@@ -1,7 +1,8 @@
 """The one voice in which every command speaks.
 
 Results go to standard output; steps of a long run, warnings and errors go to standard error unless a command's result
-*is* its steps. Colour only on a terminal, and never with ``NO_COLOR`` (https://no-color.org).
+*is* its steps. Colour only on a terminal or with ``FORCE_COLOR``, and never with ``NO_COLOR`` (https://no-color.org,
+https://force-color.org).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class CLIError(Exception):
 
 
 def _colour(stream: IO[Any]) -> bool:
-    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    if "NO_COLOR" in os.environ:
+        return False
+    return "FORCE_COLOR" in os.environ or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def styled(text: str, stream: IO[Any] | None = None, **style: Any) -> str:
