@@ -169,8 +169,8 @@ def test_rights_as_kubernetes_words_them(session: Session) -> None:
     ended = session.kubectl("get", "secrets", "--as", "nobody")
     assert ended.code == 1
     assert ended.stderr == (
-        'Error from server (Forbidden): secrets is forbidden: User "nobody" cannot list resource "secrets" in API group '
-        '"" in the namespace "default"\n'
+        'Error from server (Forbidden): secrets is forbidden: User "nobody" cannot list resource "secrets" in API '
+        'group "" in the namespace "default"\n'
     )
     assert session.kubectl("auth", "can-i", "get", "secrets", "--as", "nobody").stdout == "no\n"
 

@@ -106,32 +106,34 @@ class _Tolerated:
 
 
 _NOTHING = _Tolerated()
+# Version v1beta1 knows none of these rules (Kubernetes 1.21, the last that served it).
+_EVERYTHING = _Tolerated(True, True, True, True, True, True, True)
 
 
-def validate_certificate_signing_request(csr: CertificateSigningRequest) -> list[FieldError]:
+def validate_certificate_signing_request(csr: CertificateSigningRequest, *, v1beta1: bool = False) -> list[FieldError]:
     """What is wrong with a new CSR, metadata apart. Any name is a name."""
-    return _errors(csr, _NOTHING)
+    return _errors(csr, _EVERYTHING if v1beta1 else _NOTHING)
 
 
 def validate_certificate_signing_request_update(
-    new: CertificateSigningRequest, old: CertificateSigningRequest
+    new: CertificateSigningRequest, old: CertificateSigningRequest, *, v1beta1: bool = False
 ) -> list[FieldError]:
     """What is wrong with a change of a CSR itself, metadata apart."""
-    return _update_errors(new, old, decides=False, issues=False)
+    return _update_errors(new, old, decides=False, issues=False, v1beta1=v1beta1)
 
 
 def validate_certificate_signing_request_approval_update(
-    new: CertificateSigningRequest, old: CertificateSigningRequest
+    new: CertificateSigningRequest, old: CertificateSigningRequest, *, v1beta1: bool = False
 ) -> list[FieldError]:
     """What is wrong with a change through ``/approval``, metadata apart."""
-    return _update_errors(new, old, decides=True, issues=False)
+    return _update_errors(new, old, decides=True, issues=False, v1beta1=v1beta1)
 
 
 def validate_certificate_signing_request_status_update(
-    new: CertificateSigningRequest, old: CertificateSigningRequest
+    new: CertificateSigningRequest, old: CertificateSigningRequest, *, v1beta1: bool = False
 ) -> list[FieldError]:
     """What is wrong with a change through ``/status``, metadata apart."""
-    return _update_errors(new, old, decides=False, issues=True)
+    return _update_errors(new, old, decides=False, issues=True, v1beta1=v1beta1)
 
 
 def _errors(csr: CertificateSigningRequest, tolerated: _Tolerated) -> list[FieldError]:
@@ -247,9 +249,9 @@ def _condition_errors(conditions: list[CertificateSigningRequestCondition], tole
 
 
 def _update_errors(
-    new: CertificateSigningRequest, old: CertificateSigningRequest, *, decides: bool, issues: bool
+    new: CertificateSigningRequest, old: CertificateSigningRequest, *, decides: bool, issues: bool, v1beta1: bool
 ) -> list[FieldError]:
-    errors = _errors(new, _tolerated(new, old))
+    errors = _errors(new, _EVERYTHING if v1beta1 else _tolerated(new, old))
     for condition_type in _FINAL_TYPES:
         if len(_of_type(new, condition_type)) < len(_of_type(old, condition_type)):
             errors.append(
@@ -261,7 +263,7 @@ def _update_errors(
     if new.status.certificate != old.status.certificate:
         if not issues:
             errors.append(field.forbidden("status.certificate", "updates may not set certificate content"))
-        elif old.status.certificate:
+        elif old.status.certificate and not v1beta1:
             errors.append(field.forbidden("status.certificate", "updates may not modify existing certificate content"))
     return errors
 

@@ -1,7 +1,7 @@
 """certificates.k8s.io/v1beta1: ClusterTrustBundle, and the CertificateSigningRequest of old.
 
-The old CSR is served by no Kubernetes since 1.22. It is here for importing objects that were written through it; its
-defaults, which v1 does not have, fill in signer name, usages and the status of conditions.
+The old CSR is served by no Kubernetes since 1.22, and here where ``--runtime-config`` asks for it; its defaults, which
+v1 does not have, fill in signer name, usages and the status of conditions.
 
 Source: k8s.io/api/certificates/v1beta1, pkg/apis/certificates/{validation,v1beta1} (Kubernetes 1.36).
 """
@@ -23,6 +23,8 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.times import Time
 
 # ------------------------------------------------------------------ ClusterTrustBundle
+
+API_VERSION = f"{GROUP}/v1beta1"
 
 MAX_TRUST_BUNDLE = 1 << 20
 _OMITTED = "<value omitted>"

@@ -1,6 +1,6 @@
 """storage.k8s.io/v1: the two kinds that a kubelet asks for.
 
-Field numbers and order: k8s.io/api/storage/v1 (Kubernetes 1.36).
+Field numbers and order: k8s.io/api/storage/v1; rules: pkg/apis/storage/validation (Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from typing import Annotated
 
 import msgspec
 
+from kubevouch.machinery import field, names
 from kubevouch.machinery.declaration import Int32, Int64, Struct, always, always_named, null, wire
+from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
 
 GROUP = "storage.k8s.io"
@@ -47,6 +49,70 @@ class CSINode(Object):
     """The volume drivers of the node of the same name; its kubelet makes it."""
 
     spec: Annotated[CSINodeSpec, wire(2, "The drivers.", required=True)] = always(CSINodeSpec)
+
+
+MAX_DRIVER_NAME = 63
+MAX_NODE_ID = 192
+
+
+def validate_csi_node(node: CSINode) -> list[FieldError]:
+    """What is wrong with a CSINode, metadata apart."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, driver in enumerate(node.spec.drivers or ()):
+        path = f"spec.drivers[{index}]"
+        errors += _driver_errors(path, driver)
+        if driver.name in seen:
+            errors.append(field.duplicate(f"{path}.name", driver.name))
+        seen.add(driver.name)
+        errors += _topology_errors(path, driver.topology_keys or [])
+    return errors
+
+
+def validate_csi_node_update(new: CSINode, old: CSINode) -> list[FieldError]:
+    """What is wrong with a change: drivers come and go, but keep all but how many volumes they can have."""
+    errors = validate_csi_node(new)
+    drivers = new.spec.drivers or []
+    for former in old.spec.drivers or ():
+        for driver in drivers:
+            if driver.name == former.name and _without_limit(driver) != _without_limit(former):
+                errors.append(field.invalid("CSINodeDriver", driver, "field is immutable"))
+    return errors
+
+
+def _driver_errors(path: str, driver: CSINodeDriver) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not driver.name:
+        errors.append(field.required(f"{path}.name"))
+    if len(driver.name) > MAX_DRIVER_NAME:
+        errors.append(field.too_long(f"{path}.name", MAX_DRIVER_NAME))
+    faults = names.subdomain(driver.name.lower())
+    errors += [field.invalid(f"{path}.name", driver.name, fault) for fault in faults]
+    if not driver.node_id:
+        errors.append(field.required(f"{path}.nodeID"))
+    if len(driver.node_id) > MAX_NODE_ID:
+        errors.append(field.invalid(f"{path}.nodeID", driver.node_id, f"must be {MAX_NODE_ID} characters or less"))
+    count = None if driver.allocatable is None else driver.allocatable.count
+    if count is not None and count < 0:
+        errors.append(field.invalid(f"{path}.allocatable.count", count, "must be greater than or equal to 0"))
+    return errors
+
+
+def _topology_errors(path: str, keys: list[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for key in keys:
+        if not key:
+            errors.append(field.required(path))
+        if key in seen:
+            errors.append(field.duplicate(path, key))
+        seen.add(key)
+        errors += [field.invalid(path, keys, fault) for fault in names.qualified_name(key)]
+    return errors
+
+
+def _without_limit(driver: CSINodeDriver) -> CSINodeDriver:
+    return msgspec.structs.replace(driver, topology_keys=driver.topology_keys or None, allocatable=None)
 
 
 class TokenRequest(Struct):

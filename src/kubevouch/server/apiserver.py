@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubevouch.admission.chain import AdmissionChain
@@ -21,7 +21,7 @@ from kubevouch.authorization.interface import Authorizer, RuleResolver
 from kubevouch.client.interface import Client
 from kubevouch.machinery import json_codec
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.scheme import Scheme
+from kubevouch.machinery.scheme import Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
 from kubevouch.registry.core.service_account_tokens import TokenRequests
@@ -46,6 +46,7 @@ from kubevouch.server.metrics import Metrics
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.request import BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
+from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.interface import Store
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
@@ -89,6 +90,7 @@ class APIServer:
             before anything is loaded.
         address: host:port as clients reach it, for discovery.
         issuer: signs service account tokens; None serves none.
+        runtime_config: which versions clients get to see; None means the usual ones.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class APIServer:
         address: str = "",
         issuer: Issuer | None = None,
         scheme: Scheme = catalog.SCHEME,
+        runtime_config: RuntimeConfig | None = None,
     ) -> None:
         self.clock = clock
         self.store = store
@@ -119,7 +122,8 @@ class APIServer:
         self.security = secure(self.caches, self.cacher.newest)
         admission.use(self.security.admission)
         self.served = Served(scheme)
-        install(self.served, self.stores.values())
+        self._serves = (runtime_config or RuntimeConfig()).serves
+        install(self.served, self.stores.values(), self._serves)
         self._install_reviews()
         if issuer is not None:
             self._install_token_requests(issuer)
@@ -160,7 +164,8 @@ class APIServer:
             (catalog.SELF_SUBJECT_ACCESS_REVIEWS, access.self_subject_access),
             (catalog.SELF_SUBJECT_RULES_REVIEWS, access.self_subject_rules),
         ):
-            self.served.add_action(Action(resource, perform))
+            if self._serves(resource):
+                self.served.add_action(Action(resource, perform))
 
     def _install_token_requests(self, issuer: Issuer) -> None:
         def read(plural: str) -> Callable[[str, str], Awaitable[Object]]:
@@ -171,7 +176,8 @@ class APIServer:
             return get
 
         requests = TokenRequests(issuer, read("serviceaccounts"), read("secrets"), read("nodes"))
-        parent = replace(catalog.SERVICE_ACCOUNTS, type=TokenRequest)
+        accounts = catalog.SERVICE_ACCOUNTS
+        parent = Resource("", accounts.version, accounts.kind, accounts.plural, TokenRequest, namespaced=True)
         self.served.add_action(Action(parent, requests.perform, catalog.TOKEN_REQUEST, "token"))
 
     def _install_issuer_discovery(self, issuer: Issuer, address: str) -> None:
