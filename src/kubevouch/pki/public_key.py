@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -108,7 +109,7 @@ def parse(info: bytes, identifier: bytes, bits: bytes) -> PublicKey:
         ParseError: with Go's text. An unknown algorithm is no error.
     """
     if identifier == _P256_IDENTIFIER and len(info) == 91 and info.startswith(_P256_PREFIX):
-        point = _point(_P256, bits)
+        point = _p256_point(bits)
         return PublicKey(kind=KeyKind.ECDSA, info=info, canonical_info=info, name="ECDSA-P256", bits=256, loaded=point)
     oid, parameters = split_identifier(identifier)
     if oid == OID_RSA:
@@ -201,6 +202,12 @@ def _ecdsa(info: bytes, parameters: bytes, bits: bytes) -> PublicKey:
         bits=curve.key_size,
         loaded=_point(curve, bits),
     )
+
+
+@lru_cache(maxsize=1024)
+def _p256_point(octets: bytes) -> ec.EllipticCurvePublicKey:
+    """A joining node's key is read three times: in the request, and in the certificate by the signer and the server."""
+    return _point(_P256, octets)
 
 
 def _point(curve: ec.EllipticCurve, octets: bytes) -> ec.EllipticCurvePublicKey:

@@ -55,6 +55,7 @@ class ObjectEncoder:
         self._metadata_codec = protobuf.codec_for(PartialObjectMetadata)
         self._json_form = ("json", resource.api_version)
         self._protobuf_form = ("protobuf", resource.api_version)
+        self._latest: tuple[Change[Any], Negotiated, bytes] | None = None
 
     def view(self, obj: Any) -> Any:
         """The stored object in this resource's version."""
@@ -192,6 +193,15 @@ class ObjectEncoder:
         return self._change(item, how)
 
     def _change(self, item: Change[Any], how: Negotiated) -> bytes:
+        """One frame for all watchers of an object: they hear of a change one after another."""
+        latest = self._latest
+        if latest is not None and latest[0] is item and latest[1] is how:
+            return latest[2]
+        frame = self._change_frame(item, how)
+        self._latest = (item, how, frame)
+        return frame
+
+    def _change_frame(self, item: Change[Any], how: Negotiated) -> bytes:
         if how.encoding == "protobuf":
             return protobuf.watch_frame(item.type, self._envelope(item.stored, how.transform))
         return _wrap(item.type, self._whole_json(item.stored, how.transform), how)
@@ -209,7 +219,7 @@ class ObjectEncoder:
             )
             return _wrap("BOOKMARK", table[:-2] + row + b"]}", how)
         encoder = ObjectEncoder(self.resource, self.printer) if self._from_storage else self
-        return encoder._change(Change("MODIFIED", stored, None, item.revision), how).replace(
+        return encoder._change_frame(Change("MODIFIED", stored, None, item.revision), how).replace(
             b"MODIFIED", b"BOOKMARK", 1
         )
 

@@ -35,6 +35,10 @@ class Stored(Generic[T]):
             value = self._encodings[form] = make(self)
         return value
 
+    def forget_encodings(self) -> None:
+        """Give their memory back; they are made again if somebody asks."""
+        self._encodings = None
+
 
 class CacheEvent(Generic[T]):
     """One write: ``current`` is None for a deletion, ``previous`` None for a creation."""

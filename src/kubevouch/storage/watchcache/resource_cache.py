@@ -17,6 +17,8 @@ T = TypeVar("T", bound=Object)
 
 # Enough for clients to resume after a reconnect and to page through consistently; an event holds two pointers.
 HISTORY = 10_000
+# A superseded object keeps its encodings for so many events: until then every watch that keeps up has sent them.
+ENCODED_HISTORY = 500
 # A client this far behind is cut off and starts again from a list, as kube-apiserver does.
 MAX_BACKLOG = 10_000
 
@@ -229,6 +231,10 @@ class ResourceCache(Generic[T]):
             at = bisect.bisect_left(self._keys, key)
             del self._keys[at]
         self._history.append(event)
+        if len(self._history) > ENCODED_HISTORY:
+            aged = self._history[-ENCODED_HISTORY].previous
+            if aged is not None:
+                aged.forget_encodings()
         if len(self._history) > HISTORY:
             self._floor = self._history.popleft().revision
         for handler in self._handlers:

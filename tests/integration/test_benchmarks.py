@@ -1,0 +1,28 @@
+"""``make bench`` runs to its end and says what it promises; how fast is not this test's business."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_run_leaves_table_json_and_picture(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--into", str(tmp_path), "--runs", "1"]
+    done = subprocess.run(
+        [*command, "--joins", "70", "--listed", "70", "--watchers", "5"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_bytes())
+    measures = results["measures"]
+    assert results["about"]["joins"] == "70"
+    assert all(len(each["runs"]) == 1 for each in measures.values())
+    # So few watchers may fit into memory that was there already.
+    assert all(each["median"] > 0 for key, each in measures.items() if key != "watchers_rss")
+    table = (tmp_path / "results.txt").read_text()
+    assert all(each["title"] in table for each in measures.values())
+    picture = ElementTree.parse(tmp_path / "results.svg").getroot()
+    named = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {each["title"] for each in measures.values() if each["wanted"]} <= named

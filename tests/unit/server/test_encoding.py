@@ -1,0 +1,51 @@
+"""Frames are shared between watchers, and never between forms."""
+
+import datetime as dt
+import json
+
+from kubevouch.api import catalog
+from kubevouch.api.core_v1 import ConfigMap
+from kubevouch.machinery import protobuf
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.registry.interface import Printer
+from kubevouch.server.encoding import ObjectEncoder
+from kubevouch.server.negotiation import Negotiated
+from kubevouch.storage.interface import Revision
+from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import Change
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+JSON = Negotiated("json", stream=True)
+PROTOBUF = Negotiated("protobuf", stream=True)
+
+
+def _change(name: str, revision: int) -> Change[ConfigMap]:
+    obj = ConfigMap(metadata=ObjectMeta(name=name, resource_version=str(revision)))
+    stored = Stored(f"/registry/configmaps/default/{name}", obj, Revision(revision), b"")
+    return Change("MODIFIED", stored, None, Revision(revision))
+
+
+def test_each_watcher_gets_its_own_change_in_its_own_form() -> None:
+    encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
+    one, two = _change("one", 5), _change("two", 6)
+    for change, name in ((one, "one"), (two, "two"), (one, "one"), (one, "one")):
+        for how in (JSON, PROTOBUF, JSON):
+            frame = encoder.frames([change], how, NOW, "", first=False)
+            assert _name(frame, how) == name
+
+
+def test_a_frame_is_made_once_for_all_watchers_of_a_form() -> None:
+    encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
+    change = _change("one", 5)
+    first = encoder._change(change, JSON)
+    assert encoder._change(change, JSON) is first
+
+
+def _name(frame: bytes, how: Negotiated) -> str:
+    if how.encoding == "json":
+        event = json.loads(frame)
+        assert event["type"] == "MODIFIED"
+        return str(event["object"]["metadata"]["name"])
+    kind, envelope = protobuf.open_watch_event(frame[4:])
+    assert kind == "MODIFIED"
+    return protobuf.codec_for(ConfigMap).decode(protobuf.unseal(envelope).raw).metadata.name
