@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
     from kubevouch.api.bootstrap_tokens import BootstrapToken
-    from kubevouch.client.https import HTTPSClient
     from kubevouch.client.rest_config import RESTConfig
-
-# Where kubeadm and kubevouch leave the operator's kubeconfig; looked at when nothing else is named.
-_ADMIN_FILE = Path("/etc/kubernetes/admin.conf")
-
-_kubeconfig = click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Kubeconfig of the cluster.  [default: KUBECONFIG, ~/.kube/config or /etc/kubernetes/admin.conf]",
-)
 
 
 @click.group()
@@ -45,7 +34,7 @@ def token() -> None:
 )
 @click.option("--description", default="", help="What the token is for, for people.")
 @click.option("--print-join-command", is_flag=True, help="Print the whole command with which a machine joins.")
-@_kubeconfig
+@kubeconfig_option
 def create(
     text: str,
     ttl: dt.timedelta,
@@ -72,7 +61,7 @@ def create(
         )
     except (TokenSyntaxError, phase.TokenPhaseError) as err:
         raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
-    config = _config(kubeconfig)
+    config = rest_config_of(kubeconfig)
     # Whatever could be wrong with the command is found before the token is there.
     line = join_command(config, plan) if print_join_command else wanted.text
     run_async(_create(config, plan))
@@ -82,7 +71,7 @@ def create(
 async def _create(config: RESTConfig, plan: BootstrapToken) -> None:
     from kubevouch.phases import bootstrap_token as phase
 
-    async with _client(config) as client:
+    async with connected(config) as client:
         await phase.create(client, plan)
 
 
@@ -111,12 +100,12 @@ def join_command(config: RESTConfig, plan: BootstrapToken) -> str:
 
 @token.command("list")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-@_kubeconfig
+@kubeconfig_option
 def list_(output: str, kubeconfig: Path | None) -> None:
     """List the bootstrap tokens of the cluster, secrets included."""
     from kubevouch.util.clock import SystemClock
 
-    tokens, problems = run_async(_list(_config(kubeconfig)))
+    tokens, problems = run_async(_list(rest_config_of(kubeconfig)))
     for problem in problems:
         ui.warning(problem)
     if output == "text":
@@ -130,7 +119,7 @@ def list_(output: str, kubeconfig: Path | None) -> None:
 async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str]]:
     from kubevouch.phases import bootstrap_token as phase
 
-    async with _client(config) as client:
+    async with connected(config) as client:
         return await phase.list_tokens(client)
 
 
@@ -182,7 +171,7 @@ def document(each: BootstrapToken, output: str) -> str:
 
 @token.command()
 @click.argument("texts", metavar="TOKEN-OR-ID...", nargs=-1)
-@_kubeconfig
+@kubeconfig_option
 def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
     """Delete bootstrap tokens, given whole or by ID."""
     from kubevouch.phases import bootstrap_token as phase
@@ -196,13 +185,13 @@ def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
         token_ids = [phase.token_id_of(text) for text in texts]
     except phase.TokenPhaseError as err:
         raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
-    run_async(_delete(_config(kubeconfig), token_ids))
+    run_async(_delete(rest_config_of(kubeconfig), token_ids))
 
 
 async def _delete(config: RESTConfig, token_ids: list[str]) -> None:
     from kubevouch.phases import bootstrap_token as phase
 
-    async with _client(config) as client:
+    async with connected(config) as client:
         for token_id in token_ids:
             await phase.delete(client, token_id)
             ui.say(f'bootstrap token "{token_id}" deleted')
@@ -221,21 +210,3 @@ def generate() -> None:
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _config(kubeconfig: Path | None) -> RESTConfig:
-    from kubevouch.client.kubeconfig import KubeconfigError
-    from kubevouch.client.rest_config import rest_config
-
-    try:
-        return rest_config(kubeconfig)
-    except KubeconfigError:
-        if kubeconfig is not None or not _ADMIN_FILE.exists():
-            raise
-        return rest_config(_ADMIN_FILE)
-
-
-@asynccontextmanager
-async def _client(config: RESTConfig) -> AsyncIterator[HTTPSClient]:
-    async with config.client(component="cli", on_warning=ui.warning) as client:
-        yield client

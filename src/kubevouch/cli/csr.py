@@ -1,0 +1,251 @@
+"""``kubevouch csr``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    from kubevouch.api.certificates_v1 import CertificateSigningRequest
+    from kubevouch.client.interface import Client
+    from kubevouch.phases.csr_review import Requests, Review
+
+T = TypeVar("T")
+
+_output = click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True, help="Format."
+)
+_reason = click.option("-m", "--message", default="", help="Why, for whoever reads the request later.")
+_YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
+
+
+@click.group()
+def csr() -> None:
+    """Look at CertificateSigningRequests and decide about them."""
+
+
+@csr.command("list")
+@click.option("--pending", is_flag=True, help="Only those that nobody has decided.")
+@_output
+@kubeconfig_option
+def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
+    """List the requests of the cluster, the undecided on top."""
+
+    async def work(client: Client, found: Requests) -> list[Review]:  # noqa: ARG001 - as every command's work
+        return [_reviewed(each, found) for each in (found.pending if pending else found.all)]
+
+    reviews = _with_cluster(kubeconfig, work)
+    if output != "text":
+        _print_document([_tree(each) for each in reviews], output)
+        return
+    if not reviews:
+        ui.say("no request is pending" if pending else "no requests")
+        return
+    rows = [
+        (each.name, each.state.value, _age(each), _subject(each), each.csr.spec.username, _codes(each))
+        for each in reviews
+    ]
+    ui.say(ui.table(("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS"), rows))
+
+
+@csr.command()
+@click.argument("name")
+@_output
+@kubeconfig_option
+def show(name: str, output: str, kubeconfig: Path | None) -> None:
+    """Show what a request asks for, and what speaks for or against it."""
+
+    async def work(client: Client, found: Requests) -> Review:
+        return await _looked_at(client, found.named(name), found)
+
+    found = _with_cluster(kubeconfig, work)
+    if output != "text":
+        _print_document(_tree(found), output)
+    else:
+        _print(found)
+
+
+@csr.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_reason
+@kubeconfig_option
+def approve(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
+    """Approve requests."""
+    _decide(names, "Approved", message, kubeconfig)
+
+
+@csr.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_reason
+@kubeconfig_option
+def deny(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
+    """Deny requests. A denial cannot be taken back."""
+    _decide(names, "Denied", message, kubeconfig)
+
+
+@csr.command()
+@kubeconfig_option
+def review(kubeconfig: Path | None) -> None:
+    """Go through the undecided requests one by one."""
+    if not sys.stdin.isatty():
+        raise ui.CLIError(
+            "review asks questions, expected a terminal", hint="use kubevouch csr approve or deny in scripts",
+            code=ExitCode.INVALID,
+        )  # fmt: skip
+
+    async def work(client: Client, found: Requests) -> None:
+        pending = found.pending
+        for number, each in enumerate(pending, 1):
+            ui.say(ui.styled(f"{number} of {len(pending)}", dim=True))
+            _print(await _looked_at(client, each, found))
+            answer = click.prompt(
+                "  [a]pprove, [d]eny, [s]kip, [q]uit", type=click.Choice([_YES, _NO, _SKIP, _QUIT]), default=_SKIP,
+                show_choices=False,
+            )  # fmt: skip
+            if answer == _QUIT:
+                return
+            if answer in (_YES, _NO):
+                await _write(client, each, "Approved" if answer == _YES else "Denied", "")
+        if not pending:
+            ui.say("no request is pending")
+
+    _with_cluster(kubeconfig, work)
+
+
+# ------------------------------------------------------------------ work
+
+
+def _with_cluster(kubeconfig: Path | None, work: Callable[[Client, Requests], Awaitable[T]]) -> T:
+    from kubevouch.phases.csr_review import fetch
+
+    config = rest_config_of(kubeconfig)
+
+    async def run() -> T:
+        async with connected(config) as client:
+            return await work(client, await fetch(client))
+
+    return run_async(run())
+
+
+def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path | None) -> None:
+    async def work(client: Client, found: Requests) -> None:
+        # A name that is not there is found before anything is decided.
+        for each in [found.named(name) for name in names]:
+            await _write(client, each, condition, message)
+
+    _with_cluster(kubeconfig, work)
+
+
+async def _write(client: Client, each: CertificateSigningRequest, condition: str, message: str) -> None:
+    from kubevouch.phases.csr_review import decide
+
+    verb = "approve" if condition == "Approved" else "deny"
+    await decide(client, each, condition, message or f"This CSR was {condition.lower()} by kubevouch csr {verb}.")
+    ui.say(f"certificatesigningrequest.certificates.k8s.io/{each.metadata.name} {condition.lower()}")
+
+
+async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
+    from kubevouch.phases.csr_review import outlook
+
+    return _reviewed(each, found, await outlook(client, each))
+
+
+def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "") -> Review:
+    from kubevouch.phases import csr_review
+    from kubevouch.util.clock import SystemClock
+
+    return csr_review.review(each, found.all, SystemClock().now(), outlook)
+
+
+# ------------------------------------------------------------------ printing
+
+
+def _age(each: Review) -> str:
+    from kubevouch.machinery.gotext import human_duration
+
+    return human_duration(max(each.age.total_seconds(), 0))
+
+
+def _subject(each: Review) -> str:
+    if each.request is None:
+        return "<unreadable>"
+    subject = each.request.subject
+    organizations = ",".join(subject.organizations)
+    return ui.one_line(subject.common_name + (f" ({organizations})" if organizations else "")) or "<empty>"
+
+
+def _codes(each: Review) -> str:
+    return ",".join(mark.code for mark in each.marks)
+
+
+def _print(each: Review) -> None:
+    from kubevouch.phases.csr_review import names_of
+
+    spec = each.csr.spec
+    ui.say(ui.styled(each.name, bold=True))
+    ui.field("state", f"{each.state.value}, for {_age(each)}")
+    ui.field("asks for", _subject(each))
+    ui.field("from", spec.signer_name)
+    if each.request is not None:
+        names = names_of(each.request.alt_names)
+        if names:
+            ui.field("names", ui.one_line(", ".join(names)))
+        ui.field("key", f"{each.request.public_key.name}, sha256:{each.request.public_key.fingerprint().hex()}")
+    ui.field("usages", ", ".join(spec.usages))
+    if spec.expiration_seconds is not None:
+        ui.field("lifetime", f"{spec.expiration_seconds} s")
+    ui.field("requested by", ui.one_line(f"{spec.username} in {', '.join(spec.groups)}"))
+    for condition in each.csr.status.conditions:
+        ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
+    for change in each.changes:
+        ui.field("since the last", change)
+    for mark in each.marks:
+        ui.say(f"  {ui.styled('!', fg='yellow', bold=True)} {ui.one_line(mark.text)}")
+    if each.outlook:
+        ui.field("outlook", ui.one_line(each.outlook))
+
+
+def _tree(each: Review) -> dict[str, Any]:
+    """The stable form for scripts."""
+    from kubevouch.phases.csr_review import names_of
+
+    spec = each.csr.spec
+    tree: dict[str, Any] = {
+        "name": each.name,
+        "uid": each.csr.metadata.uid,
+        "state": each.state.value,
+        "ageSeconds": int(each.age.total_seconds()),
+        "signerName": spec.signer_name,
+        "usages": list(spec.usages),
+        "requestedBy": {"username": spec.username, "groups": list(spec.groups)},
+        "marks": [{"code": mark.code, "text": mark.text} for mark in each.marks],
+    }
+    if spec.expiration_seconds is not None:
+        tree["expirationSeconds"] = spec.expiration_seconds
+    if each.request is not None:
+        subject, key = each.request.subject, each.request.public_key
+        tree["subject"] = {"commonName": subject.common_name, "organizations": list(subject.organizations)}
+        tree["names"] = names_of(each.request.alt_names)
+        tree["key"] = {"algorithm": key.name, "sha256": key.fingerprint().hex()}
+    if each.changes:
+        tree["changes"] = list(each.changes)
+    if each.outlook:
+        tree["outlook"] = each.outlook
+    return tree
+
+
+def _print_document(document: Any, output: str) -> None:
+    import json
+
+    from kubevouch.machinery import yamltext
+
+    sys.stdout.write(json.dumps(document, indent=2) + "\n" if output == "json" else yamltext.dumps(document))

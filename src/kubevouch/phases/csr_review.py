@@ -1,0 +1,313 @@
+"""What a CertificateSigningRequest asks for, who asks, and what speaks for or against it.
+
+A request is shown to a person in the words of what it would mean. Nothing here decides; :func:`decide` writes down what
+the person has decided, about the very object that was shown.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from kubevouch.api import wellknown
+from kubevouch.api.authorization_v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
+from kubevouch.api.certificates_v1 import (
+    GROUP,
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    has_condition,
+)
+from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.pki import policy, recognizers, x509_certificate, x509_request
+from kubevouch.pki.errors import AuthorityError, ParseError, PolicyError, SignatureError
+from kubevouch.pki.public_key import KeyKind
+from kubevouch.pki.recognizers import Recognition
+from kubevouch.pki.subject import Subject
+from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509_request import CertificateRequest
+
+MIN_RSA_BITS = 2048
+# csrcleaner removes what nobody has decided after a day; an hour is long for whoever waits.
+LONG_WAIT = dt.timedelta(hours=1)
+REASONS = {wellknown.CSR_APPROVED: "KubevouchApprove", wellknown.CSR_DENIED: "KubevouchDeny"}
+
+
+class State(StrEnum):
+    """Where a request stands."""
+
+    PENDING = "Pending"
+    APPROVED = "Approved"
+    ISSUED = "Issued"
+    DENIED = "Denied"
+    FAILED = "Failed"
+
+
+class ReviewError(Exception):
+    """The request is not what was shown, or is decided; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that a person should see before deciding. ``code`` is stable, for scripts."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One request, decoded.
+
+    Args:
+        request: None if ``spec.request`` cannot be read; the marks then say why.
+        changes: differences to the last certificate issued for the same subject.
+        outlook: what would approve it, or why nothing does; empty once it is decided.
+    """
+
+    csr: CertificateSigningRequest
+    state: State
+    age: dt.timedelta
+    request: CertificateRequest | None
+    marks: tuple[Mark, ...] = ()
+    changes: tuple[str, ...] = ()
+    outlook: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.csr.metadata.name
+
+
+def state_of(csr: CertificateSigningRequest) -> State:
+    """Failed and denied come before what else is true."""
+    if has_condition(csr, wellknown.CSR_FAILED):
+        return State.FAILED
+    if has_condition(csr, wellknown.CSR_DENIED):
+        return State.DENIED
+    if csr.status.certificate:
+        return State.ISSUED
+    return State.APPROVED if has_condition(csr, wellknown.CSR_APPROVED) else State.PENDING
+
+
+def review(
+    csr: CertificateSigningRequest, others: Iterable[CertificateSigningRequest], now: dt.datetime, outlook: str = ""
+) -> Review:
+    """``csr`` decoded and held against the other requests of the cluster."""
+    created = csr.metadata.creation_timestamp
+    age = now - created.datetime() if created is not None else dt.timedelta()
+    state = state_of(csr)
+    try:
+        request = x509_request.parse_pem(csr.spec.request or b"")
+    except ParseError as err:
+        return Review(csr, state, age, None, (Mark("unreadable", f"spec.request cannot be read: {err}"),), (), outlook)
+    rest = [other for other in others if other.metadata.uid != csr.metadata.uid]
+    last = _last_issued(request.subject, rest)
+    marks = [*_marks_of_request(csr, request), *_marks_of_requester(csr, request), *_marks_of_others(request, rest)]
+    if state is State.PENDING and age >= LONG_WAIT:
+        marks.append(Mark("waits-long", "nobody has decided for over an hour"))
+    if last is not None and state is State.PENDING and _takes_over(csr, last, request, now):
+        marks.append(
+            Mark(
+                "takes-over",
+                f"{request.subject.common_name} has a valid certificate with another key until {_day(last)}",
+            )
+        )
+    return Review(csr, state, age, request, tuple(marks), tuple(_changes(request, last)), outlook)
+
+
+def _marks_of_request(csr: CertificateSigningRequest, request: CertificateRequest) -> list[Mark]:
+    found = []
+    try:
+        x509_request.verify_signature(request)
+    except SignatureError as err:
+        found.append(Mark("bad-signature", f"the request is not signed by its own key: {err}"))
+    try:
+        policy.verify_shape(csr.spec.signer_name, request, csr.spec.usages)
+    except PolicyError as err:
+        found.append(Mark("cannot-be-signed", f"{csr.spec.signer_name} would refuse it: {err}"))
+    except AuthorityError:
+        # A signer that is not Kubernetes' own has rules that only it knows.
+        pass
+    if wellknown.MASTERS_GROUP in request.subject.organizations:
+        found.append(Mark("masters", "asks for system:masters, which no change of RBAC takes back"))
+    key = request.public_key
+    if key.kind is KeyKind.RSA and key.bits < MIN_RSA_BITS:
+        found.append(Mark("weak-key", f"an RSA key of {key.bits} bits"))
+    return found
+
+
+def _marks_of_requester(csr: CertificateSigningRequest, request: CertificateRequest) -> list[Mark]:
+    asks, wanted = csr.spec.username, request.subject.common_name
+    if asks.startswith(wellknown.NODE_USER_PREFIX) and wanted != asks:
+        return [Mark("other-name", f"{asks} asks for {wanted or 'an empty name'}, not for itself")]
+    return []
+
+
+def _marks_of_others(request: CertificateRequest, others: Sequence[CertificateSigningRequest]) -> list[Mark]:
+    for other in others:
+        try:
+            theirs = x509_request.parse_pem(other.spec.request or b"")
+        except ParseError:
+            continue
+        same_key = theirs.public_key.canonical_info == request.public_key.canonical_info
+        if same_key and theirs.subject.common_name != request.subject.common_name:
+            what = theirs.subject.common_name or "another subject"
+            return [Mark("shared-key", f"{other.metadata.name} asks for {what} with the same key")]
+    return []
+
+
+def _last_issued(subject: Subject, others: Iterable[CertificateSigningRequest]) -> Certificate | None:
+    issued: list[Certificate] = []
+    for other in others:
+        if not other.status.certificate:
+            continue
+        try:
+            leaf = x509_certificate.parse_bundle(other.status.certificate)[0]
+        except (ParseError, IndexError):
+            continue
+        if leaf.subject.common_name == subject.common_name:
+            issued.append(leaf)
+    return max(issued, key=lambda leaf: leaf.not_before, default=None)
+
+
+def _takes_over(
+    csr: CertificateSigningRequest, last: Certificate, request: CertificateRequest, now: dt.datetime
+) -> bool:
+    """A name that is in use is asked for by somebody who is not its holder."""
+    return (
+        csr.spec.username != request.subject.common_name
+        and now < last.not_after
+        and last.public_key.canonical_info != request.public_key.canonical_info
+    )
+
+
+def _changes(request: CertificateRequest, last: Certificate | None) -> list[str]:
+    if last is None:
+        return []
+    found = []
+    if last.public_key.canonical_info != request.public_key.canonical_info:
+        found.append("another key" if last.public_key.name == request.public_key.name else
+                     f"another key, {request.public_key.name} instead of {last.public_key.name}")  # fmt: skip
+    before, after = set(names_of(last.meaning.alt_names)), set(names_of(request.alt_names))
+    found += [f"new name {name}" for name in sorted(after - before)]
+    found += [f"no longer {name}" for name in sorted(before - after)]
+    if last.subject.organizations != request.subject.organizations:
+        found.append(
+            f"organizations {list(request.subject.organizations)} instead of {list(last.subject.organizations)}"
+        )
+    return found
+
+
+def names_of(alt_names: SubjectAltNames) -> list[str]:
+    """Every name of the extension as text, in its order."""
+    return [
+        *alt_names.dns_names, *map(str, alt_names.ip_addresses), *alt_names.email_addresses, *alt_names.uris,
+    ]  # fmt: skip
+
+
+def _day(leaf: Certificate) -> str:
+    return f"{leaf.not_after:%Y-%m-%d}"
+
+
+# ------------------------------------------------------------------ the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """All requests of a cluster, the undecided first, the newest first among equals."""
+
+    all: tuple[CertificateSigningRequest, ...] = field(default=())
+
+    @property
+    def pending(self) -> list[CertificateSigningRequest]:
+        return [csr for csr in self.all if state_of(csr) is State.PENDING]
+
+    def named(self, name: str) -> CertificateSigningRequest:
+        """Raises :class:`ReviewError`."""
+        found = next((csr for csr in self.all if csr.metadata.name == name), None)
+        if found is None:
+            raise ReviewError(f"there is no request {name!r}", "kubevouch csr list shows those that are there")
+        return found
+
+
+async def fetch(client: Client) -> Requests:
+    """Raises APIStatusError, TransportError."""
+    items = (await client.list(CERTIFICATE_SIGNING_REQUESTS)).items
+    newest = sorted(items, key=lambda csr: str(csr.metadata.creation_timestamp), reverse=True)
+    return Requests(tuple(sorted(newest, key=lambda csr: state_of(csr) is not State.PENDING)))
+
+
+async def outlook(client: Client, csr: CertificateSigningRequest) -> str:
+    """What would approve an undecided request by itself, or why nothing will."""
+    if state_of(csr) is not State.PENDING:
+        return ""
+    try:
+        request = x509_request.parse_pem(csr.spec.request or b"")
+    except ParseError:
+        return "nothing approves what cannot be read"
+    recognized = recognizers.recognize(csr.spec.signer_name, request, csr.spec.usages, username=csr.spec.username)
+    if not recognized:
+        return f"no controller approves this for {csr.spec.signer_name}; a person has to"
+    try:
+        for recognition in recognized:
+            if await _may(client, csr, recognition):
+                return f"the approving controller approves it as {recognition.subresource}; is it running?"
+    except APIStatusError as err:
+        return f"recognized, but you may not ask whether {csr.spec.username} has the right: {err}"
+    wanted = recognized[-1].subresource
+    return (
+        f"recognized as {wanted}, but {csr.spec.username} may not create "
+        f"{CERTIFICATE_SIGNING_REQUESTS.plural}/{wanted}; a role binding for one of its groups would allow it"
+    )
+
+
+async def _may(client: Client, csr: CertificateSigningRequest, recognition: Recognition) -> bool:
+    spec = csr.spec
+    attributes = ResourceAttributes(
+        group=GROUP,
+        version="*",
+        resource=CERTIFICATE_SIGNING_REQUESTS.plural,
+        subresource=recognition.subresource,
+        verb="create",
+    )
+    asked = SubjectAccessReviewSpec(
+        user=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra, resource_attributes=attributes
+    )
+    answer = await client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=asked))
+    return answer.status.allowed
+
+
+async def decide(client: Client, shown: CertificateSigningRequest, condition: str, message: str) -> None:
+    """Approve or deny the object that was ``shown``: the write fails if anything about it has changed since.
+
+    Raises:
+        ReviewError: it is decided already, or has changed.
+        APIStatusError, TransportError
+    """
+    state = state_of(shown)
+    if state is not State.PENDING:
+        raise ReviewError(f"{shown.metadata.name} is {state.value} already", "a decision cannot be taken back")
+    decision = CertificateSigningRequestCondition(
+        type=condition, status=wellknown.CONDITION_TRUE, reason=REASONS[condition], message=message
+    )
+    status = msgspec.structs.replace(shown.status, conditions=[*shown.status.conditions, decision])
+    try:
+        await client.update(
+            CERTIFICATE_SIGNING_REQUESTS, msgspec.structs.replace(shown, status=status), subresource="approval"
+        )
+    except APIStatusError as err:
+        if err.code not in (404, 409):
+            raise
+        raise ReviewError(
+            f"{shown.metadata.name} is not what was shown any more: {err}", "look at it again: kubevouch csr show"
+        ) from err
