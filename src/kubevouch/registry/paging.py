@@ -48,7 +48,7 @@ def decode(text: str) -> ContinueToken:
         version = tree.get("v") if isinstance(tree.get("v"), str) else ""
         raise _refuse(f"continue key is not valid: server does not recognize this encoded version {version}")
     revision, start = tree.get("rv", 0), tree.get("start", "")
-    if not isinstance(revision, int) or not isinstance(start, str):
+    if not isinstance(revision, int) or isinstance(revision, bool) or not isinstance(start, str):
         raise _refuse("continue key is not valid: json: cannot unmarshal")
     if revision == 0:
         raise _refuse(f"continue key is not valid: incorrect encoded start resourceVersion (version {VERSION})")
@@ -56,7 +56,8 @@ def decode(text: str) -> ContinueToken:
         raise _refuse(f"continue key is not valid: encoded start key empty (version {VERSION})")
     # A token may come from the watch cache (leading slash) or from etcd (none); it must stay below the prefix.
     key = start if start.startswith("/") else f"/{start}"
-    if posixpath.normpath(key) != key.rstrip("/") and posixpath.normpath(key) != key:
+    # Unlike Go's path.Clean, normpath leaves two leading slashes as they are.
+    if posixpath.normpath(key) != key or key.startswith("//"):
         raise _refuse(f"continue key is not valid: {start}")
     return ContinueToken(revision, key[1:])
 

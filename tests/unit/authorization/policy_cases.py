@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from decisions import rbac_policy
 from kubevouch.api import rbac_v1
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from kubevouch.authentication.interface import UserInfo
@@ -115,15 +116,6 @@ def whole(tree: dict[str, Any]) -> Policy:
             return Policy(role_bindings=(rbac_v1.default_binding(binding),))
 
 
-def index(policy: Policy) -> RBACPolicy:
-    indexed = RBACPolicy()
-    for role in policy.every_role:
-        indexed.put_role(role)
-    for binding in policy.every_binding:
-        indexed.put_binding(binding)
-    return indexed
-
-
 def authorizer_of(indexed: RBACPolicy) -> UnionAuthorizer:
     """As kubeadm configures it: Node, RBAC, and before both the privileged group."""
     rbac = RBACAuthorizer(indexed)
@@ -138,7 +130,7 @@ def authorizer_for(case: dict[str, Any]) -> UnionAuthorizer:
 def indexed_for(case: dict[str, Any]) -> RBACPolicy:
     given = case["given"]
     name = given.get("user", {}).get("name", "")
-    return index(bootstrap_policy() + policy_of(given.get("rbac", []), name))
+    return rbac_policy(bootstrap_policy() + policy_of(given.get("rbac", []), name))
 
 
 def attributes_of(user: UserInfo, when: dict[str, Any]) -> Attributes:

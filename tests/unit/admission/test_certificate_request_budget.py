@@ -1,0 +1,111 @@
+"""Undecided requests by requester and key."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests, is_open
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
+)
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import GroupResource
+
+FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
+REQUEST, OTHER = ((FIXTURES / f"csr-client-worker-{n}.pem").read_bytes() for n in (7, 8))
+SIGNER = "kubernetes.io/kube-apiserver-client"
+
+
+def csr(name: str, user: str = "jane", request: bytes = REQUEST, signer: str = SIGNER) -> CertificateSigningRequest:
+    spec = CertificateSigningRequestSpec(request=request, username=user, signer_name=signer)
+    return CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
+
+
+def decided(obj: CertificateSigningRequest, **status: object) -> CertificateSigningRequest:
+    return msgspec.structs.replace(obj, status=CertificateSigningRequestStatus(**status))  # type: ignore[arg-type]
+
+
+def opened(*objects: CertificateSigningRequest) -> OpenRequests:
+    found = OpenRequests()
+    found.load(objects)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["Approved", "Denied", "Failed"])
+def test_a_condition_or_a_certificate_closes_a_request(kind: str) -> None:
+    assert is_open(csr("a"))
+    assert not is_open(decided(csr("a"), conditions=[CertificateSigningRequestCondition(type=kind)]))
+    assert not is_open(decided(csr("a"), certificate=b"x"))
+
+
+def test_counting_follows_what_happens() -> None:
+    found = opened(csr("a"), csr("b", user="joe"), decided(csr("c"), certificate=b"x"))
+    assert (found.count("jane"), found.count("joe"), found.count("nobody")) == (1, 1, 0)
+    found.changed("d", csr("d"))
+    found.changed("d", csr("d"))
+    assert found.count("jane") == 2
+    found.changed("a", decided(csr("a"), certificate=b"x"))
+    found.changed("d", None)
+    found.changed("never seen", None)
+    assert found.count("jane") == 0
+
+
+def test_the_same_key_is_the_same_public_key_signer_and_requester() -> None:
+    found = opened(csr("a"), csr("b"))
+    assert found.same_key(csr("new"), "jane") == "a"
+    assert found.same_key(csr("new", request=REQUEST + b"\n"), "jane") == "a"
+    assert found.same_key(csr("new", request=OTHER), "jane") == ""
+    assert found.same_key(csr("new", signer="example.com/x"), "jane") == ""
+    assert found.same_key(csr("new"), "joe") == ""
+    found.changed("a", None)
+    assert found.same_key(csr("new"), "jane") == "b"
+
+
+def test_requests_that_cannot_be_read_are_told_apart_by_their_bytes() -> None:
+    found = opened(csr("a", request=b"one"))
+    assert found.same_key(csr("new", request=b"one"), "jane") == "a"
+    assert found.same_key(csr("new", request=b"two"), "jane") == ""
+
+
+def admit(user: UserInfo, found: OpenRequests) -> list[str]:
+    resource = catalog.CERTIFICATE_SIGNING_REQUESTS
+    new = csr("new", request=OTHER)
+    request = Request(user, Operation.CREATE, resource.group_resource, resource.gvk, "", "", "new", new, None)
+    asyncio.run(CertificateRequestBudget(found, node=2, default=3).validate(request))
+    return request.warnings
+
+
+@pytest.mark.parametrize(("groups", "budget"), [(("system:nodes",), 2), ((), 3), (("system:masters",), 100)])
+def test_budgets(groups: tuple[str, ...], budget: int) -> None:
+    user, found = UserInfo("jane", groups=groups), OpenRequests()
+    for number in range(min(budget, 5)):
+        assert admit(user, found) == []
+        found.changed(str(number), csr(str(number)))
+    if budget == 100:
+        return
+    with pytest.raises(APIStatusError) as caught:
+        admit(user, found)
+    assert caught.value.code == 429
+    assert admit(UserInfo("joe", groups=groups), found) == []
+
+
+def test_a_pending_request_for_the_same_key_is_named() -> None:
+    [warning] = admit(UserInfo("jane"), opened(csr("a", request=OTHER)))
+    assert "'a'" in warning
+
+
+def test_only_creations_of_requests_count() -> None:
+    plugin, csrs = CertificateRequestBudget(OpenRequests()), catalog.CERTIFICATE_SIGNING_REQUESTS.group_resource
+    assert plugin.handles(Operation.CREATE, csrs, "")
+    assert not plugin.handles(Operation.UPDATE, csrs, "")
+    assert not plugin.handles(Operation.UPDATE, csrs, "approval")
+    assert not plugin.handles(Operation.CREATE, GroupResource("", "secrets"), "")
