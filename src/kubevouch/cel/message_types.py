@@ -1,0 +1,79 @@
+"""Declared structs as types of the expression compiler, so that a misspelt field does not compile."""
+
+from __future__ import annotations
+
+import msgspec
+from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
+
+from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
+
+PACKAGE = "kubernetes"
+
+_Field = descriptor_pb2.FieldDescriptorProto
+# What JSON has only as text is text: expressions see the object as it is sent.
+_SCALARS = {
+    "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT64, "int64": _Field.TYPE_INT64,
+}  # fmt: skip
+
+
+class MessageTypes:
+    """A descriptor pool with a message for each struct that was added, and for those inside it."""
+
+    def __init__(self) -> None:
+        self.pool = descriptor_pool.DescriptorPool()
+        self._known: set[str] = set()
+        values = descriptor_pb2.FileDescriptorProto()
+        struct_pb2.DESCRIPTOR.CopyToProto(values)
+        self.pool.Add(values)
+
+    def add(self, struct: type[msgspec.Struct]) -> str:
+        """The full name of the message for ``struct``."""
+        return self._message(schema_of(struct))
+
+    def _message(self, schema: StructSchema) -> str:
+        name = schema.go_name
+        if name not in self._known:
+            self._known.add(name)
+            file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=PACKAGE, syntax="proto3")
+            file.dependency.append(struct_pb2.DESCRIPTOR.name)
+            message = file.message_type.add(name=name)
+            for number, field in enumerate(schema.fields, 1):
+                self._field(file, message, field.name, number, field.type)
+            self.pool.Add(file)
+        return f"{PACKAGE}.{name}"
+
+    def _field(
+        self,
+        file: descriptor_pb2.FileDescriptorProto,
+        message: descriptor_pb2.DescriptorProto,
+        name: str,
+        number: int,
+        kind: TypeSchema,
+    ) -> None:
+        field = message.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
+        if isinstance(kind, MapSchema):
+            entry = message.nested_type.add(name=f"{name[0].upper()}{name[1:]}Entry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL)
+            self._field(file, entry, "value", 2, kind.value)
+            field.label = _Field.LABEL_REPEATED
+            field.type = _Field.TYPE_MESSAGE
+            field.type_name = f".{PACKAGE}.{message.name}.{entry.name}"
+        elif isinstance(kind, ListSchema) and not kind.wrapped:
+            self._single(file, field, kind.item)
+            field.label = _Field.LABEL_REPEATED
+        else:
+            self._single(file, field, kind)
+
+    def _single(self, file: descriptor_pb2.FileDescriptorProto, field: _Field, kind: TypeSchema) -> None:
+        if isinstance(kind, ScalarSchema) and kind.kind != "json":
+            field.type = _SCALARS.get(kind.kind, _Field.TYPE_STRING)
+            return
+        field.type = _Field.TYPE_MESSAGE
+        if isinstance(kind, StructSchema):
+            field.type_name = f".{self._message(kind)}"
+            if f"{kind.go_name}.proto" not in file.dependency:
+                file.dependency.append(f"{kind.go_name}.proto")
+        else:
+            # A list inside a map or another list has no protobuf form of its own.
+            field.type_name = ".google.protobuf.ListValue" if isinstance(kind, ListSchema) else ".google.protobuf.Value"
