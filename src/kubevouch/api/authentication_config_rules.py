@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Collection
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import cache
 
 from kubevouch.api import config_file
 from kubevouch.api.authentication_config import (
@@ -121,8 +122,6 @@ def _seen(known: set[str], path: str, value: str) -> list[FieldError]:
     return []
 
 
-_CLAIMS_ENVIRONMENT = Environment({CLAIMS: MAP})
-_USER_ENVIRONMENT = Environment({USER: UserInfo})
 _BOTH = "claim and expression can't both be set"
 _EITHER = "claim or expression is required"
 # OpenID Connect lets anybody claim any address until it is verified.
@@ -307,19 +306,22 @@ class _Validation:
             self.errors += repeated
             if repeated:
                 continue
-            program = self._compile(path, rule.expression, boolean=True, environment=_USER_ENVIRONMENT)
+            program = self._compile(path, rule.expression, boolean=True, variables=USER)
             if program is not None:
                 compiled.append((rule, program))
         return compiled
 
-    def _compile(
-        self, path: str, source: str, *, boolean: bool = False, environment: Environment = _CLAIMS_ENVIRONMENT
-    ) -> Program | None:
+    def _compile(self, path: str, source: str, *, boolean: bool = False, variables: str = CLAIMS) -> Program | None:
         try:
-            return environment.compile(source, (BOOL,) if boolean else ())
+            return _environment(variables).compile(source, (BOOL,) if boolean else ())
         except ExpressionError as err:
             self.errors.append(field.invalid(path, source, str(err)))
             return None
+
+
+@cache
+def _environment(variables: str) -> Environment:
+    return Environment({CLAIMS: MAP} if variables == CLAIMS else {USER: UserInfo})
 
 
 def _uses(pattern: re.Pattern[str], source: str) -> bool:

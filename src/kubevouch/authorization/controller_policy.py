@@ -108,6 +108,14 @@ def kubernetes_controller_policy() -> Policy:
             rule("update", "", "namespaces/finalize namespaces/status"),
             rule(f"delete deletecollection {_READ}", "*", "*"),
         )
+        + _cluster_wide(
+            "node-controller",
+            rule("delete get list patch update", "", "nodes"),
+            rule("patch update", "", "nodes/status"),
+            rule("patch update", "", "pods/status"),
+            rule("delete get list", "", "pods"),
+            EVENTS,
+        )
         + _cluster_wide("root-ca-cert-publisher", rule("create update", "", "configmaps"), EVENTS)
         + _cluster_wide("service-account-controller", rule("create", "", "serviceaccounts"), EVENTS)
         + _cluster_wide("ttl-controller", rule("list patch update watch", "", "nodes"), EVENTS)
@@ -166,7 +174,7 @@ def kubevouch_controller_policy() -> Policy:
         )
         + _cluster_wide(
             CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
-            rule("attest", _CERTIFICATES, "signers", [KUBE_APISERVER_SERVING_SIGNER]),
+            rule("attest", _CERTIFICATES, "signers", [KUBE_APISERVER_SERVING_SIGNER, KUBELET_SERVING_SIGNER]),
             rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
             EVENTS,
         )

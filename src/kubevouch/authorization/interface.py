@@ -82,3 +82,7 @@ class RuleResolver(Protocol):
     """An authorizer that can list what it allows."""
 
     async def rules_for(self, user: UserInfo, namespace: str) -> Rules: ...
+
+
+class ResolvingAuthorizer(Authorizer, RuleResolver, Protocol):
+    """An authorizer that can also list what it allows."""

@@ -190,7 +190,7 @@ class NodeAuthorizer:
         if verb in ("get", "update", "patch", "delete"):
             return self._related(node_name, attributes)
         if verb in ("watch", "list", "deletecollection"):
-            if _selects(attributes.field_selector, "nodeName", node_name):
+            if _selects(attributes.field_selector, "spec.nodeName", node_name):
                 return _ALLOW
             return _refuse("can only list/watch/deletecollection resourceslices with nodeName field selector")
         return _refuse(

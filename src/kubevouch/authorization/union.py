@@ -24,6 +24,10 @@ class UnionAuthorizer:
         self._authorizers = tuple(authorizers)
         self._resolvers = tuple(resolvers)
 
+    def replace(self, authorizers: Sequence[Authorizer], resolvers: Sequence[RuleResolver]) -> None:
+        """Ask others from the next request on."""
+        self._authorizers, self._resolvers = tuple(authorizers), tuple(resolvers)
+
     async def authorize(self, attributes: Attributes) -> Verdict:
         reasons: list[str] = []
         errors: list[str] = []

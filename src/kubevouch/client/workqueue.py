@@ -93,6 +93,11 @@ class Workqueue(Generic[K]):
         self._timer_due = 0.0
         self._metrics.gauges(self._read_gauges)
 
+    def report_to(self, metrics: WorkqueueMetrics) -> None:
+        """Report to ``metrics`` from now on."""
+        self._metrics = metrics
+        metrics.gauges(self._read_gauges)
+
     def __len__(self) -> int:
         """How many keys wait; those being worked on and those that are delayed do not count."""
         return len(self._ready)

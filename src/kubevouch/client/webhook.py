@@ -1,0 +1,110 @@
+"""Reviews asked of a webhook: one JSON document to a fixed URL, one back.
+
+WebhookError              no usable answer came; ``str()`` says why
+
+Source: k8s.io/apiserver/pkg/util/webhook/webhook.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import random as random_module
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubevouch.client.failures import refusal
+from kubevouch.client.interface import ClientConfigurationError, TransportError
+from kubevouch.client.kubeconfig import load
+from kubevouch.client.options import Timeouts
+from kubevouch.client.rest_config import RESTConfig, resolve
+from kubevouch.client.tls import TLSFiles
+from kubevouch.client.transport import HTTPRequest, HTTPSTransport
+from kubevouch.machinery import json_codec
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+
+MAX_ANSWER = 1 << 20
+# webhook.DefaultRetryBackoffWithInitialDelay, DefaultShouldRetry
+RETRY_SECONDS, RETRY_FACTOR, RETRY_JITTER, ATTEMPTS = 0.5, 1.5, 0.2, 5
+_RETRIED = frozenset({429, 500, 504})
+
+
+class WebhookError(Exception):
+    """The webhook could not be asked, or its answer is none."""
+
+
+class Webhook:
+    """A service that answers reviews.
+
+    Args:
+        seconds: how long one attempt may take.
+
+    Raises:
+        ClientConfigurationError: the settings cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: RESTConfig,
+        clock: Clock,
+        *,
+        component: str,
+        seconds: float,
+        random: backoff.Random = random_module.random,
+    ) -> None:
+        options = replace(
+            config.options, component=component, timeouts=Timeouts.all(seconds), max_body_bytes=MAX_ANSWER
+        )
+        self._transport = HTTPSTransport(
+            options, tls=TLSFiles(config.tls, clock), credentials=config.credentials(clock), clock=clock
+        )
+        self._clock = clock
+        self._seconds = seconds
+        self._random = random
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def ask(
+        self, review: Mapping[str, Any], query: tuple[tuple[str, str], ...] = (), *, attempts: int = ATTEMPTS
+    ) -> Any:
+        """The JSON tree that answers ``review``.
+
+        Raises:
+            WebhookError: it could not be asked, refused, or answered with something else.
+        """
+        headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
+        request = HTTPRequest("POST", "", self._seconds, query, headers, json_codec.encode(review))
+        delays = self._delays()
+        for left in range(attempts - 1, -1, -1):
+            try:
+                answer = await self._transport.send(request)
+            except (TransportError, ClientConfigurationError) as err:
+                raise WebhookError(str(err)) from err
+            if 200 <= answer.status < 300:
+                try:
+                    return msgspec.json.decode(answer.body)
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
+                    raise WebhookError(f"{self._transport.peer.address} answered with no JSON: {err}") from err
+            if not left or answer.status not in _RETRIED:
+                break
+            await self._clock.sleep(next(delays))
+        refused = refusal(answer, self._transport.peer, self._clock.now())
+        text = refused.status.message if isinstance(refused, APIStatusError) else str(refused)
+        raise WebhookError(text)
+
+    def _delays(self) -> Iterator[float]:
+        return backoff.added_jitter(backoff.exponential(RETRY_SECONDS, 60.0, RETRY_FACTOR), self._random, RETRY_JITTER)
+
+
+def from_kubeconfig(path: Path, clock: Clock, *, component: str, seconds: float) -> Webhook:
+    """The webhook that a file describes: its cluster is the service, its user is this server.
+
+    Raises:
+        ClientConfigurationError: the file cannot be read or used.
+    """
+    return Webhook(resolve(load(path)), clock, component=component, seconds=seconds)
