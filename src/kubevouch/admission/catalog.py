@@ -1,15 +1,16 @@
 """Which plug-ins exist, and the order in which they run.
 
 The order is Kubernetes' (pkg/kubeapiserver/options/plugins.go, Kubernetes 1.36); its plug-ins for resources that are
-not served here are left out.
+not served here are left out. CertificateRequestBudget is our own and comes last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubevouch.admission.certificate_approval import CertificateApproval
+from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests
 from kubevouch.admission.certificate_signing import CertificateSigning
 from kubevouch.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kubevouch.admission.chain import AdmissionChain
@@ -28,6 +29,7 @@ VALIDATING = (
     CertificateSigning.name,
     ClusterTrustBundleAttest.name,
     CertificateSubjectRestriction.name,
+    CertificateRequestBudget.name,
 )
 
 
@@ -42,6 +44,7 @@ class Dependencies:
         clock: the server's.
         node_named: a node from the watch cache, or None.
         pod_named: a pod from the watch cache, or None; left out where no pods are served.
+        open_requests: the undecided certificate signing requests.
     """
 
     authorizer: Authorizer
@@ -50,6 +53,7 @@ class Dependencies:
     clock: Clock
     node_named: NodeGetter | None = None
     pod_named: PodGetter | None = None
+    open_requests: OpenRequests = field(default_factory=OpenRequests)
 
 
 def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> AdmissionChain:
@@ -72,6 +76,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         CertificateSigning(needs.authorizer),
         ClusterTrustBundleAttest(needs.authorizer),
         CertificateSubjectRestriction(),
+        CertificateRequestBudget(needs.open_requests),
     ]
     return AdmissionChain(
         [plugin for plugin in mutating if plugin.name not in disabled],

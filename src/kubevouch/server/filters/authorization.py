@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
+from kubevouch.server.metrics import Metrics
 from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
+
+_RESULTS = {Decision.ALLOW: "allowed", Decision.DENY: "denied", Decision.NO_OPINION: "no-opinion"}
 
 
 def attributes_of(request: Request) -> Attributes:
@@ -26,19 +29,20 @@ def attributes_of(request: Request) -> Attributes:
     )
 
 
-def authorization(authorizer: Authorizer) -> Filter:
+def authorization(authorizer: Authorizer, metrics: Metrics) -> Filter:
     """The filter for one authorizer."""
 
     async def authorize(request: Request, following: Handler) -> Result:
         attributes = attributes_of(request)
         verdict = await authorizer.authorize(attributes)
+        metrics.authorization(_RESULTS[verdict.decision])
         if verdict.decision is Decision.ALLOW:
             request.annotations["authorization.k8s.io/decision"] = "allow"
             request.annotations["authorization.k8s.io/reason"] = verdict.reason
             return await following(request)
         request.annotations["authorization.k8s.io/decision"] = "forbid"
         request.annotations["authorization.k8s.io/reason"] = verdict.reason
-        if verdict.error and verdict.decision is Decision.NO_OPINION and not verdict.reason:
+        if verdict.error:
             text = f'Internal Server Error: "{request.path}": {verdict.error}\n'
             return BytesResult(text.encode(), "text/plain; charset=utf-8", 500)
         raise forbidden(attributes, verdict.reason)

@@ -1,0 +1,124 @@
+"""A requester may have so many undecided requests, and hears of one that it already has for the same key.
+
+Not a plug-in of Kubernetes. A node that crashes in a loop, or a stolen token, made half a million requests in a cluster
+before anybody looked (kubernetes/kubernetes#132947).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TypeVar
+
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.machinery import errors
+from kubevouch.machinery.scheme import GroupResource
+from kubevouch.pki import x509_request
+from kubevouch.pki.errors import PKIError
+
+# A node has one client and one serving request under way, and those of a few restarts.
+NODE_BUDGET = 20
+# A fleet joins with one token, and may have to wait for a person's decision.
+DEFAULT_BUDGET = 5000
+RETRY_AFTER_SECONDS = 30
+
+K = TypeVar("K")
+_Key = tuple[str, str, bytes]
+
+
+class OpenRequests:
+    """The undecided requests by requester and by key. Fed from a watch cache: by its events, and by what it loads."""
+
+    def __init__(self) -> None:
+        self._by_requester: dict[str, dict[str, None]] = {}
+        self._by_key: dict[_Key, dict[str, None]] = {}
+        self._keys: dict[str, _Key] = {}
+
+    def load(self, objects: Iterable[CertificateSigningRequest]) -> None:
+        """Start from all requests there are."""
+        self._by_requester.clear()
+        self._by_key.clear()
+        self._keys.clear()
+        for obj in objects:
+            self.changed(obj.metadata.name, obj)
+
+    def changed(self, name: str, obj: CertificateSigningRequest | None) -> None:
+        """The request ``name`` is now ``obj``, or gone."""
+        if obj is not None and is_open(obj):
+            if name not in self._keys:
+                key = self._keys[name] = _key_of(obj, obj.spec.username)
+                self._by_requester.setdefault(obj.spec.username, {})[name] = None
+                self._by_key.setdefault(key, {})[name] = None
+            return
+        gone = self._keys.pop(name, None)
+        if gone is not None:
+            _drop(self._by_requester, gone[0], name)
+            _drop(self._by_key, gone, name)
+
+    def count(self, requester: str) -> int:
+        return len(self._by_requester.get(requester, ()))
+
+    def same_key(self, obj: CertificateSigningRequest, requester: str) -> str:
+        """The name of the requester's oldest open request for the same signer and public key; else empty."""
+        return next(iter(self._by_key.get(_key_of(obj, requester), ())), "")
+
+
+def _drop(index: dict[K, dict[str, None]], key: K, name: str) -> None:
+    del index[key][name]
+    if not index[key]:
+        del index[key]
+
+
+def is_open(obj: CertificateSigningRequest) -> bool:
+    """Nothing is decided: no certificate, not approved, denied or failed."""
+    return not obj.status.certificate and not obj.status.conditions
+
+
+def _key_of(obj: CertificateSigningRequest, requester: str) -> _Key:
+    try:
+        public_key = x509_request.parse_pem(obj.spec.request or b"").public_key.canonical_info
+    except PKIError:
+        public_key = obj.spec.request or b""
+    return requester, obj.spec.signer_name, hashlib.sha256(public_key).digest()
+
+
+class CertificateRequestBudget:
+    """Refuses a creation over the budget with 429. Members of ``system:masters`` have none."""
+
+    name = "CertificateRequestBudget"
+
+    def __init__(self, open_requests: OpenRequests, *, node: int = NODE_BUDGET, default: int = DEFAULT_BUDGET) -> None:
+        self._open = open_requests
+        self._node = node
+        self._default = default
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return (
+            operation is Operation.CREATE
+            and resource == catalog.CERTIFICATE_SIGNING_REQUESTS.group_resource
+            and not subresource
+        )
+
+    async def validate(self, request: Request) -> None:
+        """Raises ``APIStatusError`` (429)."""
+        requester = request.user.name
+        count = self._open.count(requester)
+        if not count:
+            return
+        pending = self._open.same_key(request.obj, requester)
+        if pending:
+            request.warnings.append(
+                f"{requester} already has the pending certificate signing request {pending!r} for the same key and"
+                " signer"
+            )
+        if wellknown.MASTERS_GROUP in request.user.groups:
+            return
+        budget = self._node if wellknown.NODES_GROUP in request.user.groups else self._default
+        if count >= budget:
+            raise errors.too_many_requests(
+                f"{requester} has {count} certificate signing requests that nobody has decided, at most {budget} are"
+                " allowed: have them approved, denied or deleted",
+                RETRY_AFTER_SECONDS,
+            )

@@ -1,0 +1,1 @@
+"""Who did what, when: Kubernetes' audit policy, events and backends."""

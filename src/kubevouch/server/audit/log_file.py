@@ -1,0 +1,151 @@
+"""The log backend: one JSON event a line, in a file that is rotated by size and pruned by number and age.
+
+Names of rotated files are kube-apiserver's (``audit-2026-01-31T12-00-00.000.log``), so that shippers find them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import gzip
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from kubevouch.server.audit.batch import Batches
+from kubevouch.server.audit.options import STDOUT, LogFileOptions
+from kubevouch.util.clock import UTC, Clock
+from kubevouch.util.files import PRIVATE
+
+# A write holds at most so many events: with the disk behind, batches grow to this.
+_BATCH_EVENTS = 1000
+_STAMP = "%Y-%m-%dT%H-%M-%S"
+
+
+class RotatingFile:
+    """Blocking file operations; run in a thread.
+
+    Args:
+        now: names rotated files and tells their age.
+    """
+
+    def __init__(self, options: LogFileOptions, now: Callable[[], dt.datetime]) -> None:
+        self._options = options
+        self._now = now
+        self._path = Path(options.path)
+        self._limit = options.max_size * 1024 * 1024
+        self._file: BinaryIO | None = None
+        self._size = 0
+
+    def open(self) -> None:
+        """Raises ``OSError`` at once for a path that cannot be written, not at the first event."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
+        self._size = os.fstat(descriptor).st_size
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines, in a fresh file if they do not fit. Raises ``OSError``."""
+        if self._file is None:
+            self.open()
+        if self._size and self._size + len(lines) > self._limit:
+            self._rotate()
+        assert self._file is not None  # opened just now
+        view = memoryview(lines)
+        while view:
+            written = self._file.write(view) or 0
+            self._size += written
+            view = view[written:]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _rotate(self) -> None:
+        self.close()
+        self._path.rename(self._backup_name())
+        self.open()
+        self._prune()
+
+    def _backup_name(self) -> Path:
+        when = self._now().astimezone(UTC)
+        while True:
+            stamp = f"{when:{_STAMP}}.{when.microsecond // 1000:03}"
+            backup = self._path.with_name(f"{self._path.stem}-{stamp}{self._path.suffix}")
+            if not backup.exists() and not backup.with_name(backup.name + ".gz").exists():
+                return backup
+            when += dt.timedelta(milliseconds=1)
+
+    def _prune(self) -> None:
+        """A backup that cannot be removed or compressed must not cost an event."""
+        backups = self._backups()
+        doomed = backups[self._options.max_backups :] if self._options.max_backups else []
+        if self._options.max_age_days:
+            oldest = self._now() - dt.timedelta(days=self._options.max_age_days)
+            doomed += [(when, path) for when, path in backups if when < oldest and (when, path) not in doomed]
+        for _, path in doomed:
+            with suppress(OSError):
+                path.unlink()
+        if self._options.compress:
+            for each in backups:
+                if each not in doomed and each[1].suffix != ".gz":
+                    with suppress(OSError):
+                        _compress(each[1])
+
+    def _backups(self) -> list[tuple[dt.datetime, Path]]:
+        """Rotated files, newest first."""
+        found = []
+        for path in self._path.parent.iterdir():
+            plain = path.name.removesuffix(".gz")
+            if not (plain.startswith(f"{self._path.stem}-") and plain.endswith(self._path.suffix)):
+                continue
+            stamp = plain[len(self._path.stem) + 1 : len(plain) - len(self._path.suffix)]
+            with suppress(ValueError):
+                found.append((dt.datetime.strptime(stamp, f"{_STAMP}.%f").replace(tzinfo=UTC), path))
+        return sorted(found, reverse=True)
+
+
+def _compress(path: Path) -> None:
+    packed = path.with_name(path.name + ".gz")
+    descriptor = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    with (
+        os.fdopen(descriptor, "wb") as target,
+        path.open("rb") as source,
+        gzip.GzipFile(fileobj=target, mode="wb") as out,
+    ):
+        shutil.copyfileobj(source, out)
+    path.unlink()
+
+
+class LogFile:
+    """An :class:`kubevouch.server.audit.interface.AuditBackend`. Raises ``OSError`` if the file cannot be written."""
+
+    name = "log"
+
+    def __init__(self, options: LogFileOptions, clock: Clock, on_lost: Callable[[int], None]) -> None:
+        self._file = None if options.path == STDOUT else RotatingFile(options, clock.now)
+        if self._file is not None:
+            self._file.open()
+        self._batches = Batches(self._write, clock, size=_BATCH_EVENTS, on_lost=on_lost)
+
+    def record(self, event: bytes) -> None:
+        self._batches.record(event)
+
+    async def _write(self, events: list[bytes]) -> None:
+        await asyncio.to_thread(self._append, b"".join(event + b"\n" for event in events))
+
+    def _append(self, lines: bytes) -> None:
+        if self._file is not None:
+            self._file.write(lines)
+        else:
+            sys.stdout.buffer.write(lines)
+            sys.stdout.buffer.flush()
+
+    async def close(self) -> None:
+        await self._batches.close()
+        if self._file is not None:
+            self._file.close()

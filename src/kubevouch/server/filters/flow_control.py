@@ -1,0 +1,183 @@
+"""Holds requests back until their lane has room, and sends away who would wait too long.
+
+The decisions are in ``server/flow_control``; here are the futures, the turns of the event loop and the 429.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kubevouch.authentication.interface import Credentials
+from kubevouch.machinery import errors
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.server.flow_control.lanes import DEFAULT_LIMITS, Lane, LaneLimits, classify
+from kubevouch.server.flow_control.scheduler import FairScheduler, Outcome
+from kubevouch.server.flow_control.sources import SourceBudget, source_prefix
+from kubevouch.server.request import Handler, Request, Result
+from kubevouch.util.clock import Clock
+from kubevouch.util.timers import Timer, Timers
+
+# --max-requests-inflight plus --max-mutating-requests-inflight: what Kubernetes' flow control shares out.
+DEFAULT_SEATS = 600
+RETRY_AFTER_SECONDS = 1
+TOO_MANY = "Too many requests, please try again later."
+# Bad credentials of one source before its answers become 429. The check itself is never left out: it costs less than
+# a refusal, and an address may be shared by a good machine and a bad one. 83 bits of a token are not guessed anyway.
+FAILURES_BURST = 300
+FAILURES_PER_SECOND = 10.0
+
+
+def too_many_requests(retry_after_seconds: int = RETRY_AFTER_SECONDS) -> APIStatusError:
+    return errors.too_many_requests(TOO_MANY, retry_after_seconds)
+
+
+class _Ticket:
+    """A request that may have to wait."""
+
+    __slots__ = ("admitted", "flow", "lane")
+
+    def __init__(self, lane: Lane, flow: str) -> None:
+        self.lane = lane
+        self.flow = flow
+        self.admitted: asyncio.Future[bool] | None = None
+
+    def settle(self, *, admitted: bool) -> bool:
+        """Whether somebody still waits for the answer."""
+        if self.admitted is None or self.admitted.done():
+            return False
+        self.admitted.set_result(admitted)
+        return True
+
+
+class FlowControl:
+    """The scheduler on an event loop. :meth:`seat` stands before authorization, :meth:`credentials` before
+    authentication."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        timers: Timers,
+        *,
+        seats: int = DEFAULT_SEATS,
+        limits: Mapping[Lane, LaneLimits] = DEFAULT_LIMITS,
+        failures: SourceBudget | None = None,
+    ) -> None:
+        self.scheduler: FairScheduler[_Ticket] = FairScheduler(limits, seats)
+        self.failures_refused = 0
+        self._paced = frozenset(lane for lane, each in limits.items() if each.per_turn is not None)
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._failures = SourceBudget(FAILURES_PER_SECOND, FAILURES_BURST) if failures is None else failures
+        self._turn_comes = False
+
+    # -------------------------------------------------------------- filters
+
+    async def seat(self, request: Request, following: Handler) -> Result:
+        """The filter: ``following`` runs on a seat of the request's lane. A watch gives it back once it has begun.
+
+        Raises:
+            APIStatusError: 429.
+        """
+        if request.loopback:
+            return await following(request)
+        lane, flow = classify(request.target, request.user, source_prefix(request.credentials.source))
+        if lane is Lane.EXEMPT:
+            return await following(request)
+        await self._take(lane, flow)
+        try:
+            return await following(request)
+        finally:
+            self._give_back(lane, flow)
+
+    async def credentials(self, request: Request, following: Handler) -> Result:
+        """The filter: counts bad credentials by source, and has sources with too many wait in a lane of their own.
+
+        Raises:
+            APIStatusError: 429 in place of 401 from a source over its budget.
+        """
+        if request.loopback:
+            return await following(request)
+        source = source_prefix(request.credentials.source)
+        if self._is_suspect(request.credentials, source):
+            flow = f"{source} {_claimed_identity(request.credentials)}"
+            await self._take(Lane.SUSPECT, flow)
+            self._give_back(Lane.SUSPECT, flow)
+        try:
+            return await following(request)
+        except APIStatusError as err:
+            if err.code == 401 and request.authentication is None:
+                wait = self._failures.spend(source, self._clock.monotonic())
+                if wait:
+                    self.failures_refused += 1
+                    raise too_many_requests(wait) from None
+            raise
+
+    def _is_suspect(self, credentials: Credentials, source: str) -> bool:
+        if credentials.authorization is None or credentials.peer_chain:
+            return False
+        return bool(len(self._failures)) and self._failures.left(source, self._clock.monotonic()) < 1.0
+
+    # -------------------------------------------------------------- seats
+
+    async def _take(self, lane: Lane, flow: str) -> None:
+        scheduler, ticket = self.scheduler, _Ticket(lane, flow)
+        outcome = scheduler.arrive(lane, flow, ticket, self._clock.monotonic())
+        if outcome is Outcome.RUN:
+            if lane in self._paced:
+                self._ask_for_turn()
+            return
+        if outcome is Outcome.REFUSE:
+            raise too_many_requests()
+        ticket.admitted = asyncio.get_running_loop().create_future()
+        self._ask_for_turn()
+        self._arm()
+        try:
+            admitted = await ticket.admitted
+        except asyncio.CancelledError:
+            if not ticket.admitted.cancelled() and ticket.admitted.result():
+                self._give_back(lane, flow)
+            else:
+                scheduler.abandon(lane, flow, ticket)
+            raise
+        if not admitted:
+            raise too_many_requests()
+
+    def _give_back(self, lane: Lane, flow: str) -> None:
+        self.scheduler.leave(lane, flow)
+        if self._timer is not None:  # somebody waits
+            self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if not self._turn_comes:
+            self._turn_comes = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_comes = False
+        self.scheduler.new_turn()
+        for ticket in self.scheduler.due():
+            if not ticket.settle(admitted=True):
+                self._give_back(ticket.lane, ticket.flow)
+        if self.scheduler.is_held_by_turn:
+            self._ask_for_turn()
+
+    # -------------------------------------------------------------- waiting too long
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            deadline = self.scheduler.next_deadline()
+            if deadline is not None:
+                self._timer = self._timers.at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        for ticket in self.scheduler.expired(self._clock.monotonic()):
+            ticket.settle(admitted=False)
+        self._arm()
+
+
+def _claimed_identity(credentials: Credentials) -> str:
+    """What a bearer token says it is before its first dot: a bootstrap token's id, which is no secret."""
+    return (credentials.authorization or "").rpartition(" ")[2].partition(".")[0][:64]

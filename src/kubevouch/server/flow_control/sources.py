@@ -1,0 +1,60 @@
+"""Addresses as limits see them, and what a source may spend."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import OrderedDict
+from functools import lru_cache
+
+# Who sends from ever new addresses must not choose how much memory that takes.
+MAX_SOURCES = 10_000
+# The smallest network a customer is given (RFC 6177); its host can use any address in it.
+_IPV6_PREFIX = 64
+
+
+@lru_cache(maxsize=4096)
+def source_prefix(address: str) -> str:
+    """An IPv4 address, or the /64 of an IPv6 one; IPv4 in IPv6 counts as IPv4. Other texts stay as they are."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
+
+
+class SourceBudget:
+    """A bucket a source: ``burst`` at once, then ``rate`` a second. The least recently seen sources are forgotten.
+
+    Args:
+        rate: per second.
+        burst: how much a source has that was not seen before.
+    """
+
+    def __init__(self, rate: float, burst: int, *, max_sources: int = MAX_SOURCES) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._max_sources = max_sources
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def left(self, source: str, now: float) -> float:
+        """What ``source`` still has at the monotonic time ``now``."""
+        left, at = self._left.get(source, (self._burst, now))
+        return min(self._burst, left + max(now - at, 0.0) * self._rate)
+
+    def spend(self, source: str, now: float) -> int:
+        """Take one. 0 if there was one, else the whole seconds after which there is one."""
+        left = self.left(source, now)
+        taken = left >= 1.0
+        self._left[source] = (left - 1.0 if taken else left, now)
+        self._left.move_to_end(source)
+        if len(self._left) > self._max_sources:
+            self._left.popitem(last=False)
+        return 0 if taken else max(math.ceil((1.0 - left) / self._rate), 1)
