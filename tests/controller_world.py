@@ -22,6 +22,7 @@ from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certs import ControlPlanePKI, ensure_control_plane
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
 from kubevouch.standalone.server import Endpoint, StandaloneServer
@@ -144,12 +145,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(now: dt.datetime = NOW) -> AsyncIterator[World]:
+async def world(now: dt.datetime = NOW, runtime_config: str = "") -> AsyncIterator[World]:
     clock = FakeClock(now)
     store = MemoryStore(clock=clock, snapshot=_started[0] if _started else None)
-    server = StandaloneServer(store, clock, _pki(), Endpoint("127.0.0.1", 6443))
+    config = RuntimeConfig.parse(runtime_config)
+    server = StandaloneServer(store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config)
     async with server:
-        if not _started:
+        if not _started and not runtime_config:
             _started.append(store.snapshot())
         at = World(server, store, clock)
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kubevouch.controllers import (
     bootstrap_signer,
+    cluster_trust_bundle_publisher,
     clusterrole_aggregation,
     csr_approving,
     csr_cleaner,
@@ -48,6 +49,11 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
+    Entry(
+        cluster_trust_bundle_publisher.NAME,
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+        cluster_trust_bundle_publisher.build,
+    ),
     Entry(namespace.NAME, "namespace", namespace.build),
     Entry(service_account.NAME, "serviceaccount", service_account.build),
     Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build),

@@ -91,6 +91,8 @@ class Context:
         signers: by signer name.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
         namespaced_resources: what a namespace may contain.
+        trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
+            served.
     """
 
     connect: Callable[[str], Client]
@@ -100,6 +102,7 @@ class Context:
     records: DecisionRecords = field(default_factory=LogRecords)
     root_ca: Callable[[], str] | None = None
     namespaced_resources: Sequence[Resource[Any]] = ()
+    trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
 
 def request_of(obj: Object) -> Request:

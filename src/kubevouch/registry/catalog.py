@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from kubevouch.authorization.rbac_escalation import EscalationGuard
-from kubevouch.registry.certificates import certificatesigningrequests
+from kubevouch.registry.certificates import certificatesigningrequests, clustertrustbundles
 from kubevouch.registry.coordination import leases
-from kubevouch.registry.core import configmaps, events, namespaces, nodes, secrets, serviceaccounts
+from kubevouch.registry.core import (
+    configmaps,
+    events,
+    namespaces,
+    nodes,
+    pods,
+    secrets,
+    serviceaccounts,
+    services,
+)
 from kubevouch.registry.interface import Definition
+from kubevouch.registry.node import runtimeclasses
 from kubevouch.registry.rbac import bindings, roles
+from kubevouch.registry.resource import resourceslices
+from kubevouch.registry.storage import csidrivers, csinodes
 
 
 def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
@@ -19,12 +31,19 @@ def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
         events.DEFINITION,
         namespaces.DEFINITION,
         nodes.DEFINITION,
+        pods.DEFINITION,
         secrets.DEFINITION,
         serviceaccounts.DEFINITION,
+        services.DEFINITION,
         certificatesigningrequests.DEFINITION,
+        clustertrustbundles.DEFINITION,
         bindings.cluster_role_binding_definition(guard),
         roles.cluster_role_definition(guard),
         bindings.role_binding_definition(guard),
         roles.role_definition(guard),
+        csidrivers.DEFINITION,
+        csinodes.DEFINITION,
         leases.DEFINITION,
+        runtimeclasses.DEFINITION,
+        resourceslices.DEFINITION,
     ]

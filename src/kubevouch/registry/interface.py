@@ -121,6 +121,9 @@ class Subresource(Generic[T]):
 
 FieldGetter = Callable[[Any], str]
 
+NO_WORKLOADS = "kubevouch runs no workloads"
+"""Why what only workloads need cannot be created."""
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -146,6 +149,7 @@ class Definition(Generic[T]):
         views: other versions under which the same objects are served.
         defaulter: fills in defaults after a server-side apply.
         ttl: seconds after which the store forgets an object, or None.
+        refuses_creation: why nobody can create one, where that is so.
     """
 
     resource: Resource[T]
@@ -159,6 +163,7 @@ class Definition(Generic[T]):
     categories: tuple[str, ...] = ()
     ttl: float | None = None
     defaulter: Callable[[Any], Any] | None = None
+    refuses_creation: str = ""
 
     @property
     def key_prefix(self) -> str:

@@ -10,6 +10,7 @@ from kubevouch.registry.interface import Column
 
 UNKNOWN = "<unknown>"
 NONE = "<none>"
+UNSET = "<unset>"
 
 NAME = Column("Name", format="name", description="Name of the object, unique within its namespace or the cluster.")
 AGE = Column("Age", description="Time since the object was created.")

@@ -107,11 +107,20 @@ class Served:
         return [gv.version for gv in self.group_versions if gv.group == group]
 
 
-def install(served: Served, stores: Iterable[ResourceStore[Any]]) -> None:
-    """Add every store under its own version and its views."""
+def _every(_resource: Resource[Any]) -> bool:
+    return True
+
+
+def install(
+    served: Served, stores: Iterable[ResourceStore[Any]], serves: Callable[[Resource[Any]], bool] = _every
+) -> None:
+    """Add every store under its own version and its views, as far as ``serves`` says so."""
     for store in stores:
         definition = store.definition
-        served.add(Endpoint(definition.resource, store, ObjectEncoder(definition.resource, definition.printer)))
+        if serves(definition.resource):
+            served.add(Endpoint(definition.resource, store, ObjectEncoder(definition.resource, definition.printer)))
         for view in definition.views:
+            if not serves(view.resource):
+                continue
             encoder = ObjectEncoder(view.resource, view.printer or definition.printer, view.from_storage)
             served.add(Endpoint(view.resource, store, encoder, view))

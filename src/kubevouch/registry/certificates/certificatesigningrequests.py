@@ -1,6 +1,7 @@
 """CertificateSigningRequest, with ``/approval`` and ``/status``.
 
-The requester is stamped here. Source: pkg/registry/certificates/certificates/strategy.go (Kubernetes 1.36).
+The requester is stamped here. Source: pkg/registry/certificates/certificates/strategy.go (Kubernetes 1.36; 1.21 for
+v1beta1, which is one store with v1, takes more, and ignores some of what v1 refuses).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.api import catalog, certificates_v1, wellknown
+from kubevouch.api import catalog, certificates_v1, certificates_v1beta1, wellknown
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -20,10 +21,14 @@ from kubevouch.machinery import gotext
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.names import path_segment_name
 from kubevouch.machinery.times import Time
-from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
+from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
 _DECISIONS = (wellknown.CSR_APPROVED, wellknown.CSR_DENIED)
+
+
+def _is_v1beta1(ctx: Context) -> bool:
+    return ctx.api_version == certificates_v1beta1.API_VERSION
 
 
 class CSRStrategy(Strategy[CertificateSigningRequest]):
@@ -46,8 +51,8 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
             status=CertificateSigningRequestStatus(),
         )
 
-    def validate(self, _ctx: Context, obj: CertificateSigningRequest) -> list[FieldError]:
-        return certificates_v1.validate_certificate_signing_request(obj)
+    def validate(self, ctx: Context, obj: CertificateSigningRequest) -> list[FieldError]:
+        return certificates_v1.validate_certificate_signing_request(obj, v1beta1=_is_v1beta1(ctx))
 
     def prepare_for_update(
         self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -55,9 +60,9 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
         return msgspec.structs.replace(new, spec=old.spec, status=old.status)
 
     def validate_update(
-        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+        self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> list[FieldError]:
-        return certificates_v1.validate_certificate_signing_request_update(new, old)
+        return certificates_v1.validate_certificate_signing_request_update(new, old, v1beta1=_is_v1beta1(ctx))
 
 
 class CSRApprovalStrategy(CSRStrategy):
@@ -73,9 +78,9 @@ class CSRApprovalStrategy(CSRStrategy):
         return msgspec.structs.replace(new, spec=old.spec, status=status)
 
     def validate_update(
-        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+        self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> list[FieldError]:
-        return certificates_v1.validate_certificate_signing_request_approval_update(new, old)
+        return certificates_v1.validate_certificate_signing_request_approval_update(new, old, v1beta1=_is_v1beta1(ctx))
 
 
 class CSRStatusStrategy(CSRStrategy):
@@ -87,6 +92,8 @@ class CSRStatusStrategy(CSRStrategy):
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> CertificateSigningRequest:
         conditions = new.status.conditions
+        if _is_v1beta1(ctx):
+            conditions = _with_old_decisions(conditions, old.status.conditions)
         for decision in _DECISIONS:
             conditions = _with_old(conditions, old.status.conditions, decision)
         conditions = _stamped(conditions, old.status.conditions, ctx.now)
@@ -94,9 +101,9 @@ class CSRStatusStrategy(CSRStrategy):
         return msgspec.structs.replace(new, spec=old.spec, status=status)
 
     def validate_update(
-        self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
+        self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> list[FieldError]:
-        return certificates_v1.validate_certificate_signing_request_status_update(new, old)
+        return certificates_v1.validate_certificate_signing_request_status_update(new, old, v1beta1=_is_v1beta1(ctx))
 
 
 Conditions = list[CertificateSigningRequestCondition]
@@ -112,6 +119,14 @@ def _with_old(conditions: Conditions, old: Conditions, kind: str) -> Conditions:
     for place, condition in zip(places, kept, strict=True):
         restored[place] = condition
     return restored
+
+
+def _with_old_decisions(conditions: Conditions, old: Conditions) -> Conditions:
+    """Every difference in decisions is undone."""
+    decided = [condition for condition in old if condition.type in _DECISIONS]
+    if decided == [condition for condition in conditions if condition.type in _DECISIONS]:
+        return conditions
+    return [*decided, *(condition for condition in conditions if condition.type not in _DECISIONS)]
 
 
 def _stamped(conditions: Conditions, old: Conditions, moment: dt.datetime) -> Conditions:
@@ -180,4 +195,12 @@ DEFINITION = Definition(
         Subresource("status", CSRStatusStrategy()),
     ),
     selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name},
+    views=(
+        View(
+            catalog.CERTIFICATE_SIGNING_REQUESTS_V1BETA1,
+            to_storage=certificates_v1beta1.to_v1,
+            from_storage=certificates_v1beta1.from_v1,
+            selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name or ""},
+        ),
+    ),
 )

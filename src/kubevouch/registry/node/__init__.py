@@ -1,0 +1,1 @@
+"""Resources of node.k8s.io, one file each."""

@@ -1,0 +1,1 @@
+"""Resources of resource.k8s.io, one file each."""

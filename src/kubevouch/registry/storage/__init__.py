@@ -1,0 +1,1 @@
+"""Resources of storage.k8s.io, one file each."""

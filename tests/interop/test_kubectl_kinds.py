@@ -1,0 +1,59 @@
+"""Real kubectl on kinds that are always empty, and through the life of a namespace."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import peers
+from kubevouch.testing import Cluster
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(https=True, real_time=True, controllers=("*",)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=peers.KUBECTL_VERSIONS)
+def kubectl(cluster: Cluster, request: pytest.FixtureRequest) -> Kubectl:
+    binary = peers.kubectl(request.param)
+    environment = {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [binary, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+def test_there_are_no_workloads(kubectl: Kubectl) -> None:
+    listed = kubectl("get", "pods,svc", "-A")
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "No resources found\n")
+    assert kubectl("get", "all").stderr == "No resources found in default namespace.\n"
+
+
+def test_a_pod_is_refused_with_the_reason(kubectl: Kubectl) -> None:
+    refused = kubectl("run", "web", "--image=nginx")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        'Error from server (MethodNotAllowed): create is not supported on resources of kind "pods": '
+        "kubevouch runs no workloads\n"
+    )
+
+
+def test_a_namespace_comes_with_its_objects_and_goes_with_them(cluster: Cluster, kubectl: Kubectl) -> None:
+    assert kubectl("create", "namespace", "team").returncode == 0
+    cluster.settle()
+    names = kubectl("get", "serviceaccounts,configmaps", "-n", "team", "-o", "name").stdout.split()
+    assert names == ["serviceaccount/default", "configmap/kube-root-ca.crt"]
+    assert kubectl("get", "namespace", "team", "-o", "jsonpath={.spec.finalizers}").stdout == '["kubernetes"]'
+    assert kubectl("create", "configmap", "mine", "-n", "team").returncode == 0
+    gone = kubectl("delete", "namespace", "team", "--timeout=30s")
+    assert (gone.returncode, gone.stdout) == (0, 'namespace "team" deleted\n'), gone.stderr
+    assert "NotFound" in kubectl("get", "namespace", "team").stderr
