@@ -51,6 +51,9 @@ def _of_system(err: OSError) -> Failure:
     hints = {
         errno.EACCES: "choose a path that this user may write, or run as a user who may",
         errno.ENOSPC: "make room on that file system and try again; nothing was lost",
+        errno.EEXIST: "a folder is expected there; move the file away",
+        errno.ENOTDIR: "a folder is expected there; move the file away",
+        errno.EISDIR: "a file is expected there; move the folder away",
         errno.EROFS: "choose a path on a file system that can be written",
     }
     return Failure(f"{name}{words}", hints.get(err.errno or 0, ""), ExitCode.FAILED)

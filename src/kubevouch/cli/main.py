@@ -15,6 +15,7 @@ from kubevouch.cli.exit_codes import ExitCode
 
 # A module is loaded when its command is used: the credential plug-in has 150 ms.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "csr": ("kubevouch.cli.csr:csr", "Look at certificate signing requests and decide about them."),
     "up": ("kubevouch.cli.up:up", "Run a cluster's API server and controllers in this process."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "token": ("kubevouch.cli.token:token", "Create, list, delete and generate bootstrap tokens."),
@@ -102,7 +103,8 @@ def _failed(err: Exception) -> int:
 
 
 def _sentence(text: str) -> str:
-    return text.rstrip(".")
+    """click's sentences in our voice: lower case, no full stop."""
+    return (text[:1].lower() + text[1:]).rstrip(".")
 
 
 if __name__ == "__main__":

@@ -117,11 +117,13 @@ def method_not_allowed() -> APIStatusError:
     )
 
 
-def method_not_supported(resource: GroupResource, action: str) -> APIStatusError:
+def method_not_supported(resource: GroupResource, action: str, why: str = "") -> APIStatusError:
+    """``why`` is ours: Kubernetes gives no reason."""
+    text = f"{action} is not supported on resources of kind {gotext.quote(str(resource))}"
     return _failure(
         405,
         Reason.METHOD_NOT_ALLOWED,
-        f"{action} is not supported on resources of kind {gotext.quote(str(resource))}",
+        f"{text}: {why}" if why else text,
         StatusDetails(group=resource.group, kind=resource.resource),
     )
 

@@ -101,6 +101,10 @@ def too_long(path: str, limit: int) -> FieldError:
     return FieldError(ErrorType.TOO_LONG, path, None, f"may not be more than {limit} bytes")
 
 
+def too_many(path: str, got: int, limit: int) -> FieldError:
+    return FieldError(ErrorType.TOO_MANY, path, got, f"must have at most {limit} items")
+
+
 def not_found(path: str, value: Any) -> FieldError:
     return FieldError(ErrorType.NOT_FOUND, path, value, "")
 

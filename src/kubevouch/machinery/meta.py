@@ -14,6 +14,7 @@ from kubevouch.machinery.declaration import (
     Int64,
     RawJSON,
     Struct,
+    Wrapped,
     always,
     always_named,
     named,
@@ -185,6 +186,10 @@ class PartialObjectMetadata(Object):
     """An object of any kind, reduced to its metadata."""
 
 
+Verbs = Annotated[list[str], Wrapped()]
+"""A message of its own on the wire, as lists that may be null are."""
+
+
 class APIResource(Struct):
     """One resource of a group version, in the older form of API discovery."""
 
@@ -194,7 +199,7 @@ class APIResource(Struct):
     group: Annotated[str, wire(8, "Group of the kind, if it is another.")] = ""
     version: Annotated[str, wire(9, "Version of the kind, if it is another.")] = ""
     kind: Annotated[str, wire(3, "The kind.", required=True)] = always(str)
-    verbs: Annotated[list[str] | None, wire(4, "The verbs that are served.", required=True)] = null()
+    verbs: Annotated[Verbs | None, wire(4, "The verbs that are served.", required=True)] = null()
     short_names: Annotated[list[str], wire(5, "Short names.")] = []
     categories: Annotated[list[str], wire(7, "Groups of resources that kubectl knows as one word.")] = []
     storage_version_hash: Annotated[str, wire(10, "Changes when the stored version changes.")] = ""

@@ -27,13 +27,15 @@ from kubevouch.registry.authorization.reviews import Reviews as AuthorizationRev
 from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
-from kubevouch.server import version
+from kubevouch.server import flow_metrics, version
+from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.discovery import Discovery
 from kubevouch.server.endpoints import Action, Served, install
 from kubevouch.server.filters.audit_id import audit_id
 from kubevouch.server.filters.authentication import authentication
 from kubevouch.server.filters.authorization import authorization
+from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.filters.impersonation import impersonation
 from kubevouch.server.filters.instrumentation import instrumentation
 from kubevouch.server.filters.recovery import recovery
@@ -91,6 +93,7 @@ class APIServer:
         address: host:port as clients reach it, for discovery.
         issuer: signs service account tokens; None serves none.
         runtime_config: which versions clients get to see; None means the usual ones.
+        audit: builds what records requests; None records nothing.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class APIServer:
         issuer: Issuer | None = None,
         scheme: Scheme = catalog.SCHEME,
         runtime_config: RuntimeConfig | None = None,
+        audit: BuildAudit | None = None,
     ) -> None:
         self.clock = clock
         self.store = store
@@ -111,6 +115,8 @@ class APIServer:
         self.metrics = Metrics()
         self.caches = Caches()
         self._timers = Timers(clock)
+        self._audit = audit(self.metrics) if audit is not None else None
+        self.flow_control = FlowControl(clock, self._timers)
         self._stopping = False
         self._hooks: dict[str, bool] = {}
         admission = AdmissionChain()
@@ -135,20 +141,25 @@ class APIServer:
             self._install_issuer_discovery(issuer, address)
         self.handler: Handler = self._chain()
         self._https = HTTPSServer(self.handler, clock)
+        self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly
 
     def _chain(self) -> Handler:
-        security = self.security
+        security, audit = self.security, self._audit
         return chain(
             [
                 audit_id,
                 request_info,
                 instrumentation(self.metrics, self.clock),
                 recovery,
-                authentication(security.authenticator, self.metrics),
+                self.flow_control.credentials,
+                *([audit.of_failed_authentication] if audit is not None else ()),
+                authentication(security.authenticator, self.metrics, self.clock),
+                *([audit.of_requests] if audit is not None else ()),
                 impersonation(security.authorizer),
-                authorization(security.authorizer),
+                self.flow_control.seat,
+                authorization(security.authorizer, self.metrics),
             ],
             self._router.route,
         )
@@ -271,6 +282,8 @@ class APIServer:
         for cache in self.caches.by_plural.values():
             cache.close_watchers()
         await self._https.close(grace_seconds)
+        if self._audit is not None:
+            await self._audit.close()
         await self._timers.close()
         await self.cacher.close()
 

@@ -7,11 +7,13 @@ import gzip
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import structlog
 from aiohttp import StreamReader, web
-from aiohttp.http_exceptions import PayloadEncodingError
+from aiohttp.http_exceptions import LineTooLong, PayloadEncodingError
+from aiohttp.http_writer import StreamWriter
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server as AiohttpServer
 
@@ -19,6 +21,8 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server import encoding, negotiation
+from kubevouch.server.flow_control.connections import ConnectionLimits
+from kubevouch.server.listener import Listener
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     BytesResult,
@@ -36,7 +40,6 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("server")
 
-HANDSHAKE_SECONDS = 10.0
 # Time for a client to send its request line and headers, on a fresh connection and between requests.
 HEADER_SECONDS = 32.0
 IDLE_SECONDS = 90.0
@@ -45,6 +48,11 @@ GZIP_LEVEL = 1
 MAX_WARNINGS_RUNES = 4096
 WARNING_CUT_RUNES = 256
 STREAM_WRITE_SECONDS = 30.0
+# For the whole body of a request to come in: Kubernetes' time for a request (--request-timeout).
+BODY_SECONDS = 60.0
+# An answer up to this size fits into the buffers on the way; a longer one the client has to take within a time.
+LONG_ANSWER_BYTES = 64 * 1024
+LONG_ANSWER_SECONDS = 60.0
 # For the last bytes of an answer, once the server is told to stop.
 FLUSH_SECONDS = 1.0
 
@@ -54,13 +62,14 @@ _NO_CACHE = "no-cache, private"
 class Connection(RequestHandler):
     """One TCP connection: remembers the client's certificates and tells watches when it is gone."""
 
-    __slots__ = ("_gone", "_header_timer", "_peer_chain")
+    __slots__ = ("_answer_timer", "_gone", "_header_timer", "_peer_chain")
 
     def __init__(self, manager: AiohttpServer, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self._gone: list[Callable[[], None]] = []
         self._peer_chain: tuple[bytes, ...] | None = None
         self._header_timer: asyncio.TimerHandle | None = None
+        self._answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -71,10 +80,23 @@ class Connection(RequestHandler):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
+            self._answer_timer = None
+
+    def expect_long_answer(self) -> None:
+        """Cut the client off if it has not taken the coming answer in time."""
+        self._answer_timer = self._loop.call_later(LONG_ANSWER_SECONDS, self._cut_off_slow)
+
+    def _cut_off_slow(self) -> None:
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            log.info("cut off a client that does not take its answer", source=str(self.peername))
+            self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
+        for timer in (self._header_timer, self._answer_timer):
+            if timer is not None:
+                timer.cancel()
         gone, self._gone = self._gone, []
         super().connection_lost(exc)
         for callback in gone:
@@ -103,11 +125,15 @@ class Connection(RequestHandler):
         self,
         request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
         status: int = 500,
-        exc: BaseException | None = None,  # noqa: ARG002 - aiohttp's signature
+        exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
         """What aiohttp itself refuses (broken HTTP): plain text, as Go's server answers, and the connection ends."""
-        reply = web.Response(status=status, text=f"{status} {message or 'Bad Request'}\n")
+        reason = (message or "").partition("\n")[0].rstrip(":")
+        if isinstance(exc, LineTooLong) or reason == "Too many headers received":
+            status, reason = 431, ""
+        text = f"{status} {HTTPStatus(status).phrase}"
+        reply = web.Response(status=status, text=f"{text}: {reason}" if reason else text)
         reply.force_close()
         return reply
 
@@ -115,6 +141,11 @@ class Connection(RequestHandler):
 class _ConnectionServer(AiohttpServer):
     def __call__(self) -> RequestHandler:
         return Connection(self, loop=self._loop, **self._kwargs)
+
+
+def _when_gone(protocol: asyncio.Protocol, callback: Callable[[], None]) -> None:
+    assert isinstance(protocol, Connection)  # made by _ConnectionServer
+    protocol.when_gone(callback)
 
 
 class _Ending:
@@ -157,12 +188,12 @@ class HTTPSServer:
         self._handler = handler
         self._clock = clock
         self._aiohttp: _ConnectionServer | None = None
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._serving = serving
+        self.limits = ConnectionLimits()
 
     async def start(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections on bound sockets; ``context`` None means plain HTTP, for tests on loopback only."""
-        loop = asyncio.get_running_loop()
         self._aiohttp = _ConnectionServer(
             self._serve,
             access_log=None,
@@ -172,26 +203,20 @@ class HTTPSServer:
             max_field_size=64 * 1024,
             lingering_time=0,
         )
-        for bound in sockets:
-            timeout = HANDSHAKE_SECONDS if context is not None else None
-            self._listeners.append(
-                await loop.create_server(
-                    self._aiohttp, sock=bound, ssl=context, backlog=1024, ssl_handshake_timeout=timeout
-                )
-            )
+        self._listeners = [
+            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone) for bound in sockets
+        ]
 
     async def close(self, grace_seconds: float) -> None:
         """Stop accepting, let requests under way finish for ``grace_seconds``, then cut them off."""
         for listener in self._listeners:
-            listener.close()
+            await listener.close()
         if self._aiohttp is not None:
             connections = [each for each in self._aiohttp.connections if isinstance(each, Connection)]
             endings = [_Ending(each) for each in connections]
             self._aiohttp.pre_shutdown()
             await self._aiohttp.shutdown(grace_seconds)
             await _end_all(endings)
-        for listener in self._listeners:
-            await listener.wait_closed()
 
     # -------------------------------------------------------------- one request
 
@@ -206,7 +231,10 @@ class HTTPSServer:
             return self._failure(request, err)
         if isinstance(result, WatchResult):
             return await self._stream(raw, connection, request, result)
-        return self._reply(request, result)
+        reply = self._reply(request, result)
+        if (reply.content_length or 0) >= LONG_ANSWER_BYTES:
+            connection.expect_long_answer()
+        return reply
 
     def _request(self, raw: web.BaseRequest, connection: Connection) -> Request:
         target = raw.raw_path
@@ -301,12 +329,16 @@ class HTTPSServer:
         first = True
         encoder: Any = result.encoder
         try:
-            await reply.prepare(raw)
+            writer = await reply.prepare(raw)
+            assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
             async for batch in result.batches:
                 frames = encoder.frames(batch, how, self._clock.now(), include, first=first)
                 first = first and not batch
-                async with asyncio.timeout(STREAM_WRITE_SECONDS):
-                    await reply.write(frames)
+                # A timer for each write would be a fifth of the work; only those that lag behind need one.
+                if connection.writing_paused:
+                    async with asyncio.timeout(STREAM_WRITE_SECONDS):
+                        await writer.drain()
+                await writer.write(frames, drain=False)
             await reply.write_eof()
         except (ConnectionError, TimeoutError):
             connection.force_close()
@@ -315,7 +347,7 @@ class HTTPSServer:
                 raise
         finally:
             connection.no_longer(cancel)
-            await result.batches.aclose()
+            await result.close()
         return reply
 
 
@@ -353,15 +385,24 @@ async def _read(content: StreamReader, headers: Mapping[str, str], limit: int) -
     length = headers.get("Content-Length")
     if length is not None and length.isdigit() and int(length) > limit:
         raise errors.request_entity_too_large(f"limit is {limit}")
-    chunks, size = [], 0
     try:
-        while chunk := await content.readany():
-            size += len(chunk)
-            if size > limit:
-                raise errors.request_entity_too_large(f"limit is {limit}")
-            chunks.append(chunk)
-    except (PayloadEncodingError, web.RequestPayloadError, ValueError) as err:
+        if content.is_eof():
+            return await _gather(content, limit)
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _gather(content, limit)
+    except TimeoutError:
+        raise errors.bad_request(f"the body of the request did not come within {BODY_SECONDS:.0f} s") from None
+    except (PayloadEncodingError, web.RequestPayloadError, ConnectionError, ValueError) as err:
         raise errors.bad_request(f"the body of the request could not be read: {err}") from err
+
+
+async def _gather(content: StreamReader, limit: int) -> bytes:
+    chunks, size = [], 0
+    while chunk := await content.readany():
+        size += len(chunk)
+        if size > limit:
+            raise errors.request_entity_too_large(f"limit is {limit}")
+        chunks.append(chunk)
     return b"".join(chunks) if len(chunks) != 1 else chunks[0]
 
 

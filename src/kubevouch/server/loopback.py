@@ -23,7 +23,7 @@ from kubevouch.client.interface import (
     WriteOptions,
 )
 from kubevouch.client.paths import list_query, watch_query, write_query
-from kubevouch.machinery import json_codec
+from kubevouch.machinery import errors, json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
 from kubevouch.machinery.scheme import Resource
@@ -94,7 +94,7 @@ class LoopbackClient:
                 for item in batch:
                     yield _event(item, view, resource)
         finally:
-            await result.batches.aclose()
+            await result.close()
 
     async def create(
         self, resource: Resource[T], obj: T, options: WriteOptions = _DEFAULT_WRITE, *, subresource: str = ""
@@ -225,7 +225,11 @@ class LoopbackClient:
             loopback=True,
             typed=True,
         )
-        return await self._handler(request)
+        result = await self._handler(request)
+        if isinstance(result, BytesResult) and result.status == 404:
+            # Plain text, for want of the group version; over HTTPS the client says it in these words.
+            raise errors.unknown_resource()
+        return result
 
 
 _METHODS = {

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from kubevouch.server.workqueue_metrics import WorkqueueFamilies
 
 _LATENCY = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
+_SHORT = tuple(0.001 * 2**power for power in range(15))
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run", "code")
 
 
@@ -14,6 +21,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.workqueues = WorkqueueFamilies(self.registry)
         self._requests = Counter(
             "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS, registry=self.registry
         )
@@ -36,6 +45,23 @@ class Metrics:
         self._authentication = Counter(
             "authentication_attempts", "Attempts to authenticate.", ("result",), registry=self.registry
         )
+        self._authentication_duration = Histogram(
+            "authentication_duration_seconds",
+            "Time to authenticate, by result.",
+            ("result",),
+            buckets=_SHORT,
+            registry=self.registry,
+        )
+        self._authorization = Counter(
+            "authorization_attempts", "Attempts to authorize.", ("result",), registry=self.registry
+        )
+        self._audit_events = Counter("apiserver_audit_event", "Audit events recorded.", registry=self.registry)
+        self._audit_levels = Counter(
+            "apiserver_audit_level", "Requests by the audit policy's level.", ("level",), registry=self.registry
+        )
+        self._audit_errors = Counter(
+            "apiserver_audit_error", "Audit events that are lost.", ("plugin",), registry=self.registry
+        )
         self._requested_duration = Counter(
             "apiserver_certificates_registry_csr_requested_duration_total",
             "Issued certificates whose request asked for a duration.",
@@ -54,8 +80,43 @@ class Metrics:
         self._request_children: dict[tuple[str, ...], Counter] = {}
         self._latency_children: dict[tuple[str, ...], Histogram] = {}
 
-    def authentication(self, result: str) -> None:
-        self._authentication.labels(result).inc()
+        self._authenticated = {
+            result: (self._authentication.labels(result), self._authentication_duration.labels(result))
+            for result in ("success", "failure", "error")
+        }
+        self._authorized = {
+            result: self._authorization.labels(result) for result in ("allowed", "denied", "no-opinion", "error")
+        }
+
+    def authentication(self, result: str, seconds: float) -> None:
+        """``result`` is success, failure or error."""
+        counter, timer = self._authenticated[result]
+        counter.inc()
+        timer.observe(seconds)
+
+    def authorization(self, result: str) -> None:
+        """``result`` is allowed, denied, no-opinion or error."""
+        self._authorized[result].inc()
+
+    def audit_level(self, level: str) -> None:
+        self._audit_levels.labels(level).inc()
+
+    def audit_event(self) -> None:
+        self._audit_events.inc()
+
+    def audit_lost(self, backend: str, count: int) -> None:
+        """Events that ``backend`` (``log`` or ``webhook``) did not keep."""
+        self._audit_errors.labels(backend).inc(count)
+
+    def watch_began(self, group: str, version: str, resource: str, subresource: str, scope: str) -> Callable[[], None]:
+        """Count a watch until what is returned is called."""
+        child = self._longrunning.labels("WATCH", group, version, resource, subresource, scope, "apiserver")
+        child.inc()
+        return child.dec
+
+    def read_at_scrape(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        """Metrics that are kept elsewhere and read when somebody asks."""
+        self.registry.register(_AtScrape(collect))
 
     def request(self, labels: tuple[str, ...], code: int, seconds: float, *, watch: bool) -> None:
         """Count one finished request; ``labels`` are those of the latency histogram."""
@@ -70,8 +131,9 @@ class Metrics:
                 timer = self._latency_children[labels] = self._latency.labels(*labels)
             timer.observe(seconds)
 
-    def inflight(self, kind: str, change: int) -> None:
-        self._inflight.labels(kind).inc(change)
+    def inflight(self, kind: str, read: Callable[[], float]) -> None:
+        """``read`` tells how many requests of a kind (``mutating``, ``readOnly``) are under way."""
+        self._inflight.labels(kind).set_function(read)
 
     def csr_duration(self, signer_name: str, *, honored: bool) -> None:
         """Count a certificate whose request named a duration (registry/certificates, Kubernetes 1.36)."""
@@ -83,4 +145,31 @@ class Metrics:
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Body and content type for a scrape."""
         encode, content_type = choose_encoder(accept)
+        if content_type.startswith("text/plain") and "escaping=" not in content_type:
+            # Go's client says how names are escaped even when nobody asked.
+            content_type += "; escaping=underscores"
         return encode(self.registry), content_type
+
+
+class _AtScrape(Collector):
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Metric]:
+        return self._collect()
+
+
+def counter(name: str, help_text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]) -> Metric:
+    """A counter's present values by label values."""
+    family = CounterMetricFamily(name, help_text, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family
+
+
+def gauge(name: str, help_text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]) -> Metric:
+    """A gauge's present values by label values."""
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family

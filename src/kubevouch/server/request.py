@@ -86,6 +86,8 @@ class Request:
     typed: bool = False
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    # Set while the request is audited: handlers tell it what the body held.
+    audit: BodyRecorder | None = None
 
     @property
     def user(self) -> UserInfo:
@@ -103,6 +105,16 @@ class Request:
     @property
     def user_agent(self) -> str:
         return self.headers.get("User-Agent", "")
+
+
+class BodyRecorder(Protocol):
+    """Wants to know what was sent."""
+
+    body: bytes
+
+    def sent(self, obj: Any, api_version: str, kind: str) -> None:
+        """The decoded object of the body."""
+        ...
 
 
 class Result:
@@ -163,11 +175,24 @@ WatchItem = Change[Any] | Bookmark | Status
 
 @dataclass(slots=True)
 class WatchResult(Result):
-    """A stream of batches. Closing the iterator ends the watch."""
+    """A stream of batches. Whoever takes it calls :meth:`close`, also when nothing was read.
+
+    ``ended`` is called then: a generator that was never started does not run its ``finally``.
+    """
 
     batches: AsyncGenerator[list[WatchItem], None]
     encoder: ObjectEncoderLike
     status: int = 200
+    ended: list[Callable[[], None]] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """End the watch."""
+        try:
+            await self.batches.aclose()
+        finally:
+            callbacks, self.ended = self.ended, []
+            for callback in callbacks:
+                callback()
 
 
 class ObjectEncoderLike(Protocol):

@@ -109,14 +109,21 @@ class Router:
             raise errors.unknown_resource()
         handlers = _ITEM if on_item else _COLLECTION
         if info.deprecated_watch:
-            return watch.watch if "watch" in definition.verbs else self._refuse()
+            return watch.watch if "watch" in definition.verbs and request.method == "GET" else self._refuse()
         verb = info.verb
         handler = handlers.get(verb)
         if handler is None or verb not in definition.verbs:
             raise errors.method_not_allowed()
         if verb in ("create", "deletecollection") and namespaced and not info.namespace:
             raise errors.method_not_allowed()
+        if definition.refuses_creation and (verb == "create" or self._applies(request)):
+            # Before the body is read: what it holds may be unknown here.
+            raise errors.method_not_supported(definition.resource.group_resource, "create", definition.refuses_creation)
         return handler
+
+    @staticmethod
+    def _applies(request: Request) -> bool:
+        return request.target.verb == "patch" and patch.content_type(request) == patch.APPLY_PATCH
 
     @staticmethod
     def _names_item(request: Request) -> bool:

@@ -13,6 +13,7 @@ from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
 from kubevouch.controllers import catalog
+from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.controllers.root_ca_publisher import RootCAFile
@@ -94,18 +95,34 @@ def start_controllers(
     pair = pair_at(server.pki.folder, CA)
     default = SigningOptions(PairFiles(str(pair.certificate), str(pair.key)))
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
+    root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)
     context = Context(
         connect=reach,
         informers=informers,
         clock=server.clock,
         signers=build_signers(signing or default),
-        root_ca=RootCAFile(pair.certificate),
+        root_ca=root_ca,
         namespaced_resources=_namespaced(server),
+        trust_bundles=_trust_bundles(server, root_ca),
     )
-    return RunningControllers(server, Manager(catalog.build(controllers, context), informers, server.clock))
+    built = catalog.build(controllers, context)
+    for controller in built:
+        if isinstance(controller, QueueController):
+            controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))
+    return RunningControllers(server, Manager(built, informers, server.clock))
 
 
 def _namespaced(server: StandaloneServer) -> list[Resource[Any]]:
-    served = server.api.stores
-    return [each for each in resources.STORED if each.namespaced and each.plural in served]
+    return [each for each in resources.STORED if each.namespaced and _is_served(server, each)]
+
+
+def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:
+    """The serving certificates of the API server and of kubelets come from one CA."""
+    if not _is_served(server, resources.CLUSTER_TRUST_BUNDLES):
+        return {}
+    return dict.fromkeys((wellknown.KUBE_APISERVER_SERVING_SIGNER, wellknown.KUBELET_SERVING_SIGNER), root_ca)
+
+
+def _is_served(server: StandaloneServer, resource: Resource[Any]) -> bool:
+    return server.api.served.endpoint(resource.group, resource.version, resource.plural) is not None

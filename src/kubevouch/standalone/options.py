@@ -9,6 +9,8 @@ from pathlib import Path
 
 from kubevouch.phases.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.server.audit.options import AuditOptions
+from kubevouch.standalone.access_options import AccessOptions
 
 DEFAULT_PORT = 6443
 DEFAULT_TOKEN_TTL = dt.timedelta(hours=24)
@@ -35,7 +37,10 @@ class StandaloneOptions:
         secure_port: 0 lets the system pick one.
         store: as ``storage.options.parse_store`` reads it.
         token_ttl: life of the first bootstrap token; zero makes none that expires.
+        runtime_config: kube-apiserver's list of API versions and resources to turn on or off: ``key=true,key=false``.
         controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
+        access: who and may: authentication and authorization by flags and files.
+        audit: which requests are recorded, and where.
     """
 
     data_dir: Path
@@ -45,5 +50,8 @@ class StandaloneOptions:
     store: str = "sqlite:"
     token_ttl: dt.timedelta = DEFAULT_TOKEN_TTL
     controllers: tuple[str, ...] = ("*",)
+    runtime_config: str = ""
+    access: AccessOptions = field(default_factory=AccessOptions)
+    audit: AuditOptions = field(default_factory=AuditOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

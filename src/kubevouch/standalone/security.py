@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubevouch.admission.catalog import Dependencies, default_chain
+from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.api import wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Namespace, Node, Secret
-from kubevouch.authentication.anonymous import AnonymousAuthenticator
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
@@ -18,6 +19,7 @@ from kubevouch.authentication.service_account import Issuer, ServiceAccountAuthe
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.authorization.bootstrap_policy import node_rules
+from kubevouch.authorization.interface import ResolvingAuthorizer
 from kubevouch.authorization.node import NodeAuthorizer
 from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy, follow, reload
@@ -25,6 +27,9 @@ from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.server.apiserver import Caches, Security
+from kubevouch.standalone.access import Access
+from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
 
 # The front proxy that kubeadm's certificates are made for.
@@ -43,14 +48,30 @@ class Trust:
 class StandaloneSecurity:
     """Authorizers first, for they need no caches; the rest once the caches exist."""
 
-    def __init__(self, trust: Trust, clock: Clock) -> None:
+    def __init__(self, trust: Trust, clock: Clock, access: Access | None = None) -> None:
+        """Raises :class:`AccessError` when a webhook's kubeconfig cannot be used."""
         self._trust = trust
         self._clock = clock
+        self._access = access or Access(AccessOptions(), (), clock)
         self.policy = RBACPolicy()
-        rbac = RBACAuthorizer(self.policy)
-        node = NodeAuthorizer(node_rules())
-        self.authorizer = UnionAuthorizer([PrivilegedGroupAuthorizer(), node, rbac], [node, rbac])
+        self._built_in: dict[str, ResolvingAuthorizer] = {
+            "Node": NodeAuthorizer(node_rules()),
+            "RBAC": RBACAuthorizer(self.policy),
+        }
+        self.authorizer = UnionAuthorizer([])
+        self._choose_authorizers()
         self.guard = EscalationGuard(self.policy, self.authorizer)
+
+    def _choose_authorizers(self) -> None:
+        chosen = self._access.authorizers(self._built_in)
+        self.authorizer.replace([PrivilegedGroupAuthorizer(), *chosen], chosen)
+
+    async def keep(self) -> None:
+        """Follow the configuration files, for ever."""
+        await self._access.keep(self._choose_authorizers)
+
+    async def close(self) -> None:
+        await self._access.close()
 
     def build(self, caches: Caches, refresh: Callable[[], Awaitable[object]]) -> Security:
         """The chain over the server's caches; ``refresh`` waits until they hold every acknowledged write."""
@@ -63,7 +84,7 @@ class StandaloneSecurity:
         kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
         if self._trust.issuer is not None:
             kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
-        tokens = BearerAuthenticator(kinds)
+        tokens = BearerAuthenticator([*kinds, *self._access.tokens])
         authenticators: list[Authenticator] = [X509Authenticator(self._trust.client_anchors, self._clock), tokens]
         if self._trust.front_proxy_anchors is not None:
             options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
@@ -75,9 +96,10 @@ class StandaloneSecurity:
             refresh=refresh,
             clock=self._clock,
             node_named=_node_getter(caches),
+            open_requests=_open_requests(caches),
         )
         return Security(
-            authenticator=UnionAuthenticator(authenticators, AnonymousAuthenticator()),
+            authenticator=UnionAuthenticator(authenticators, self._access.anonymous),
             tokens=tokens,
             authorizer=self.authorizer,
             resolver=self.authorizer,
@@ -106,6 +128,17 @@ def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAc
         return get
 
     return ServiceAccountAuthenticator(issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock)
+
+
+def _open_requests(caches: Caches) -> OpenRequests:
+    cache, found = caches["certificatesigningrequests"], OpenRequests()
+
+    def follow_event(event: CacheEvent[CertificateSigningRequest]) -> None:
+        found.changed(event.key.removeprefix(cache.prefix), None if event.current is None else event.current.obj)
+
+    cache.on_event(follow_event)
+    cache.on_load(lambda: found.load(stored.obj for stored in cache.values()))
+    return found
 
 
 def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:

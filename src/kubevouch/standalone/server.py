@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from kubevouch.api import wellknown
+from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.authentication.service_account import Issuer, SigningKeys
-from kubevouch.authorization.bootstrap_policy import bootstrap_policy
+from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.authorization.policy import Policy
@@ -19,8 +20,11 @@ from kubevouch.phases.certs import ControlPlanePKI, load_service_account_key
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
+from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.bootstrap import namespaces, rbac
+from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.server.tls import ServingFiles, server_context
+from kubevouch.standalone.access import Access
 from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
@@ -46,9 +50,12 @@ class Endpoint:
         return f"https://{self.address}"
 
 
-def shipped_policy() -> Policy:
+def shipped_policy(runtime_config: RuntimeConfig | None = None) -> Policy:
     """What the server keeps complete at each start."""
-    return bootstrap_policy() + kubevouch_controller_policy()
+    policy = bootstrap_policy() + kubevouch_controller_policy()
+    if (runtime_config or RuntimeConfig()).serves(CLUSTER_TRUST_BUNDLES):
+        policy += cluster_trust_bundle_policy()
+    return policy
 
 
 class StandaloneServer:
@@ -57,9 +64,23 @@ class StandaloneServer:
     Args:
         pki: whose CA issues client certificates, and the serving pair.
         endpoint: where clients reach the server.
+        runtime_config: which API versions are served; None means the usual ones.
+        access: what authenticates and authorizes besides, closed with the server; None is nothing, with Node and RBAC.
+        audit: builds what records requests; None records nothing.
     """
 
-    def __init__(self, store: Store, clock: Clock, pki: ControlPlanePKI, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        pki: ControlPlanePKI,
+        endpoint: Endpoint,
+        *,
+        runtime_config: RuntimeConfig | None = None,
+        access: Access | None = None,
+        audit: BuildAudit | None = None,
+    ) -> None:
+        """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used."""
         self.clock = clock
         self.pki = pki
         self.endpoint = endpoint
@@ -67,10 +88,19 @@ class StandaloneServer:
         trust = Trust(
             TrustAnchors([pki.authority.certificate]), TrustAnchors([pki.front_proxy_authority.certificate]), issuer
         )
-        security = StandaloneSecurity(trust, clock)
+        security = StandaloneSecurity(trust, clock, access)
+        self._security = security
         self.api = APIServer(
-            store, clock, definitions(security.guard), security.build, address=endpoint.address, issuer=issuer
+            store,
+            clock,
+            definitions(security.guard),
+            security.build,
+            address=endpoint.address,
+            issuer=issuer,
+            runtime_config=runtime_config,
+            audit=audit,
         )
+        self._policy = shipped_policy(runtime_config)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -86,10 +116,11 @@ class StandaloneServer:
         client = self.client
         await namespaces.ensure(client)
         self.api.hook_done("start-system-namespaces-controller")
-        await rbac.reconcile(client, _objects(shipped_policy()))
+        await rbac.reconcile(client, _objects(self._policy))
         await rbac.reconcile(client, _objects(kubeadm_policy()))
         self.api.hook_done("rbac/bootstrap-roles")
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
+        self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
 
     async def listen(self, sockets: list[socket.socket]) -> None:
         files = ServingFiles(self.pki.apiserver.certificate, self.pki.apiserver.key)
@@ -101,6 +132,7 @@ class StandaloneServer:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.api.close()
+        await self._security.close()
 
     async def __aenter__(self) -> StandaloneServer:
         await self.start()

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubevouch.api.cluster_info import ClusterInfo
+from kubevouch.controllers import catalog
+from kubevouch.machinery import gotext
 from kubevouch.phases import bootstrap_token, certs, cluster_info, kubeconfig
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network
+from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.options import StandaloneOptions
-from kubevouch.standalone.server import Endpoint, StandaloneServer
-from kubevouch.storage.options import MemorySpec, parse_store
+from kubevouch.standalone.server import SERVICE_ACCOUNT_ISSUER, Endpoint, StandaloneServer
+from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, StoreSpec, parse_store
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PRIVATE_FOLDER, FileInUseError, locked, make_folder
 
@@ -40,6 +46,14 @@ class UpError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class InvalidOptionsError(UpError):
+    """A setting cannot be meant; nothing was changed."""
+
+
+class NotHereError(UpError):
+    """The directory or the port is not to be had; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +83,13 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     """A cluster in ``options.data_dir``, ready inside the block and drained at its end.
 
     Raises:
-        UpError: the directory is in use, or the port is taken.
-        InvalidStoreSpec, StoreError, CertsError, UnknownControllerError, OSError
+        UpError
+        StoreError, CertsError, OSError: a file in the directory cannot be used.
     """
     begun = clock.monotonic()
-    spec = parse_store(options.store, options.data_dir)
-    make_folder(options.data_dir, PRIVATE_FOLDER)
+    spec = _verified_store(options)
+    access = _verified_access(options, clock)
+    audit = _verified_audit(options, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_only_here(options.data_dir))
         sockets = _bind(options)
@@ -84,10 +99,16 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         pki = certs.ensure_control_plane(
             options.data_dir / PKI_FOLDER, _names(options, endpoint), now=clock.now(), algorithm=options.key_algorithm
         )
-        _refuse_shared_authority(pki)
         store = await spec.open(clock)
         stack.push_async_callback(store.close)
-        server = await stack.enter_async_context(StandaloneServer(store, clock, pki, endpoint))
+        runtime_config = RuntimeConfig.parse(options.runtime_config)
+        try:
+            made = StandaloneServer(
+                store, clock, pki, endpoint, runtime_config=runtime_config, access=access, audit=audit
+            )
+        except (AccessError, AuditOptionsError) as err:
+            raise InvalidOptionsError(str(err)) from err
+        server = await stack.enter_async_context(made)
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
         token = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
         controllers = start_controllers(server, options.controllers)
@@ -109,27 +130,78 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         )
 
 
+def _verified_access(options: StandaloneOptions, clock: Clock) -> Access:
+    try:
+        return Access(options.access, (SERVICE_ACCOUNT_ISSUER,), clock)
+    except AccessError as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_audit(options: StandaloneOptions, clock: Clock) -> BuildAudit:
+    try:
+        return prepare(options.audit, clock)
+    except AuditOptionsError as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_store(options: StandaloneOptions) -> StoreSpec:
+    """The store, once every setting that needs no look at the machine is known to be good."""
+    if options.token_ttl < dt.timedelta():
+        got = gotext.format_duration(options.token_ttl)
+        raise InvalidOptionsError(f"got the token TTL {got}, expected 0 or more", "0 is a token without end")
+    try:
+        catalog.select(options.controllers)
+    except catalog.UnknownControllerError as err:
+        known = ", ".join(each.alias for each in catalog.CONTROLLERS)
+        raise InvalidOptionsError("; ".join(str(err).splitlines()), f"the list is *, {known}") from err
+    try:
+        RuntimeConfig.parse(options.runtime_config)
+    except RuntimeConfigError as err:
+        raise InvalidOptionsError(str(err), "an example: certificates.k8s.io/v1beta1=true") from err
+    try:
+        return parse_store(options.store, options.data_dir)
+    except InvalidStoreSpec as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
 @contextlib.contextmanager
 def _only_here(data_dir: Path) -> Iterator[None]:
-    try:
-        with locked(data_dir / LOCK_FILE):
-            yield
-    except FileInUseError as err:
-        owner = (data_dir / LOCK_FILE).read_text().strip()
-        raise UpError(
-            f"the data directory {data_dir} is in use by process {owner or 'unknown'}",
-            "stop that process, or choose another --data-dir",
-        ) from err
+    """Holds the directory, which is made if it is missing."""
+    lock = data_dir / LOCK_FILE
+    with contextlib.ExitStack() as held:
+        try:
+            make_folder(data_dir, PRIVATE_FOLDER)
+            held.enter_context(locked(lock))
+        except FileInUseError as err:
+            raise NotHereError(
+                f"the data directory {data_dir} is in use by process {lock.read_text().strip() or 'unknown'}",
+                "stop that process, or choose another --data-dir",
+            ) from err
+        except OSError as err:
+            raise NotHereError(
+                f"the data directory {data_dir} cannot be written: {_words(err)}",
+                "choose a --data-dir that this user may write",
+            ) from err
+        yield
+
+
+_NO_LISTENING = {
+    errno.EADDRINUSE: "stop what listens there, or choose another --secure-port; 0 picks a free one",
+    errno.EADDRNOTAVAIL: "choose a --bind-address that this machine has; 0.0.0.0 is all of them",
+    errno.EACCES: "choose a --secure-port of 1024 or more",
+}
 
 
 def _bind(options: StandaloneOptions) -> list[socket.socket]:
     try:
         return network.bind(options.bind_address, options.secure_port)
     except OSError as err:
-        raise UpError(
-            f"cannot listen on {options.bind_address} port {options.secure_port}: {(err.strerror or str(err)).lower()}",
-            "choose another --secure-port or --bind-address; --secure-port 0 picks a free port",
-        ) from err
+        where = Endpoint(options.bind_address, options.secure_port).address
+        raise NotHereError(f"cannot listen on {where}: {_words(err)}", _NO_LISTENING.get(err.errno or 0, "")) from err
+
+
+def _words(err: OSError) -> str:
+    return (err.strerror or str(err)).lower()
 
 
 def _advertised(options: StandaloneOptions) -> str:
@@ -147,13 +219,3 @@ def _names(options: StandaloneOptions, endpoint: Endpoint) -> ControlPlaneNames:
         service_addresses=(SERVICE_ADDRESS,),
         extra=(*LOCAL_NAMES, *options.extra_names),
     )
-
-
-def _refuse_shared_authority(pki: certs.ControlPlanePKI) -> None:
-    """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client."""
-    client, proxy = pki.authority.certificate, pki.front_proxy_authority.certificate
-    if client.public_key.canonical_info == proxy.public_key.canonical_info:
-        raise UpError(
-            f"{pki.folder}/front-proxy-ca.crt has the key of the client CA ca.crt",
-            "move both front-proxy-ca files away; new ones are made at the next start",
-        )

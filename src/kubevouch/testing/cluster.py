@@ -20,8 +20,11 @@ from kubevouch.pki import pins
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.pki.usages import CLIENT_AUTH
+from kubevouch.server.runtime_config import RuntimeConfig
+from kubevouch.standalone.access import Access
+from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.network import bind
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import SERVICE_ACCOUNT_ISSUER, Endpoint, StandaloneServer
 from kubevouch.storage.interface import Store
 from kubevouch.storage.options import parse_store
 from kubevouch.testing.cluster_clock import ClusterClock
@@ -60,6 +63,8 @@ class Cluster(Verbs):
         controllers: which to run, in kube-controller-manager's list syntax: ``("*",)`` runs all.
         now: where the clock starts; the machine's time, in whole seconds, when it is not given.
         real_time: run on the machine's clock, which cannot be moved.
+        runtime_config: API versions to turn on or off, as for ``kubevouch up``: ``certificates.k8s.io/v1beta1=true``.
+        access: authentication and authorization by configuration files and webhooks, as for ``kubevouch up``.
         store: ``memory:`` or ``sqlite:PATH``; a second cluster on the same file finds what the first one left.
     """
 
@@ -70,7 +75,9 @@ class Cluster(Verbs):
         controllers: Iterable[str] = (),
         now: dt.datetime | None = None,
         real_time: bool = False,
+        runtime_config: str = "",
         store: str = "memory:",
+        access: AccessOptions | None = None,
     ) -> None:
         super().__init__(self.run, self._admin_client)
         if isinstance(controllers, str):
@@ -79,7 +86,9 @@ class Cluster(Verbs):
         self._controllers = tuple(controllers)
         self._start = now
         self._real_time = real_time
+        self._runtime_config = RuntimeConfig.parse(runtime_config)
         self._store_text = store
+        self._access = access or AccessOptions()
         self._thread: LoopThread | None = None
         self._clock: Clock | None = None
         self._running: _Running | None = None
@@ -265,7 +274,7 @@ class Cluster(Verbs):
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
-        running = _Running(self._clock, self._https, self._controllers)
+        running = _Running(self._clock, self._https, self._controllers, self._runtime_config, self._access)
         try:
             await running.begin(self._store_text)
         except BaseException:
@@ -282,8 +291,17 @@ class Cluster(Verbs):
 class _Running:
     """The parts of a running cluster, on its loop."""
 
-    def __init__(self, clock: Clock, https: bool, controllers: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        https: bool,
+        controllers: tuple[str, ...],
+        runtime_config: RuntimeConfig,
+        access: AccessOptions,
+    ) -> None:
         self.clock = clock
+        self._access = access
+        self._runtime_config = runtime_config
         self._https = https
         self._wanted_controllers = controllers
         self._folder = tempfile.TemporaryDirectory(prefix="kubevouch-testing-")
@@ -326,7 +344,14 @@ class _Running:
         self._folder.cleanup()
 
     async def _start_server(self) -> None:
-        self._server = StandaloneServer(self.store, self.clock, self.pki.control_plane, self.endpoint)
+        self._server = StandaloneServer(
+            self.store,
+            self.clock,
+            self.pki.control_plane,
+            self.endpoint,
+            runtime_config=self._runtime_config,
+            access=Access(self._access, (SERVICE_ACCOUNT_ISSUER,), self.clock),
+        )
         await self._server.start()
         published = ClusterInfo(self.endpoint.url, self.pki.control_plane.ca_certificate)
         await cluster_info.ensure(self._server.client, published)

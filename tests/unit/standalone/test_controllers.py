@@ -40,7 +40,7 @@ async def test_an_unknown_controller_is_refused() -> None:
 
 @async_test
 async def test_everything_runs_within_its_rights() -> None:
-    async with world() as at:
+    async with world(runtime_config="certificates.k8s.io/v1beta1=true") as at:
         running = await at.run("*")
         assert [controller.name for controller in running.manager.controllers] == [entry.name for entry in CONTROLLERS]
         assert all(informer.synced for informer in running.manager.informers.informers)

@@ -95,7 +95,10 @@ def field_manager(request: Request, given: str) -> str:
 
 async def read_body(request: Request) -> bytes:
     """Raises ``APIStatusError`` (413, 415, 400)."""
-    return await request.read_body(decoding.MAX_BODY_BYTES)
+    data = await request.read_body(decoding.MAX_BODY_BYTES)
+    if request.audit is not None:
+        request.audit.body = data
+    return data
 
 
 def decode_body(
@@ -105,6 +108,8 @@ def decode_body(
     body = decoding.decode(data, media, expected, env.scheme)
     decoding.apply_field_validation(body, expected.kind, ctx.field_validation, request.warnings)
     ctx.resets_managed_fields = body.resets_managed_fields
+    if request.audit is not None:
+        request.audit.sent(body.obj, body.gvk.api_version, body.gvk.kind)
     return body.obj
 
 

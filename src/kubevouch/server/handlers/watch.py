@@ -43,7 +43,7 @@ async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
     if listing is None and version in ("", "0") and not options.resource_version_match:
         listing = True
     await stream.open(version, listing=listing, asked=options.send_initial_events is True)
-    return WatchResult(stream.batches(), endpoint.encoder)
+    return WatchResult(stream.batches(), endpoint.encoder, ended=[stream.close])
 
 
 class _Stream:
@@ -62,6 +62,11 @@ class _Stream:
         self._revision = Revision(0)
         self._marks_end = False
         self._failure: APIStatusError | None = None
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        if self._watcher is not None:
+            self._watcher.close()
 
     async def open(self, version: str, *, listing: bool | None, asked: bool) -> None:
         """Start to listen.
