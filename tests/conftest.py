@@ -65,5 +65,9 @@ def open_sockets() -> dict[int, str]:
 
 
 def is_listening(descriptor: int) -> bool:
-    with socket.socket(fileno=os.dup(descriptor)) as probe:
+    try:
+        copy = os.dup(descriptor)
+    except OSError:  # a fixture's own thread has closed it meanwhile
+        return False
+    with socket.socket(fileno=copy) as probe:
         return bool(probe.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

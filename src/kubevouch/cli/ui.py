@@ -83,3 +83,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         "   ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+output_option = click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True, help="Format."
+)
+
+
+def document(tree: Any, output: str) -> None:
+    """A result for scripts: ``output`` is ``json`` or ``yaml``."""
+    import json
+
+    from kubevouch.machinery import yamltext
+
+    sys.stdout.write(json.dumps(tree, indent=2) + "\n" if output == "json" else yamltext.dumps(tree))

@@ -92,7 +92,8 @@ def not_kubernetes(answer: Answer, peer: Peer) -> NotKubernetes:
     line = _status_line(answer.status)
     proxy = _proxy_marks(answer.headers)
     location = answer.headers.get("location", "")
-    if answer.status == 407 or proxy:
+    by_proxy = answer.status == 407 or bool(proxy)
+    if by_proxy:
         marks = f" ({proxy})" if proxy else ""
         message = f"{line} for {peer.address} came from a proxy{marks}, not from the API server"
         hint = "take the address out of the proxy's reach, or allow it there"
@@ -106,7 +107,7 @@ def not_kubernetes(answer: Answer, peer: Peer) -> NotKubernetes:
         what = codec.kind_of(answer.body) or codec.media_type(answer.content_type) or "nothing that says its type"
         message = f"{peer.address} answered {line} with {what}, which is no answer of an API server"
         hint = "check host and port: a proxy, a load balancer or another web server stands there"
-    return NotKubernetes(message, address=peer.address, status=answer.status, hint=hint)
+    return NotKubernetes(message, address=peer.address, status=answer.status, hint=hint, by_proxy=by_proxy)
 
 
 def unreadable(answer: Answer, peer: Peer, problem: codec.CodecError) -> NotKubernetes:
@@ -181,6 +182,7 @@ def no_answer(err: Exception, peer: Peer, now: dt.datetime) -> TransportError:
             address=peer.address,
             status=err.status,
             hint="allow the address at the proxy, or leave the proxy out",
+            by_proxy=True,
         )
     if isinstance(err, aiohttp.ClientProxyConnectionError):
         return ConnectFailed(f"no connection to the proxy {peer.proxy}: {_os_words(err.os_error)}", address=peer.proxy)

@@ -52,11 +52,17 @@ class TLSFailed(TransportError):
 
 
 class NotKubernetes(TransportError):
-    """Something answered that is not an API server; ``status`` is its HTTP status."""
+    """Something answered that is not an API server.
 
-    def __init__(self, message: str, *, address: str = "", status: int = 0, hint: str = "") -> None:
+    ``status`` is its HTTP status; ``by_proxy`` says that it gave itself away as a proxy.
+    """
+
+    def __init__(
+        self, message: str, *, address: str = "", status: int = 0, hint: str = "", by_proxy: bool = False
+    ) -> None:
         super().__init__(message, address=address, hint=hint)
         self.status = status
+        self.by_proxy = by_proxy
 
 
 class CredentialsFailed(TransportError):

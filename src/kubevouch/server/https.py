@@ -22,6 +22,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server import encoding, negotiation
 from kubevouch.server.flow_control.connections import ConnectionLimits
+from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.server.listener import Listener
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
@@ -128,7 +129,10 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What aiohttp itself refuses (broken HTTP): plain text, as Go's server answers, and the connection ends."""
+        """The last resort, above all for broken HTTP: plain text, as Go's server answers, and the connection ends."""
+        if status == 500:
+            # Raised while an answer was made, after the chain and its recovery.
+            log.error("request failed", exc_info=exc)
         reason = (message or "").partition("\n")[0].rstrip(":")
         if isinstance(exc, LineTooLong) or reason == "Too many headers received":
             status, reason = 431, ""
@@ -203,8 +207,10 @@ class HTTPSServer:
             max_field_size=64 * 1024,
             lingering_time=0,
         )
+        handshakes = HandshakeSlots()
         self._listeners = [
-            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone) for bound in sockets
+            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone, handshakes)
+            for bound in sockets
         ]
 
     async def close(self, grace_seconds: float) -> None:

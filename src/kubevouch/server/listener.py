@@ -11,10 +11,12 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import structlog
 
 from kubevouch.server.flow_control.connections import ConnectionLimits
+from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.server.flow_control.sources import source_prefix
 from kubevouch.util.clock import Clock
 
@@ -37,6 +39,7 @@ class Listener:
         protocol: makes the protocol of a connection; it sees the connection once the handshake is done.
         context: None for plain TCP.
         limits: whoever is over them is hung up on before the handshake.
+        handshakes: how many run at once.
         when_gone: has a callback called when the connection of a protocol is gone.
     """
 
@@ -48,6 +51,7 @@ class Listener:
         clock: Clock,
         limits: ConnectionLimits,
         when_gone: Callable[[asyncio.Protocol, Callable[[], None]], None],
+        handshakes: HandshakeSlots | None = None,
     ) -> None:
         self._bound = bound
         self._protocol = protocol
@@ -55,6 +59,7 @@ class Listener:
         self._clock = clock
         self._limits = limits
         self._when_gone = when_gone
+        self._handshakes = handshakes or HandshakeSlots()
         self._greetings: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="listener")
 
@@ -94,14 +99,15 @@ class Listener:
                 if not head or any(word.startswith(head) for word in _HTTP_HEADS):
                     _refuse_http(connection)
                     return
-            handed_over = True
-            served = self._protocol()
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: served,  # uvloop gives back its TLS layer in place of the protocol
-                connection,
-                ssl=self._context,
-                ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
-            )
+            async with self._handshakes.slot(source) if self._context is not None else nullcontext():
+                handed_over = True
+                served = self._protocol()
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: served,  # uvloop gives back its TLS layer in place of the protocol
+                    connection,
+                    ssl=self._context,
+                    ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
+                )
             self._when_gone(served, lambda: self._limits.release(source))
             counted = True
         except (OSError, TimeoutError) as err:
