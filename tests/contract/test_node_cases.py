@@ -60,22 +60,22 @@ ALL: dict[str, dict[str, Any]] = {
 }
 AREAS = ("discovery", "tokens", "csr-wait", "bootstrap-state", "store")
 LEFT = {
-    "discovery-022": "no file discovery, so there are no two ways to mix",
-    "discovery-026": "kubeadm's configuration objects",
-    "discovery-027": "file discovery",
-    "discovery-030": "kubeadm's --config",
-    "discovery-035": "file discovery",
-    "discovery-036": "file discovery",
-    "discovery-039": "file discovery",
-    "discovery-040": "file discovery",
+    "discovery-022": "tests/contract/test_node_tools.py",
+    "discovery-026": "tests/contract/test_node_tools.py",
+    "discovery-027": "tests/contract/test_node_tools.py",
+    "discovery-030": "tests/contract/test_node_tools.py",
+    "discovery-035": "tests/contract/test_node_tools.py",
+    "discovery-036": "tests/contract/test_node_tools.py",
+    "discovery-039": "tests/contract/test_node_tools.py",
+    "discovery-040": "tests/contract/test_node_tools.py",
     "discovery-044": "tests/unit/phases/test_join.py::test_a_node_that_is_ready_is_not_taken_over",
     "discovery-046": "tests/unit/phases/test_join.py::test_the_token_does_not_stay_when_the_join_fails",
-    "bootstrap-state-012": "the rotating agent's start",
+    "bootstrap-state-012": "tests/unit/agent/test_daemon.py",
     "bootstrap-state-018": "the blocking kubelet's wait for /healthz; discovery has just been answered",
-    "bootstrap-state-021": "the rotating agent",
-    "bootstrap-state-022": "the rotating agent",
+    "bootstrap-state-021": "tests/unit/agent/test_daemon.py",
+    "bootstrap-state-022": "tests/unit/agent/test_daemon.py",
     "bootstrap-state-025": "tests/unit/client/test_https.py",
-    "bootstrap-state-027": "the rotating agent",
+    "bootstrap-state-027": "tests/unit/agent/test_servers.py",
 }
 PLAYED = [case for case in ALL.values() if case["area"] in AREAS and case["id"] not in LEFT]
 NOW = SystemClock().now()

@@ -18,11 +18,12 @@ from kubevouch.cli.runner import run_async
 if TYPE_CHECKING:
     from kubevouch.api.bootstrap_tokens import BootstrapToken
     from kubevouch.client.rest_config import RESTConfig
+    from kubevouch.phases.token_biography import Biography
 
 
 @click.group()
 def token() -> None:
-    """Create, list, delete and generate bootstrap tokens."""
+    """Create, list, show, delete and generate bootstrap tokens."""
 
 
 @token.command()
@@ -34,6 +35,11 @@ def token() -> None:
 )
 @click.option("--description", default="", help="What the token is for, for people.")
 @click.option("--print-join-command", is_flag=True, help="Print the whole command with which a machine joins.")
+@click.option(
+    "--certificate-key",
+    default="",
+    help="With --print-join-command: the command is for a control plane, with this key of init phase upload-certs.",
+)
 @kubeconfig_option
 def create(
     text: str,
@@ -42,14 +48,22 @@ def create(
     groups: str | None,
     description: str,
     print_join_command: bool,
+    certificate_key: str,
     kubeconfig: Path | None,
 ) -> None:
     """Create a bootstrap token: TOKEN, or a random one."""
     from kubevouch.api.bootstrap_tokens import TokenSyntaxError, generate_token, parse_token
     from kubevouch.phases import bootstrap_token as phase
+    from kubevouch.pki import certificate_key as certificate_keys
+    from kubevouch.pki.errors import KeyMaterialError
     from kubevouch.util.clock import SystemClock
 
+    # kubeadm says so only after it has made the token.
+    if certificate_key and not print_join_command:
+        raise ui.CLIError("cannot use --certificate-key without --print-join-command", code=ExitCode.INVALID)
     try:
+        if certificate_key:
+            certificate_keys.parse(certificate_key)
         wanted = parse_token(text) if text else generate_token()
         plan = phase.plan(
             wanted,
@@ -59,11 +73,11 @@ def create(
             groups=None if groups is None else _parts(groups),
             description=description,
         )
-    except (TokenSyntaxError, phase.TokenPhaseError) as err:
+    except (TokenSyntaxError, phase.TokenPhaseError, KeyMaterialError) as err:
         raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
     config = rest_config_of(kubeconfig)
     # Whatever could be wrong with the command is found before the token is there.
-    line = join_command(config, plan) if print_join_command else wanted.text
+    line = join_command(config, plan.token.text, certificate_key) if print_join_command else wanted.text
     run_async(_create(config, plan))
     ui.say(line)
 
@@ -75,8 +89,12 @@ async def _create(config: RESTConfig, plan: BootstrapToken) -> None:
         await phase.create(client, plan)
 
 
-def join_command(config: RESTConfig, plan: BootstrapToken) -> str:
-    """One line, with a hash for each CA of the kubeconfig. Raises :class:`CLIError`."""
+def join_command(config: RESTConfig, token: str, certificate_key: str = "") -> str:
+    """One line, with a hash for each CA of the kubeconfig; for a control plane if there is a key.
+
+    Raises:
+        CLIError
+    """
     from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
     from kubevouch.client.interface import ClientConfigurationError
     from kubevouch.client.tls import MAX_PEM_BYTES, read_bounded
@@ -95,7 +113,9 @@ def join_command(config: RESTConfig, plan: BootstrapToken) -> str:
             f"the kubeconfig's cluster has no CA certificate to print a hash of: {err}", code=ExitCode.INVALID
         ) from err
     flags = "".join(f" --discovery-token-ca-cert-hash {each}" for each in hashes)
-    return f"kubevouch join {address} --token {plan.token.text}{flags}"
+    if certificate_key:
+        flags += f" --control-plane --certificate-key {certificate_key}"
+    return f"kubevouch join {address} --token {token}{flags}"
 
 
 @token.command("list")
@@ -170,6 +190,49 @@ def document(each: BootstrapToken, output: str) -> str:
 
 
 @token.command()
+@click.argument("text", metavar="TOKEN-OR-ID")
+@ui.output_option
+@kubeconfig_option
+def show(text: str, output: str, kubeconfig: Path | None) -> None:
+    """Show what a token is for, how long, and who has come with it. Its secret is not shown."""
+    from kubevouch.phases import bootstrap_token as phase
+
+    try:
+        token_id = phase.token_id_of(text)
+    except phase.TokenPhaseError as err:
+        raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
+    found = run_async(_biography(rest_config_of(kubeconfig), token_id))
+    if output != "text":
+        ui.document(found.tree(), output)
+    else:
+        _print(found)
+
+
+async def _biography(config: RESTConfig, token_id: str) -> Biography:
+    from kubevouch.phases import token_biography
+    from kubevouch.util.clock import SystemClock
+
+    async with connected(config) as client:
+        return await token_biography.fetch(client, token_id, now=SystemClock().now())
+
+
+def _print(found: Biography) -> None:
+    ui.say(ui.styled(found.token_id, bold=True))
+    ui.field("state", ui.one_line(found.state))
+    ui.field("description", ui.one_line(found.description) or "<none>")
+    ui.field("created", found.created or "<unknown>")
+    ui.field("expires", ui.one_line(found.expires) or "<never>")
+    ui.field("usages", ", ".join(found.usages) or "<none>")
+    ui.field("groups", ", ".join(found.groups) or "<none>")
+    ui.field("cluster-info", "signed with it" if found.signed else "not signed with it")
+    if not found.attempts:
+        ui.say("nobody has asked for a certificate with it in the last hour")
+        return
+    rows = [(each.subject or "<unreadable>", each.state, each.when, each.request) for each in found.attempts]
+    ui.say(ui.table(("ASKED FOR", "STATE", "TIME", "REQUEST"), rows))
+
+
+@token.command()
 @click.argument("texts", metavar="TOKEN-OR-ID...", nargs=-1)
 @kubeconfig_option
 def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
@@ -203,9 +266,6 @@ def generate() -> None:
     from kubevouch.api.bootstrap_tokens import generate_token
 
     ui.say(generate_token().text)
-
-
-# ------------------------------------------------------------------ the cluster
 
 
 def _parts(text: str) -> list[str]:

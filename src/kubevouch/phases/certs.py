@@ -6,17 +6,25 @@ import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric import ec
+import structlog
 
 from kubevouch.pki import control_plane, keys, pem, x509_certificate
-from kubevouch.pki.authority import CertificateAuthority, LeafSpec, create_authority, issue_leaf
+from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, LeafSpec, create_authority, issue_leaf
+from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA, ControlPlaneCertificate, ControlPlaneNames
-from kubevouch.pki.errors import PKIError
+from kubevouch.pki.errors import AuthorityError, PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
-from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, write_atomically
+from kubevouch.pki.usages import EXTENDED_KEY_USAGES
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, sync_folder, write_atomically
 
 DEFAULT_ALGORITHM = KeyAlgorithm.ECDSA_P256
+
+_ANEW = "move both files away to begin with a new authority, which every machine has to join again"
+_TIME = "%Y-%m-%d %H:%M UTC"
+
+log = structlog.get_logger("phases.certs")
 
 
 class CertsError(Exception):
@@ -44,28 +52,38 @@ def certificate_pem(contents: bytes) -> bytes:
 
 
 def ensure_authority(
-    folder: Path, base_name: str, *, now: dt.datetime, algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
+    folder: Path,
+    base_name: str,
+    *,
+    now: dt.datetime,
+    algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
+    validity: dt.timedelta = AUTHORITY_VALIDITY,
 ) -> CertificateAuthority:
     """The authority in ``folder``, made if neither of its files is there.
 
     Raises:
-        CertsError: one file without the other, or a pair that does not fit.
+        CertsError: one file without the other, a pair that does not fit, or one that has ended.
     """
     pair = pair_at(folder, base_name)
+    # The key waits here for its certificate, so that a creation that is cut short does not look like a loss.
+    draft = pair.key.with_name(f".{pair.key.name}.new")
+    if pair.certificate.exists() and draft.exists() and not pair.key.exists():
+        draft.replace(pair.key)
     there = (pair.certificate.exists(), pair.key.exists())
     if there == (True, True):
-        return load_authority(pair)
+        authority = load_authority(pair)
+        _verify_current(authority, pair, now)
+        return authority
     if any(there):
-        missing = pair.key if there[0] else pair.certificate
-        raise CertsError(
-            f"{missing} is missing, expected it beside its other half",
-            "put the file back, or move both away to make a new authority",
-        )
+        missing, other = (pair.key, pair.certificate) if there[0] else (pair.certificate, pair.key)
+        raise CertsError(f"{missing} is missing, expected it beside {other.name}", f"put it back, or {_ANEW}")
     key = keys.generate(algorithm)
-    authority = create_authority(control_plane.AUTHORITIES[base_name], key, now=now)
+    authority = create_authority(control_plane.AUTHORITIES[base_name], key, now=now, validity=validity)
     make_folder(pair.key.parent)
-    write_atomically(pair.key, keys.to_pem(key), mode=PRIVATE)
+    write_atomically(draft, keys.to_pem(key), mode=PRIVATE)
     write_atomically(pair.certificate, certificate_pem(authority.certificate.contents), mode=PUBLIC)
+    draft.replace(pair.key)
+    sync_folder(pair.key.parent)
     return authority
 
 
@@ -79,7 +97,29 @@ def load_authority(pair: Pair) -> CertificateAuthority:
             key_file=str(pair.key),
         )
     except (PKIError, OSError) as err:
-        raise CertsError(str(err), "restore the pair from a backup, or move both files away to make a new one") from err
+        raise CertsError(
+            f"{pair.certificate} and {pair.key.name} cannot be used: {_reason(err)}",
+            f"restore the pair from a backup, or {_ANEW}",
+        ) from err
+
+
+def _reason(err: BaseException) -> str:
+    """Without the file name that the message has already."""
+    return str(err.__cause__ or err) if isinstance(err, AuthorityError) else str(err)
+
+
+def _verify_current(authority: CertificateAuthority, pair: Pair, now: dt.datetime) -> None:
+    begins, ends = authority.certificate.not_before, authority.certificate.not_after
+    if now < begins:
+        raise CertsError(
+            f"{pair.certificate} is valid from {begins:{_TIME}}, and this machine's clock says {now:{_TIME}}",
+            "set the clock",
+        )
+    if now >= ends:
+        raise CertsError(
+            f"{pair.certificate} has ended at {ends:{_TIME}}, and this machine's clock says {now:{_TIME}}",
+            f"set the clock if it is wrong, or {_ANEW}",
+        )
 
 
 def ensure_leaf(
@@ -90,10 +130,16 @@ def ensure_leaf(
     now: dt.datetime,
     algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
 ) -> Pair:
-    """The pair for ``wanted``; one that is there is kept while it is valid, signed by the authority and names all."""
+    """The pair for ``wanted``; one that is there is kept while it is valid, signed by the authority and names all.
+
+    In its last third it is replaced. Raises ``OSError``.
+    """
     pair = pair_at(folder, wanted.base_name)
-    if _is_usable(pair, wanted.spec, authority, now):
-        return pair
+    if pair.certificate.exists():
+        reason = fault(pair, wanted.spec, authority.certificate, now)
+        if not reason:
+            return pair
+        log.warning("certificate replaced", file=str(pair.certificate), reason=reason)
     key = keys.generate(algorithm)
     leaf = issue_leaf(authority, wanted.spec, key, now=now)
     make_folder(pair.key.parent)
@@ -102,34 +148,47 @@ def ensure_leaf(
     return pair
 
 
-def _is_usable(pair: Pair, spec: LeafSpec, authority: CertificateAuthority, now: dt.datetime) -> bool:
+def fault(pair: Pair, spec: LeafSpec, authority: Certificate, now: dt.datetime) -> str:
+    """Why the pair cannot go on being used; empty if it can."""
     try:
-        certificates = x509_certificate.parse_bundle(pair.certificate.read_bytes())
+        leaf, *intermediates = x509_certificate.parse_bundle(pair.certificate.read_bytes())
         key = keys.load_pem(pair.key.read_bytes())
-    except (PKIError, OSError):
-        return False
-    leaf = certificates[0]
+        if leaf.public_key.canonical_info != keys.public_key_of(key).canonical_info:
+            return "the key is another certificate's"
+        anchors = TrustAnchors([authority])
+        for purpose in spec.purposes:
+            verify_chain(leaf, intermediates, anchors, now=now, usage=EXTENDED_KEY_USAGES[purpose])
+    except (PKIError, OSError) as err:
+        return str(err)
+    if now >= renewal_time(leaf):
+        return f"it ends soon, at {leaf.not_after:{_TIME}}"
     names = leaf.meaning.alt_names
-    return (
-        leaf.not_before <= now < leaf.not_after
-        and leaf.public_key.canonical_info == keys.public_key_of(key).canonical_info
-        and leaf.issuer_name == authority.certificate.subject_name
-        and set(spec.alt_names.dns_names) <= set(names.dns_names)
-        and set(spec.alt_names.ip_addresses) <= set(names.ip_addresses)
-    )
+    missing = {*spec.alt_names.dns_names, *spec.alt_names.ip_addresses} - {*names.dns_names, *names.ip_addresses}
+    return f"it lacks {', '.join(sorted(map(str, missing)))}" if missing else ""
 
 
-def ensure_service_account_key(folder: Path) -> Pair:
-    """``sa.key`` and ``sa.pub``: a bare key pair for service account tokens."""
+def renewal_time(leaf: Certificate) -> dt.datetime:
+    """When the last third of a certificate's life begins."""
+    return leaf.not_after - (leaf.not_after - leaf.not_before) / 3
+
+
+def ensure_service_account_key(folder: Path, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256) -> Pair:
+    """``sa.key`` and ``sa.pub``: a bare key pair for service account tokens.
+
+    Raises:
+        CertsError: the key is there and cannot be used.
+        OSError
+    """
     private, public = folder / "sa.key", folder / "sa.pub"
     if not private.exists():
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = keys.generate(algorithm)
         make_folder(folder)
         write_atomically(private, keys.to_pem(key), mode=PRIVATE)
+    pair = Pair(public, private)
     if not public.exists():
-        loaded = keys.load_pem(private.read_bytes())
-        write_atomically(public, keys.public_to_pem(keys.public_key_of(loaded)), mode=PRIVATE)
-    return Pair(public, private)
+        content = keys.public_to_pem(keys.public_key_of(load_service_account_key(pair)))
+        write_atomically(public, content, mode=PRIVATE)
+    return pair
 
 
 def load_service_account_key(pair: Pair) -> PrivateKey:
@@ -138,7 +197,7 @@ def load_service_account_key(pair: Pair) -> PrivateKey:
         return keys.load_pem(pair.key.read_bytes())
     except (PKIError, OSError) as err:
         raise CertsError(
-            f"{pair.key}: {err}", "restore the key from a backup, or move it away to make a new one"
+            f"{pair.key} cannot be used: {err}", "restore the key from a backup, or move it away to make a new one"
         ) from err
 
 
@@ -169,6 +228,7 @@ def ensure_control_plane(
     """
     authority = ensure_authority(folder, CA, now=now, algorithm=algorithm)
     front_proxy = ensure_authority(folder, FRONT_PROXY_CA, now=now, algorithm=algorithm)
+    _refuse_shared_authority(folder, authority, front_proxy)
     signers = {CA: authority, FRONT_PROXY_CA: front_proxy}
     pairs = {
         wanted.base_name: ensure_leaf(folder, wanted, signers[wanted.signed_by], now=now, algorithm=algorithm)
@@ -176,3 +236,12 @@ def ensure_control_plane(
     }
     service_account = ensure_service_account_key(folder)
     return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"], service_account)
+
+
+def _refuse_shared_authority(folder: Path, client: CertificateAuthority, proxy: CertificateAuthority) -> None:
+    """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client."""
+    if client.certificate.public_key.canonical_info == proxy.certificate.public_key.canonical_info:
+        raise CertsError(
+            f"{folder / FRONT_PROXY_CA}.crt has the key of the client CA {CA}.crt",
+            f"move both {FRONT_PROXY_CA} files away; new ones are made at the next start",
+        )

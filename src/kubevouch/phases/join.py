@@ -10,12 +10,15 @@ import random as random_module
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubevouch.agent import file_discovery, node_kubeconfig
 from kubevouch.agent.bootstrap import TIMEOUT_SECONDS, Bootstrap, bootstrap
 from kubevouch.agent.bootstrap_state import KubeconfigState, judge_kubeconfig
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
+from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import Observer, SettingsError, Step
-from kubevouch.api import catalog, kubeconfig, wellknown
+from kubevouch.api import catalog, kubeconfig
+from kubevouch.api.bootstrap_tokens import Token
 from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
@@ -25,7 +28,10 @@ from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.machinery import names
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
+from kubevouch.phases import control_plane_join, control_plane_pki, preflight, upload_config
+from kubevouch.phases.control_plane_join import ControlPlane
 from kubevouch.phases.kubeconfig import write
+from kubevouch.phases.preflight import Machine
 from kubevouch.pki import rotation, x509_certificate
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
@@ -37,9 +43,10 @@ KUBELET_CONF = Path("etc/kubernetes/kubelet.conf")
 BOOTSTRAP_CONF = Path("etc/kubernetes/bootstrap-kubelet.conf")
 CA_CERTIFICATE = Path("etc/kubernetes/pki/ca.crt")
 CERTIFICATE_FOLDER = Path("var/lib/kubelet/pki")
+KUBELET_CONFIG = Path("var/lib/kubelet/config.yaml")
+KUBELET_FLAGS = Path("var/lib/kubelet/kubeadm-flags.env")
 
-# The kubelet's names in the file that it writes, and kubeadm's in the one that it hands over.
-_CLUSTER, _USER, _CONTEXT = "default-cluster", "default-auth", "default-context"
+# kubeadm's names in the file that it hands over.
 _TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
 
 
@@ -59,12 +66,29 @@ class JoinOptions:
         rootfs: before every path that is written; links and kubeconfig are then relative, so that the tree works where
             it stands and as the root of a machine.
         bootstrap_timeout: seconds for request and certificate.
+        tls_bootstrap_token: for the certificate request; None is that of the discovery.
+        control_plane: also make the files of a control plane.
+        ignored: preflight checks that only warn; None leaves out all checks.
+        kubelet_args: for the kubelet, without dashes.
     """
 
-    discovery: TokenDiscovery
+    discovery: TokenDiscovery | FileDiscovery
     node_name: str
     rootfs: Path | None = None
     bootstrap_timeout: float = TIMEOUT_SECONDS
+    tls_bootstrap_token: Token | None = None
+    control_plane: ControlPlane | None = None
+    ignored: frozenset[str] | None = None
+    kubelet_args: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def token(self) -> Token:
+        """The token for the certificate request. Raises :class:`SettingsError`."""
+        if self.tls_bootstrap_token is not None:
+            return self.tls_bootstrap_token
+        if isinstance(self.discovery, TokenDiscovery):
+            return self.discovery.token
+        raise SettingsError("there is no token for the certificate request", "give --tls-bootstrap-token")
 
     @property
     def root(self) -> Path:
@@ -96,6 +120,8 @@ async def join(
 
     Raises:
         JoinError: the machine belongs to another cluster or is another node, or the node is there and well.
+        PreflightError: a check stands in the way; nothing was changed.
+        CertsError: the files of a control plane cannot be had or made.
         AgentError: discovery or bootstrap did not come to an end; run again when the reason is gone.
         OSError: a file cannot be read or written.
     """
@@ -108,11 +134,17 @@ async def join(
             _clean_up(options)
             return Joined(kubelet_conf, known.chain[0].not_after, already=True)
         observer.warning(f"{kubelet_conf} is replaced: {known.problem}")
-    cluster = await discover(options.discovery, clock, observer, random)
+    _check(options, observer)
+    cluster = await _discover(options, clock, observer, random)
     try:
-        write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.discovery))
-        _write_authority(root / CA_CERTIFICATE, cluster, observer)
-        certificate = await _certificate(options, cluster, clock, observer, random)
+        write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.token))
+        async with _client(cluster, options, clock, observer) as client:
+            await verify_node_is_free(client, options.node_name)
+            if options.control_plane is not None:
+                await _become_control_plane(client, cluster, options, clock, observer)
+            _write_authority(root / CA_CERTIFICATE, cluster, observer)
+            await _write_kubelet_files(client, options)
+            certificate = await _certificate(client, options, cluster, clock, observer, random)
         write(kubelet_conf, kubelet_kubeconfig(cluster, options))
     finally:
         _clean_up(options)
@@ -120,22 +152,82 @@ async def join(
     return Joined(kubelet_conf, certificate.not_after)
 
 
-async def _certificate(
-    options: JoinOptions, cluster: DiscoveredCluster, clock: Clock, observer: Observer, random: backoff.Random
-) -> x509_certificate.Certificate:
-    token = options.discovery.token
-    anchors = TrustAnchors(x509_certificate.parse_bundle(cluster.certificate_authority_data))
-    wanted = Bootstrap(options.node_name, anchors, token.user, options.bootstrap_timeout)
-    client = HTTPSClient(
+async def rehearse(
+    options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random = random_module.random
+) -> list[Path]:
+    """A dry run: everything up to the first change. Returns the files that a join would write.
+
+    Raises:
+        JoinError, PreflightError, AgentError, CertsError
+    """
+    _check(options, observer)
+    cluster = await _discover(options, clock, observer, random)
+    found = [CA_CERTIFICATE, CERTIFICATE_FOLDER / "kubelet-client-current.pem", KUBELET_CONF]
+    async with _client(cluster, options, clock, observer) as client:
+        await verify_node_is_free(client, options.node_name)
+        if await upload_config.fetch_kubelet(client) is not None:
+            found += [KUBELET_CONFIG, KUBELET_FLAGS]
+        if options.control_plane is not None:
+            wanted = await control_plane_join.fetch_settings(client, options.control_plane, options.node_name)
+            folder = Path(wanted.cluster.certificates_dir).relative_to("/")
+            found += [folder / f"{each.base_name}.crt" for each in control_plane_pki.pairs(wanted)]
+            found += [Path("etc/kubernetes") / each.name for each in control_plane_pki.kubeconfigs(first=False)]
+    return [options.root / path for path in found]
+
+
+def _check(options: JoinOptions, observer: Observer) -> None:
+    if options.ignored is None:
+        return
+    machine = Machine.here(options.rootfs)
+    found = preflight.before_join(machine, options.node_name, control_plane=options.control_plane is not None)
+    for each in preflight.judge(found, options.ignored):
+        observer.warning(f"{each.check}: {each.message}")
+
+
+async def _discover(
+    options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random
+) -> DiscoveredCluster:
+    if isinstance(options.discovery, TokenDiscovery):
+        return await discover(options.discovery, clock, observer, random)
+    return await file_discovery.discover(options.discovery, clock, observer, random)
+
+
+def _client(cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer) -> HTTPSClient:
+    return HTTPSClient(
         ClientOptions(server=cluster.server, component="agent"),
         tls=TLSFiles(TLSSources(ca_bundle=cluster.certificate_authority_data), clock),
-        credentials=FixedCredential.token(token.text),
+        credentials=FixedCredential.token(options.token.text),
         clock=clock,
         on_warning=observer.warning,
     )
-    async with client:
-        await _verify_node_is_free(client, options.node_name)
-        return await bootstrap(client, _store(options), wanted, clock, observer, random)
+
+
+async def _certificate(
+    client: Client,
+    options: JoinOptions,
+    cluster: DiscoveredCluster,
+    clock: Clock,
+    observer: Observer,
+    random: backoff.Random,
+) -> x509_certificate.Certificate:
+    anchors = TrustAnchors(x509_certificate.parse_bundle(cluster.certificate_authority_data))
+    wanted = Bootstrap(options.node_name, anchors, options.token.user, options.bootstrap_timeout)
+    return await bootstrap(client, _store(options), wanted, clock, observer, random)
+
+
+async def _become_control_plane(
+    client: Client, cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer
+) -> None:
+    assert options.control_plane is not None
+    made = await control_plane_join.prepare(
+        client,
+        options.control_plane,
+        options.node_name,
+        rootfs=options.rootfs,
+        proven=cluster.certificate_authority_data,
+        clock=clock,
+    )
+    observer.done(Step.WRITTEN, f"{len(made)} files of a control plane")
 
 
 # ------------------------------------------------------------------ what stands in the way
@@ -162,7 +254,7 @@ def _verify_same(known: KubeconfigState, options: JoinOptions, now: dt.datetime)
         raise JoinError(f"this machine has already joined another cluster, {known.server}", hint)
 
 
-async def _verify_node_is_free(client: Client, node_name: str) -> None:
+async def verify_node_is_free(client: Client, node_name: str) -> None:
     """kubeadm's courtesy: a node that is there and well is not taken over by accident. Raises :class:`JoinError`."""
     try:
         node = await client.get(catalog.NODES, node_name)
@@ -185,13 +277,23 @@ def _store(options: JoinOptions) -> CertificateStore:
     return CertificateStore(folder, relative_links=options.rootfs is not None)
 
 
-def bootstrap_kubeconfig(cluster: DiscoveredCluster, discovery: TokenDiscovery) -> str:
+async def _write_kubelet_files(client: Client, options: JoinOptions) -> None:
+    """The settings of kubelets as the cluster publishes them, if it does."""
+    text = await upload_config.fetch_kubelet(client)
+    if text is None:
+        return
+    write(options.root / KUBELET_CONFIG, text)
+    arguments = " ".join(sorted(f"--{name}={value}" for name, value in options.kubelet_args))
+    write(options.root / KUBELET_FLAGS, f'KUBELET_KUBEADM_ARGS="{arguments}"\n')
+
+
+def bootstrap_kubeconfig(cluster: DiscoveredCluster, token: Token) -> str:
     """What a kubelet would be given: the token, and the cluster as it was proven."""
     context = f"{_TOKEN_USER}@{_TOKEN_CLUSTER}"
     return kubeconfig.dump(
         Kubeconfig(
             clusters={_TOKEN_CLUSTER: _cluster(cluster)},
-            users={_TOKEN_USER: User(token=discovery.token.text)},
+            users={_TOKEN_USER: User(token=token.text)},
             contexts={context: Context(cluster=_TOKEN_CLUSTER, user=_TOKEN_USER)},
             current_context=context,
         )
@@ -206,14 +308,7 @@ def kubelet_kubeconfig(cluster: DiscoveredCluster, options: JoinOptions) -> str:
         shown = str(Path("../..") / current.relative_to(options.root))
     else:
         shown = str(current)
-    return kubeconfig.dump(
-        Kubeconfig(
-            clusters={_CLUSTER: _cluster(cluster)},
-            users={_USER: User(client_certificate=shown, client_key=shown)},
-            contexts={_CONTEXT: Context(cluster=_CLUSTER, user=_USER, namespace=wellknown.DEFAULT_NAMESPACE)},
-            current_context=_CONTEXT,
-        )
-    )
+    return node_kubeconfig.build(_cluster(cluster), shown)
 
 
 def _cluster(cluster: DiscoveredCluster) -> Cluster:
@@ -224,7 +319,7 @@ def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer)
     """Raises :class:`JoinError` where another cluster's CA is at home."""
     wanted = cluster.certificate_authority_data
     if path.exists():
-        if path.read_bytes() == wanted:
+        if _same_certificates(path.read_bytes(), wanted):
             return
         if path.with_suffix(".key").exists():
             raise JoinError(
@@ -234,6 +329,14 @@ def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer)
         observer.warning(f"{path} is replaced: it held another CA")
     make_folder(path.parent)
     write_atomically(path, wanted, mode=PUBLIC)
+
+
+def _same_certificates(one: bytes, other: bytes) -> bool:
+    try:
+        first, second = x509_certificate.parse_bundle(one), x509_certificate.parse_bundle(other)
+    except ParseError:
+        return False
+    return {each.contents for each in first} == {each.contents for each in second}
 
 
 def _clean_up(options: JoinOptions) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from kubevouch.api import kubeconfig
 from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
-from kubevouch.phases.certs import DEFAULT_ALGORITHM, certificate_pem
-from kubevouch.pki import keys, x509_certificate
-from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf
+from kubevouch.phases.certs import DEFAULT_ALGORITHM, certificate_pem, renewal_time
+from kubevouch.pki import keys
+from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf, load_key_pair
+from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.util.files import PRIVATE, make_folder, write_atomically
@@ -61,13 +62,15 @@ def ensure(
     *,
     now: dt.datetime,
     algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
+    cluster_name: str = CLUSTER_NAME,
 ) -> None:
     """``path`` as a kubeconfig for ``spec``; one that is there is kept while it reaches ``server`` and is valid.
 
     A certificate in its last third is replaced. Raises ``OSError``.
     """
     if not _is_usable(path, server, authority, spec, now):
-        write(path, client_kubeconfig(server, authority, spec, now=now, algorithm=algorithm))
+        text = client_kubeconfig(server, authority, spec, now=now, algorithm=algorithm, cluster_name=cluster_name)
+        write(path, text)
 
 
 def _is_usable(path: Path, server: str, authority: CertificateAuthority, spec: LeafSpec, now: dt.datetime) -> bool:
@@ -75,14 +78,14 @@ def _is_usable(path: Path, server: str, authority: CertificateAuthority, spec: L
         config = kubeconfig.load(path.read_bytes())
         context = config.contexts[config.current_context]
         cluster, user = config.clusters[context.cluster], config.users[context.user]
-        leaf = x509_certificate.parse_bundle(user.client_certificate_data)[0]
-    except (OSError, KeyError, IndexError, PKIError, kubeconfig.KubeconfigError):
+        leaf, _ = load_key_pair(user.client_certificate_data, user.client_key_data)
+        verify_chain(leaf, (), TrustAnchors([authority.certificate]), now=now)
+    except (OSError, KeyError, PKIError, kubeconfig.KubeconfigError):
         return False
-    renewal = leaf.not_after - (leaf.not_after - leaf.not_before) / 3
     return (
         cluster.server == server
         and cluster.certificate_authority_data == certificate_pem(authority.certificate.contents)
-        and context.user == spec.common_name
-        and leaf.issuer_name == authority.certificate.subject_name
-        and leaf.not_before <= now < renewal
+        and leaf.subject.common_name == spec.common_name
+        and set(leaf.subject.organizations) == set(spec.organizations)
+        and now < renewal_time(leaf)
     )

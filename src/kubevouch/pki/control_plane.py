@@ -33,7 +33,7 @@ class ControlPlaneNames(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         service_addresses: the first address of each family's service range.
         endpoint_host: the host of ``controlPlaneEndpoint``, if there is one.
-        extra: ``certSANs``.
+        extra: ``certSANs`` of the API server; ``etcd_server_extra`` and ``etcd_peer_extra`` are those of etcd.
     """
 
     node_name: str
@@ -42,6 +42,8 @@ class ControlPlaneNames(msgspec.Struct, frozen=True, kw_only=True):
     service_addresses: tuple[str, ...] = ()
     endpoint_host: str = ""
     extra: tuple[str, ...] = ()
+    etcd_server_extra: tuple[str, ...] = ()
+    etcd_peer_extra: tuple[str, ...] = ()
 
 
 def alt_names_of(names: Iterable[str]) -> SubjectAltNames:
@@ -86,9 +88,9 @@ APISERVER_ETCD_CLIENT = _client("apiserver-etcd-client", ETCD_CA, "kube-apiserve
 ETCD_HEALTHCHECK_CLIENT = _client("etcd/healthcheck-client", ETCD_CA, "kube-etcd-healthcheck-client")
 
 
-def etcd_member(base_name: str, names: ControlPlaneNames) -> ControlPlaneCertificate:
+def _etcd_member(base_name: str, names: ControlPlaneNames, extra: tuple[str, ...]) -> ControlPlaneCertificate:
     """``etcd/server`` or ``etcd/peer``: named by the node, for both directions."""
-    wanted = (names.node_name, "localhost", names.advertise_address, "127.0.0.1", "::1", *names.extra)
+    wanted = (names.node_name, "localhost", names.advertise_address, "127.0.0.1", "::1", *extra)
     spec = LeafSpec(common_name=names.node_name, purposes=(SERVER_AUTH, CLIENT_AUTH), alt_names=alt_names_of(wanted))
     return ControlPlaneCertificate(base_name, ETCD_CA, spec)
 
@@ -100,8 +102,8 @@ def catalog(names: ControlPlaneNames, *, etcd: bool = True) -> tuple[ControlPlan
         return found
     return (
         *found,
-        etcd_member("etcd/server", names),
-        etcd_member("etcd/peer", names),
+        _etcd_member("etcd/server", names, names.etcd_server_extra),
+        _etcd_member("etcd/peer", names, names.etcd_peer_extra),
         ETCD_HEALTHCHECK_CLIENT,
         APISERVER_ETCD_CLIENT,
     )

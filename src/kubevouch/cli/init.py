@@ -1,0 +1,166 @@
+"""``kubevouch init``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.control_plane_flags import layout_flags, settings_flags, take_layout, take_settings, ttl_option
+from kubevouch.cli.durations import DURATION
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.preflight_flags import findings_told, ignore_option, take_ignored
+from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    from kubevouch.client.interface import Client
+    from kubevouch.phases.init import Initialized, InitOptions, Phase
+
+PHASES = ("preflight", "certs", "kubeconfig", "upload-config", "upload-certs", "bootstrap-token", "cluster-info")
+
+
+def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    for flag in reversed(
+        (
+            settings_flags,
+            layout_flags,
+            click.option("--token", default="", help="Bootstrap token to make.  [default: a random one]"),
+            ttl_option,
+            click.option("--upload-certs", is_flag=True, help="Upload the certificates that control planes share."),
+            click.option("--certificate-key", default="", help="Key to upload them under.  [default: a random one]"),
+            click.option("--skip-certificate-key-print", is_flag=True, help="Do not print that key."),
+            click.option("--skip-token-print", is_flag=True, help="Do not print tokens."),
+            ignore_option,
+            click.option(
+                "--kubeconfig",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Kubeconfig for the API server.  [default: admin.conf of the kubeconfig folder]",
+            ),
+            click.option(
+                "--timeout",
+                type=DURATION,
+                default="4m",
+                show_default=True,
+                help="How long to wait for the API server.",
+            ),
+            click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing."),
+        )
+    ):
+        command = flag(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@click.option("--skip-phases", multiple=True, metavar="NAME,...", help="Phases to leave out.")
+@_flags
+@click.pass_context
+def init(ctx: click.Context, /, skip_phases: tuple[str, ...], **flags: Any) -> None:
+    """Make a control plane's certificates and kubeconfigs, and in its API what machines need to join.
+
+    The API server is started by others, such as kubevouch up, with these certificates; what is there already is kept.
+    Phases: preflight, certs, kubeconfig, upload-config, upload-certs, bootstrap-token, cluster-info.
+    """
+    if ctx.invoked_subcommand is None:
+        _run(ctx, flags, skipped=_split(skip_phases))
+
+
+@init.command()
+@click.argument("name", metavar="NAME", type=click.Choice(PHASES))
+@_flags
+@click.pass_context
+def phase(ctx: click.Context, /, name: str, **flags: Any) -> None:
+    """Run one phase alone."""
+    _run(ctx, flags, only=name)
+
+
+def _split(texts: Iterable[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: Iterable[str] = ()) -> None:
+    from kubevouch.phases import init as phases
+    from kubevouch.phases.cluster_settings import SettingsError
+    from kubevouch.pki import certificate_key
+    from kubevouch.pki.errors import KeyMaterialError
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
+
+    logs.configure(SystemClock(), level="error")
+    token, ttl = flags.pop("token"), flags.pop("token_ttl")
+    settings = take_settings(ctx, flags, token=token, ttl=ttl)
+    layout = take_layout(flags, settings.cluster.certificates_dir)
+    key = flags["certificate_key"] or settings.init.certificate_key
+    try:
+        if key:
+            certificate_key.parse(key)
+        chosen = frozenset({phases.Phase(only)}) if only else _without((*skipped, *settings.init.skip_phases))
+        phases.planned_tokens(settings, SystemClock().now())
+    except (KeyMaterialError, SettingsError) as err:
+        raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
+    ignored = (*flags["ignore_preflight_errors"], *settings.init.node_registration.ignore_preflight_errors)
+    options = phases.InitOptions(
+        settings,
+        layout,
+        chosen,
+        upload_certs=flags["upload_certs"],
+        certificate_key=key,
+        ignored=take_ignored(ignored),
+        rootfs=flags["rootfs"],
+        timeout=flags["timeout"].total_seconds(),
+        kubeconfig=flags["kubeconfig"],
+    )
+    if flags["dry_run"] or settings.init.dry_run:
+        for line in phases.would_do(options):
+            ui.say(line)
+        return
+    with findings_told():
+        made = run_async(_init(options))
+    _tell(made, options, flags)
+
+
+def _without(skipped: Iterable[str]) -> frozenset[Phase]:
+    from kubevouch.phases.init import Phase
+
+    names = set(skipped)
+    unknown = sorted(names - set(PHASES))
+    if unknown:
+        raise ui.CLIError(
+            f"invalid phase name: {', '.join(unknown)}",
+            hint=f"the phases are {', '.join(PHASES)}",
+            code=ExitCode.INVALID,
+        )
+    return frozenset(each for each in Phase if each not in names)
+
+
+async def _init(options: InitOptions) -> Initialized:
+    from kubevouch.client.rest_config import rest_config
+    from kubevouch.phases.init import init as run
+    from kubevouch.util.clock import SystemClock
+
+    async with AsyncExitStack() as stack:
+
+        async def connect(path: Path) -> Client:
+            client = rest_config(path).client(component="cli", on_warning=ui.warning)
+            return await stack.enter_async_context(client)
+
+        return await run(options, connect, SystemClock(), ui)
+
+
+def _tell(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> None:
+    if made.certificate_key and not flags["skip_certificate_key_print"]:
+        ui.field("certificate key", made.certificate_key)
+    if not made.tokens or flags["skip_token_print"]:
+        return
+    from kubevouch.cli.token import join_command
+    from kubevouch.client.rest_config import rest_config
+
+    config = rest_config(options.admin)
+    ui.say("  a machine joins with")
+    ui.say(f"    {join_command(config, made.tokens[0])}")
+    if made.certificate_key and not flags["skip_certificate_key_print"]:
+        ui.say("  a control plane joins with")
+        ui.say(f"    {join_command(config, made.tokens[0], made.certificate_key)}")

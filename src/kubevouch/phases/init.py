@@ -1,0 +1,292 @@
+"""``init``: a control plane's files, and in the API what machines need to join. Phases run alone too, and again.
+
+The API server itself is started by others: ``kubevouch up``, or whatever runs the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from kubevouch.api import catalog, kubeconfig
+from kubevouch.api.bootstrap_tokens import BootstrapToken, generate_token, parse_token, to_secret
+from kubevouch.api.cluster_info import ClusterInfo
+from kubevouch.api.kubeadm_v1beta4 import BootstrapTokenSettings
+from kubevouch.api.kubeconfig import KubeconfigError
+from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.client.interface import Client, NotKubernetes, TLSFailed, TransportError
+from kubevouch.machinery import gotext
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.times import Time
+from kubevouch.phases import (
+    bootstrap_token,
+    certs,
+    cluster_info,
+    control_plane_pki,
+    preflight,
+    stored,
+    upload_certs,
+    upload_config,
+)
+from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
+from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.preflight import Machine
+from kubevouch.pki import certificate_key
+from kubevouch.server.bootstrap import rbac
+from kubevouch.util.clock import Clock
+
+_POLL_SECONDS = 0.5  # kubeadm's retry of API calls
+_ADMINS = "kubeadm:cluster-admins"
+_JOINING = frozenset(
+    {
+        "kubeadm:get-nodes",
+        "kubeadm:kubelet-bootstrap",
+        "kubeadm:node-autoapprove-bootstrap",
+        "kubeadm:node-autoapprove-certificate-rotation",
+        "kubeadm:apiserver-kubelet-client",
+    }
+)
+
+
+class Phase(StrEnum):
+    """The phases in their order."""
+
+    PREFLIGHT = "preflight"
+    CERTS = "certs"
+    KUBECONFIG = "kubeconfig"
+    UPLOAD_CONFIG = "upload-config"
+    UPLOAD_CERTS = "upload-certs"
+    BOOTSTRAP_TOKEN = "bootstrap-token"
+    CLUSTER_INFO = "cluster-info"
+
+    @property
+    def asks_the_server(self) -> bool:
+        return self not in (Phase.PREFLIGHT, Phase.CERTS, Phase.KUBECONFIG)
+
+
+class Reporter(Protocol):
+    """Who is told how it goes."""
+
+    def step(self, done: str, detail: str = "") -> None: ...
+
+    def waiting(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+
+Connect = Callable[[Path], Awaitable[Client]]
+"""A client for a kubeconfig."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """What to make.
+
+    Args:
+        phases: those that run.
+        upload_certs: without it the phase upload-certs does nothing, as in kubeadm.
+        certificate_key: 64 hexadecimal digits; empty for a new one.
+        ignored: checks that only warn.
+        timeout: seconds for the API server to answer.
+        kubeconfig: for the API server; None is ``admin.conf`` of the layout.
+    """
+
+    settings: ClusterSettings
+    layout: Layout
+    phases: frozenset[Phase] = frozenset(Phase)
+    upload_certs: bool = False
+    certificate_key: str = ""
+    ignored: frozenset[str] = frozenset()
+    rootfs: Path | None = None
+    timeout: float = 240.0
+    kubeconfig: Path | None = None
+
+    @property
+    def admin(self) -> Path:
+        return self.kubeconfig or self.layout.kubeconfigs / "admin.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """``tokens`` are those of the configuration; ``certificate_key`` is empty unless certificates were uploaded."""
+
+    tokens: tuple[str, ...] = ()
+    certificate_key: str = ""
+
+
+async def init(options: InitOptions, connect: Connect, clock: Clock, report: Reporter) -> Initialized:
+    """Run the chosen phases in their order.
+
+    Raises:
+        PreflightError, CertsError, SettingsError
+        TransportError: the API server did not answer in time.
+        APIStatusError, OSError
+    """
+    tokens = planned_tokens(options.settings, clock.now()) if Phase.BOOTSTRAP_TOKEN in options.phases else []
+    if Phase.PREFLIGHT in options.phases:
+        check(options, report)
+    if Phase.CERTS in options.phases:
+        made = await asyncio.to_thread(
+            control_plane_pki.ensure_certificates, options.settings, options.layout, now=clock.now()
+        )
+        report.step("certificates", _summary(made, options.layout.pki))
+    if Phase.KUBECONFIG in options.phases:
+        made = await asyncio.to_thread(
+            control_plane_pki.ensure_kubeconfigs, options.settings, options.layout, now=clock.now()
+        )
+        report.step("kubeconfigs", _summary(made, options.layout.kubeconfigs))
+    if not any(phase.asks_the_server for phase in options.phases):
+        return Initialized()
+    client = await connect(options.admin)
+    await wait_for_server(client, options.timeout, clock, report)
+    await _ensure_admins(client, options, connect)
+    key = ""
+    if Phase.UPLOAD_CONFIG in options.phases:
+        await upload_config.upload(client, options.settings)
+        report.step("configuration published", "kube-system/kubeadm-config, kube-system/kubelet-config")
+    if Phase.UPLOAD_CERTS in options.phases and options.upload_certs:
+        key = options.certificate_key or options.settings.init.certificate_key or certificate_key.generate()
+        shared = upload_certs.files(options.layout, options.settings.cluster.etcd.external, rootfs=options.rootfs)
+        await upload_certs.upload(client, shared, certificate_key.parse(key), now=clock.now())
+        report.step("certificates uploaded", "kube-system/kubeadm-certs, for two hours")
+    if Phase.BOOTSTRAP_TOKEN in options.phases:
+        for token in tokens:
+            await stored.create_or_update(client, catalog.SECRETS, to_secret(token))
+        await _reconcile(client, _JOINING)
+        report.step("bootstrap tokens and the rights to join", ", ".join(each.token.token_id for each in tokens))
+    if Phase.CLUSTER_INFO in options.phases:
+        info = published(options.admin)
+        await cluster_info.ensure(client, info)
+        report.step("cluster-info published", info.server)
+    return Initialized(tuple(each.token.text for each in tokens), key)
+
+
+def check(options: InitOptions, report: Reporter) -> None:
+    """The preflight phase. Raises :class:`PreflightError`."""
+    machine = Machine.here(options.rootfs)
+    findings = preflight.before_init(machine, options.settings.node_name)
+    for each in preflight.judge(findings, options.ignored):
+        report.warning(f"{each.check}: {each.message}")
+    report.step("preflight checks")
+
+
+def planned_tokens(settings: ClusterSettings, now: dt.datetime) -> list[BootstrapToken]:
+    """The tokens of the configuration, one by default. Raises :class:`SettingsError`."""
+    return [_planned(each, now) for each in settings.init.bootstrap_tokens or [BootstrapTokenSettings()]]
+
+
+def _planned(wanted: BootstrapTokenSettings, now: dt.datetime) -> BootstrapToken:
+    if wanted.ttl and wanted.expires:
+        raise SettingsError("a bootstrap token has ttl and expires, expected one of both")
+    try:
+        token = parse_token(wanted.token) if wanted.token else generate_token()
+        ttl = gotext.parse_duration(wanted.ttl) if wanted.ttl else bootstrap_token.DEFAULT_TTL
+        if wanted.expires:
+            ttl = Time.parse(wanted.expires).datetime() - now
+        return bootstrap_token.plan(
+            token,
+            now=now,
+            ttl=ttl,
+            usages=wanted.usages or bootstrap_token.DEFAULT_USAGES,
+            groups=wanted.groups or None,
+            description=wanted.description,
+        )
+    except (ValueError, bootstrap_token.TokenPhaseError) as err:
+        raise SettingsError(f"the bootstrap token cannot be used: {err}", getattr(err, "hint", "")) from err
+
+
+def published(path: Path) -> ClusterInfo:
+    """Server and CA of a kubeconfig, which is what kubeadm publishes. Raises :class:`CertsError`."""
+    try:
+        config = kubeconfig.load(path.read_bytes())
+        cluster = config.clusters[config.contexts[config.current_context].cluster]
+    except (OSError, KeyError, KubeconfigError) as err:
+        raise certs.CertsError(f"{path} cannot be used: {err}", "kubevouch init phase kubeconfig makes it") from err
+    if not cluster.certificate_authority_data:
+        raise certs.CertsError(f"{path} has no certificate-authority-data", "kubevouch init phase kubeconfig makes it")
+    return ClusterInfo(cluster.server, cluster.certificate_authority_data)
+
+
+async def wait_for_server(client: Client, seconds: float, clock: Clock, report: Reporter) -> None:
+    """Until the API server is ready. An answer that cannot become right ends the wait.
+
+    Raises:
+        TransportError: it did not answer until the time was over.
+        APIStatusError
+    """
+    end = clock.monotonic() + seconds
+    told = False
+    while True:
+        try:
+            if (await client.raw("GET", "/readyz")).status == 200:
+                return
+            failure: TransportError | None = None
+        except (TLSFailed, NotKubernetes):
+            raise
+        except TransportError as err:
+            failure = err
+        if clock.monotonic() >= end:
+            raise failure or TransportError("the API server does not get ready")
+        if not told:
+            report.waiting("the API server does not answer yet; start it with these certificates")
+            told = True
+        await clock.sleep(_POLL_SECONDS)
+
+
+async def _ensure_admins(client: Client, options: InitOptions, connect: Connect) -> None:
+    """``admin.conf`` gets its rights by a binding; where it may not make that itself, ``super-admin.conf`` does."""
+    try:
+        await _reconcile(client, frozenset({_ADMINS}))
+    except APIStatusError as err:
+        super_admin = options.layout.kubeconfigs / "super-admin.conf"
+        if err.code != 403 or not super_admin.exists():
+            raise
+        await _reconcile(await connect(super_admin), frozenset({_ADMINS}))
+
+
+async def _reconcile(client: Client, names: frozenset[str]) -> None:
+    policy = kubeadm_policy()
+    shipped = (*policy.every_role, *policy.every_binding)
+    await rbac.reconcile(client, [obj for obj in shipped if obj.metadata.name in names])
+
+
+def _summary(made: list[Path], folder: Path) -> str:
+    if not made:
+        return f"{folder}: all there"
+    return f"{folder}: {', '.join(sorted(str(path.relative_to(folder)) for path in made))}"
+
+
+def would_do(options: InitOptions) -> list[str]:
+    """A line for each thing that the chosen phases would write, without asking or changing anything."""
+    settings, layout = options.settings, options.layout
+    lines: list[str] = []
+    if Phase.CERTS in options.phases:
+        found = [layout.authority(each).certificate for each in control_plane_pki.authorities(settings)]
+        found += [each.path(layout) for each in control_plane_pki.pairs(settings)]
+        lines += [_would_write(path) for path in (*found, layout.pki / "sa.key")]
+    if Phase.KUBECONFIG in options.phases:
+        lines += [_would_write(each.path(layout)) for each in control_plane_pki.kubeconfigs()]
+    objects: list[str] = []
+    if Phase.UPLOAD_CONFIG in options.phases:
+        objects += ["ConfigMap kube-system/kubeadm-config", "ConfigMap kube-system/kubelet-config"]
+        objects += [f"Role and RoleBinding kube-system/{name}" for name in sorted(upload_config.POLICY)]
+    if Phase.UPLOAD_CERTS in options.phases and options.upload_certs:
+        objects += ["Secret kube-system/kubeadm-certs", "Role and RoleBinding kube-system/kubeadm:kubeadm-certs"]
+    if Phase.BOOTSTRAP_TOKEN in options.phases:
+        objects += [
+            f"Secret kube-system/bootstrap-token-{each.token.partition('.')[0] or '<random>'}"
+            for each in settings.init.bootstrap_tokens or [BootstrapTokenSettings()]
+        ]
+        objects += [f"ClusterRoleBinding {name}" for name in sorted(_JOINING)]
+    if Phase.CLUSTER_INFO in options.phases:
+        objects += ["ConfigMap kube-public/cluster-info"]
+    return [*lines, *(f"would store {each}" for each in objects)]
+
+
+def _would_write(path: Path) -> str:
+    return f"would keep {path} if it is good" if path.exists() else f"would write {path}"

@@ -1,0 +1,54 @@
+"""Objects that may be there or not, and those that a phase owns whole: made, or replaced by what it says."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from kubevouch.api.core_v1 import ConfigMap, Secret
+from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.meta import Object, replace_metadata
+from kubevouch.machinery.scheme import Resource
+
+O = TypeVar("O", bound=Object)
+T = TypeVar("T", ConfigMap, Secret)
+
+_ATTEMPTS = 5
+
+
+async def find(client: Client, resource: Resource[O], name: str, namespace: str = "") -> O | None:
+    """The object, None if it is not there. Raises APIStatusError, TransportError."""
+    try:
+        return await client.get(resource, name, namespace)
+    except APIStatusError as err:
+        if err.code != 404:
+            raise
+        return None
+
+
+async def create_or_update(client: Client, resource: Resource[T], wanted: T) -> T:
+    """Store ``wanted``; labels and annotations of an object that is there stay.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    meta = wanted.metadata
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return await client.create(resource, wanted)
+        except APIStatusError as err:
+            if err.reason != Reason.ALREADY_EXISTS:
+                raise
+        try:
+            stored = await client.get(resource, meta.name, meta.namespace)
+            changed = msgspec.structs.replace(stored, data=wanted.data)
+            if meta.owner_references:
+                changed = replace_metadata(changed, owner_references=meta.owner_references)
+            return await client.update(resource, changed)
+        except APIStatusError as err:
+            # Removed or written by somebody else in between.
+            if (err.code != 404 and err.reason != Reason.CONFLICT) or attempt == _ATTEMPTS:
+                raise
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises
