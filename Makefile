@@ -9,7 +9,7 @@ PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration interop
 
-.PHONY: help venv demo test peers bench docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -18,8 +18,9 @@ help:
 	@echo 'make test      everything CI runs: $(SUITES)'
 	@echo 'make unit …    one suite alone; PYTEST_FLAGS="-k name" narrows it'
 	@echo 'make venv      .venv from requirements-dev.lock'
-	@echo 'make peers     the real kubectl the tests talk to, into .peers; PEERS="name …" for others'
+	@echo 'make peers     the real clients the tests talk to, into .peers; PEERS="name …" for others'
 	@echo 'make docs      the manual, into site'
+	@echo 'make reference docs/reference/cli.md and findings.md;  make man: manual pages, into build/man'
 	@echo 'make bench     the benchmarks, into bench-results'
 	@echo 'make clean     remove everything the other targets made'
 
@@ -28,6 +29,7 @@ venv:
 
 peers: venv
 	@$(PY) scripts/fetch_peers.py fetch $(PEERS)
+	@scripts/node_client.sh
 
 demo:
 	@scripts/venv.sh runtime
@@ -63,6 +65,13 @@ unit property contract: venv
 # Servers and stores are shared by the tests of a file, so a file stays in one process.
 integration interop: venv peers
 	$(call pytest,--dist loadfile)
+
+# Commands and findings, from the program itself; a test compares them.
+reference: venv
+	$(PY) scripts/reference.py
+
+man: venv
+	$(PY) scripts/reference.py --man build/man
 
 docs: venv
 	$(PY) -m sphinx -W --keep-going -b html docs site

@@ -30,3 +30,9 @@ def _fetched_kubectls() -> tuple[str, ...]:
 
 KUBECTL_VERSIONS = _fetched_kubectls()
 """The minor versions `make test` fetches, newest first, to parametrize a test with."""
+
+DOCUMENTED_VERSIONS = ("1.37", "1.28")
+"""Those with which the README's session works word for word; older ones lack some of its commands."""
+
+OLD_AND_NEW_VERSIONS = ("1.37", "1.32", "1.26", "1.20")
+"""Those with which everything is done to requests that can be done."""

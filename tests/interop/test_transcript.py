@@ -62,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield up
 
 
-@pytest.fixture(params=peers.KUBECTL_VERSIONS)
+@pytest.fixture(params=peers.DOCUMENTED_VERSIONS)
 def session(cluster: Up, request: pytest.FixtureRequest) -> Session:
     return Session(cluster, peers.kubectl(request.param))
 
