@@ -17,6 +17,8 @@ from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.server.audit.build import prepare
 from kubevouch.server.audit.options import AuditOptions
+from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.network import bind
 from kubevouch.standalone.server import Endpoint, StandaloneServer
 from kubevouch.storage.memory import MemoryStore
@@ -52,13 +54,21 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, audit: AuditOptions = AuditOptions()) -> AsyncIterator[Served]:  # noqa: B008 - frozen
+async def served(
+    folder: Path,
+    audit: AuditOptions = AuditOptions(),  # noqa: B008 - frozen
+    options: ServerOptions | None = None,
+    tracing: Tracing | None = None,
+) -> AsyncIterator[Served]:
     clock = SystemClock()
     pki = ClusterPKI(folder / "pki", clock.now(), clock.now())
     sockets = bind(HOST, 0)
     endpoint = Endpoint(HOST, sockets[0].getsockname()[1])
     store = MemoryStore(clock=clock)
-    async with StandaloneServer(store, clock, pki.control_plane, endpoint, audit=prepare(audit, clock)) as server:
+    server = StandaloneServer(
+        store, clock, pki.control_plane, endpoint, audit=prepare(audit, clock), options=options, tracing=tracing
+    )
+    async with server:
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.control_plane.ca_certificate))
         token = await bootstrap_token.ensure(server.client, bootstrap_token.DEFAULT_TTL, now=clock.now())
         await server.listen(sockets)

@@ -26,6 +26,7 @@ from kubevouch.api import (
     resource_v1,
     storage_v1,
 )
+from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
 from kubevouch.api.core_v1 import (
     configmaps,
     events,
@@ -60,13 +61,23 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "storage.k8s.io/v1": (storage_v1,),
     "node.k8s.io/v1": (node_v1,),
     "resource.k8s.io/v1": (resource_v1,),
+    "admissionregistration.k8s.io/v1": (matching, policies, webhooks),
 }  # fmt: skip
 # Messages that are no struct here: lists are put together from their items, wrapped values are marks on a field.
-NOT_DECLARED = {"SecretList", "ConfigMapList", "PartialObjectMetadataList", "ExtraValue", "Verbs"}
+NOT_DECLARED = {"SecretList", "ConfigMapList", "PartialObjectMetadataList", "ExtraValue", "Verbs", "Rule"}
 # Structs that have no protobuf form.
 JSON_ONLY = {"TableColumnDefinition"}
 # Wire names that differ between JSON and protobuf.
-JSON_NAMES = {("BoundObjectReference", "uID"): "uid"}
+JSON_NAMES = {
+    ("BoundObjectReference", "uID"): "uid",
+    ("ValidatingWebhookConfiguration", "Webhooks"): "webhooks",
+    ("MutatingWebhookConfiguration", "Webhooks"): "webhooks",
+    ("Validation", "Expression"): "expression",
+    ("Variable", "Name"): "name",
+    ("Variable", "Expression"): "expression",
+}
+# Messages whose fields stand beside the others in JSON.
+EMBEDDED = {"rule", "ruleWithOperations"}
 
 SCALARS = {
     "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",
@@ -107,9 +118,24 @@ def test_every_message_of_the_table_is_declared_with_its_numbers(group: str, mes
         assert message not in declared(group)
         return
     schema = schema_of(declared(group)[message])
-    ours = {field.proto_name: [field.number, notation(field.type)] for field in schema.fields if field.number}
-    theirs = {name: [number, as_declared(kind)] for name, (number, kind) in TABLE[group][message]["fields"].items()}
-    assert ours == theirs
+    ours = {
+        field.proto_name: ((*field.inside, field.number), notation(field.type))
+        for field in schema.fields
+        if field.number
+    }
+    assert ours == in_table(group, message)
+
+
+def in_table(group: str, message: str) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The fields of a message, each with its number behind those of the messages that it is embedded in."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name, (number, kind) in TABLE[group][message]["fields"].items():
+        if name in EMBEDDED:
+            inner = in_table(group, kind)
+            found |= {name: ((number, *numbers), inner_kind) for name, (numbers, inner_kind) in inner.items()}
+        else:
+            found[name] = ((number,), as_declared(kind))
+    return found
 
 
 @pytest.mark.parametrize("group", sorted(MODULES))
@@ -135,7 +161,7 @@ def test_the_table_is_made_from_its_text() -> None:
 def test_numbers_are_unique_within_a_message() -> None:
     for group in MODULES:
         for struct in declared(group).values():
-            numbers = [field.number for field in schema_of(struct).fields if field.number]
+            numbers = [(*field.inside, field.number) for field in schema_of(struct).fields if field.number]
             assert len(set(numbers)) == len(numbers), struct
 
 

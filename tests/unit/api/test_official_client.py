@@ -21,6 +21,7 @@ PREFIXES = {
     "storage_v1": ("StorageV1", "V1"),
     "resource_v1": ("ResourceV1", "V1"),
     "certificates_v1beta1": ("V1beta1",),
+    "admissionregistration_v1": ("AdmissionregistrationV1", "V1"),
 }
 # OpenAPI of a served API does not have these.
 WITHOUT_MODEL = {
@@ -43,7 +44,10 @@ ADDED_IN_1_37 = {
     "CSINode": {"status"},
 }
 # Which fields a schema calls required has changed with 1.37's declarative validation; the types have not.
-REQUIRED_OTHERWISE_IN_1_37 = {"RoleRef", "TokenRequest", "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec"}
+REQUIRED_OTHERWISE_IN_1_37 = {
+    "RoleRef", "TokenRequest", "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec",
+    "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBindingSpec",
+}  # fmt: skip
 # FieldsV1, Time and the like have no required members to compare; the kinds' own type is not in the OpenAPI either.
 NOT_IN_OPENAPI = {"GroupVersionKind"}
 

@@ -1,0 +1,43 @@
+"""Every route of the router, shown every kind of credential, answers what the checked-in file says."""
+
+from __future__ import annotations
+
+import aio
+from contract import route_matrix
+from kubevouch.testing import Cluster
+
+UNAUTHORIZED = 401
+# Kinds that list empty: nothing can be created where nothing runs.
+EMPTY_KINDS = ("/pods", "/services", "/csidrivers", "/runtimeclasses", "/resourceslices")
+
+
+def test_every_route_answers_as_written_down() -> None:
+    async def scenario() -> dict[str, dict[str, int]]:
+        async with Cluster(https=True) as cluster:
+            return await route_matrix.measure(cluster)
+
+    measured, expected = aio.run(scenario()), route_matrix.read()
+    assert sorted(set(measured) - set(expected)) == [], "routes that are served and not in route_matrix.tsv"
+    assert sorted(set(expected) - set(measured)) == [], "routes of route_matrix.tsv that nobody serves"
+    differences = {
+        f"{route} by {who}": (status, expected[route].get(who))
+        for route, by_name in measured.items()
+        for who, status in by_name.items()
+        if expected[route].get(who) != status
+    }
+    assert differences == {}, "measured, written down"
+
+
+def test_what_proves_nothing_opens_nothing() -> None:
+    """A credential that is no longer good is 401 everywhere: it does not fall back to being anonymous."""
+    for route, by_name in route_matrix.read().items():
+        assert {by_name[who] for who in route_matrix.REFUSED} == {UNAUTHORIZED}, route
+        assert by_name["forged-front-proxy"] == by_name["none"], route
+
+
+def test_nothing_fails_and_the_administrator_may_do_everything() -> None:
+    for route, by_name in route_matrix.read().items():
+        assert max(by_name.values()) < 500, route
+        assert by_name["admin"] not in (401, 403), route
+        if not route.endswith(EMPTY_KINDS):
+            assert by_name["admin"] != 405, route
