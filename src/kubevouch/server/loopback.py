@@ -163,7 +163,7 @@ class LoopbackClient:
             result = await self._handler(request)
         except APIStatusError as err:
             return RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
-        return _raw_response(result, request.negotiated or Negotiated("json"), self._clock)
+        return _raw_response(result, request, self._clock)
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -270,13 +270,15 @@ def _event(item: WatchItem, view: Any, resource: Resource[T]) -> WatchEvent[T]:
     return WatchEvent(EventType(item.type), view(stored))
 
 
-def _raw_response(result: Result, how: Negotiated, clock: Clock) -> RawResponse:
+def _raw_response(result: Result, request: Request, clock: Clock) -> RawResponse:
     if isinstance(result, BytesResult):
         return RawResponse(result.status, {"content-type": result.content_type, **result.headers}, result.body)
+    how = request.negotiated or Negotiated("json")
     if isinstance(result, PlainResult):
         return RawResponse(result.status, {}, encoding.plain(result.obj, result.api_version, result.kind, how))
     encoder: Any = getattr(result, "encoder", None)
+    include = request.query.get("includeObject") or "Metadata"
     if isinstance(result, ObjectResult):
-        return RawResponse(result.status, {}, encoder.one(result.stored, how, clock.now()))
+        return RawResponse(result.status, {}, encoder.one(result.stored, how, clock.now(), include))
     assert isinstance(result, ListingResult)  # a watch cannot be read as one answer
-    return RawResponse(result.status, {}, encoder.many(result.page, how, clock.now()))
+    return RawResponse(result.status, {}, encoder.many(result.page, how, clock.now(), include))

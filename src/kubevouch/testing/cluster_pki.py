@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubevouch.phases.certs import ControlPlanePKI, certificate_pem, ensure_service_account_key, pair_at
+from kubevouch.phases.certs import ControlPlanePKI, Pair, certificate_pem, pair_at
 from kubevouch.phases.kubeconfig import client_kubeconfig
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, LeafSpec, create_authority, issue_leaf
@@ -40,7 +40,7 @@ class ClusterPKI:
         leaf = issue_leaf(authority, self._lasting(wanted.spec), key, now=self._issued)
         _write(folder, wanted.base_name, leaf.contents, key)
         self.control_plane = ControlPlanePKI(
-            folder, authority, front_proxy, pair_at(folder, wanted.base_name), ensure_service_account_key(folder)
+            folder, authority, front_proxy, pair_at(folder, wanted.base_name), _service_account_key(folder)
         )
 
     def kubeconfig(self, server: str, spec: LeafSpec) -> str:
@@ -61,5 +61,17 @@ class ClusterPKI:
 def _write(folder: Path, base_name: str, contents: bytes, key: PrivateKey) -> None:
     pair = pair_at(folder, base_name)
     pair.certificate.write_bytes(certificate_pem(contents))
-    pair.key.touch(mode=0o600)
-    pair.key.write_bytes(keys.to_pem(key))
+    _write_key(pair.key, key)
+
+
+def _service_account_key(folder: Path) -> Pair:
+    key = keys.generate(ALGORITHM)
+    pair = Pair(folder / "sa.pub", folder / "sa.key")
+    pair.certificate.write_bytes(keys.public_to_pem(keys.public_key_of(key)))
+    _write_key(pair.key, key)
+    return pair
+
+
+def _write_key(path: Path, key: PrivateKey) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(keys.to_pem(key))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from join_world import JoinWorld, join_world
+from join_world import TOKEN, JoinWorld, join_world
 from kubevouch.api import catalog, wellknown
 from kubevouch.api.bootstrap_tokens import parse_token
 from kubevouch.api.core_v1 import Secret
@@ -160,3 +160,28 @@ def test_what_cannot_be_meant(argv: list[str], capsys: pytest.CaptureFixture[str
     assert run(["token", *argv]) == 3
     output = capsys.readouterr()
     assert output.err.startswith("error: ") and not output.out
+
+
+async def _id_of_first(world: JoinWorld) -> str:
+    return (await bootstrap_token.list_tokens(world.server.client))[0][0].token.token_id
+
+
+def test_show_tells_everything_but_the_secret(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    token_id = act(_id_of_first)
+    assert run(["token", "show", token_id]) == 0
+    shown = capsys.readouterr().out
+    assert "signing, authentication" in shown
+    assert "nobody has asked for a certificate with it" in shown
+    assert run(["token", "show", token_id, "-o", "json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert (tree["tokenID"], tree["state"], tree["signed"]) == (token_id, "valid", True)
+    assert TOKEN.token_secret not in shown + json.dumps(tree)
+
+
+def test_show_of_a_token_that_nobody_knows(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", "show", "000000"]) == 1
+    assert capsys.readouterr().err == (
+        'error: nothing is known of a bootstrap token with the ID "000000"\n'
+        "hint: kubevouch token list shows those that are there\n"
+    )
+    assert run(["token", "show", "nonsense"]) == 3

@@ -3,19 +3,22 @@
 import datetime as dt
 import json
 
+import pytest
+
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery import protobuf
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.registry.interface import Printer
-from kubevouch.server.encoding import ObjectEncoder
-from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.encoding import FRAMES, ObjectEncoder
+from kubevouch.server.negotiation import Negotiated, Transform
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 JSON = Negotiated("json", stream=True)
+TABLE = Negotiated("json", Transform("Table"), stream=True)
 PROTOBUF = Negotiated("protobuf", stream=True)
 
 
@@ -34,11 +37,31 @@ def test_each_watcher_gets_its_own_change_in_its_own_form() -> None:
             assert _name(frame, how) == name
 
 
-def test_a_frame_is_made_once_for_all_watchers_of_a_form() -> None:
+@pytest.mark.parametrize("how", [JSON, PROTOBUF, TABLE], ids=["json", "protobuf", "table"])
+def test_a_frame_is_made_once_for_all_watchers_of_a_form(how: Negotiated) -> None:
     encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
+    changes = [_change(f"c{number}", number) for number in range(1, FRAMES + 1)]
+    first = [encoder.frames([change], how, NOW, "", first=False) for change in changes]
+    assert len(set(first)) == FRAMES
+    for change, frame in zip(changes, first, strict=True):
+        assert encoder.frames([change], how, NOW, "", first=False) is frame
+
+
+def test_only_so_many_frames_are_kept() -> None:
+    encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
+    for number in range(1, 3 * FRAMES):
+        encoder.frames([_change("c", number)], JSON, NOW, "", first=False)
+    assert len(encoder._frames) == FRAMES
+
+
+def test_a_table_tells_the_age_of_its_own_second() -> None:
+    encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, now: (now.isoformat(),)))
     change = _change("one", 5)
-    first = encoder._change(change, JSON)
-    assert encoder._change(change, JSON) is first
+    told = [
+        json.loads(encoder.frames([change], TABLE, NOW + dt.timedelta(seconds=age), "", first=False))["object"]["rows"]
+        for age in (0, 0.9, 1)
+    ]
+    assert told[0] == told[1] != told[2]
 
 
 def _name(frame: bytes, how: Negotiated) -> str:

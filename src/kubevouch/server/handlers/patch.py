@@ -12,6 +12,7 @@ from kubevouch.machinery import (
     gotext,
     json_codec,
     json_patch,
+    managed_fields,
     merge_patch,
     strategic_merge_patch,
 )
@@ -106,6 +107,7 @@ def _patched(
     tree = json_codec.to_builtins(endpoint.from_storage(existing))
     whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
     changed = decoded.change(whole)
+    ctx.resets_managed_fields = managed_fields.asks_reset(changed)
     try:
         read = json_codec.from_tree(changed, resource.type)
     except json_codec.UnmarshalError as err:

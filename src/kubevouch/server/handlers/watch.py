@@ -117,7 +117,8 @@ class _Stream:
     async def _live(self, watcher: Watcher[Any]) -> AsyncGenerator[list[WatchItem], None]:
         clock, timers, cacher = self._env.clock, self._env.timers, self._endpoint.store
         next_mark = self._next_mark()
-        timer = timers.at(min(next_mark, self._end), watcher.poke)
+        due = min(next_mark, self._end)
+        timer = timers.at(due, watcher.poke)
         try:
             while True:
                 try:
@@ -132,9 +133,9 @@ class _Stream:
                     yield batch
                 if now >= self._end:
                     return
-                if now >= next_mark or not batch:
-                    timer.cancel()
-                    timer = timers.at(min(next_mark, self._end), watcher.poke)
+                if now >= due:
+                    due = min(next_mark, self._end)
+                    timer = timers.at(due, watcher.poke)
         finally:
             timer.cancel()
 
@@ -146,5 +147,5 @@ class _Stream:
         last = self._end - LAST_BOOKMARK_SECONDS
         regular = now + BOOKMARK_SECONDS * (0.9 + 0.2 * _jitter.random())
         if regular < last or now >= last:
-            return min(regular, self._end)
+            return regular
         return last

@@ -1,0 +1,66 @@
+"""Completion, by a real bash and by what zsh and fish ask."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import processes
+from kubevouch.cli.completion import SHELLS
+from kubevouch.cli.kubectl_plugin import completions
+
+PROGRAM = """#!/bin/sh
+exec {python} -m kubevouch.cli.main "$@"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A PATH with kubevouch on it."""
+    program = tmp_path / "kubevouch"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    return f"{tmp_path}:{processes.environment()['PATH']}"
+
+
+def test_bash_completes(tmp_path: Path, path: str) -> None:
+    script = """
+source <(kubevouch completion bash)
+COMP_WORDS=(kubevouch doc); COMP_CWORD=1; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
+COMP_WORDS=(kubevouch token sh); COMP_CWORD=2; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
+COMP_WORDS=(kubevouch csr list --pen); COMP_CWORD=3; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
+"""
+    ended = processes.run("bash", "-c", script, cwd=tmp_path, PATH=path)
+    assert (ended.stdout, ended.stderr) == ("doctor\nshow\n--pending\n", "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_its_own(shell: str, tmp_path: Path) -> None:
+    ended = processes.kubevouch("completion", shell, cwd=tmp_path)
+    assert ended.code == 0
+    assert f"_KUBEVOUCH_COMPLETE={shell}_complete" in ended.stdout
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_what_zsh_and_fish_are_answered(shell: str, tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "kubevouch tok", "COMP_CWORD": "1" if shell == "zsh" else "tok"}
+    ended = processes.kubevouch(cwd=tmp_path, _KUBEVOUCH_COMPLETE=f"{shell}_complete", **words)
+    assert ended.code == 0
+    assert "token" in ended.stdout
+
+
+def test_another_shell_is_refused(tmp_path: Path) -> None:
+    ended = processes.kubevouch("completion", "tcsh", cwd=tmp_path)
+    assert ended.code == 3
+    assert ended.stderr.startswith("error: invalid value for 'SHELL': ")
+
+
+def test_what_kubectl_is_answered() -> None:
+    assert completions(["csr", "l"]).splitlines()[0].startswith("list\t")
+    assert completions(["csr", "list", "--pen"]).startswith("--pending\t")
+    assert completions(["csr", "l"]).endswith("\n:4\n")
+    # Files are kubectl's business.
+    assert completions(["csr", "list", "--kubeconfig", "x"]).endswith(":0\n")
+    assert "doctor\t" in completions([])

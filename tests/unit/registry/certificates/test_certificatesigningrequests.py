@@ -1,0 +1,153 @@
+"""The requester's stamp, and what each way of writing can change."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+import pytest
+
+from decisions import csr
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestStatus,
+)
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.times import Time
+from kubevouch.registry.certificates.certificatesigningrequests import DEFINITION, condition_text
+from kubevouch.registry.interface import Context, Strategy
+
+NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+EARLIER = Time.of(NOW - dt.timedelta(hours=1))
+USER = UserInfo("jane", "u-1", ("a", "b"), {"k": ("v", "w")})
+V1BETA1 = "certificates.k8s.io/v1beta1"
+
+
+def context(api_version: str = "certificates.k8s.io/v1") -> Context:
+    return Context(user=USER, now=NOW, api_version=api_version)
+
+
+def condition(kind: str, status: str = "True", **more: Any) -> CertificateSigningRequestCondition:
+    return CertificateSigningRequestCondition(type=kind, status=status, **more)
+
+
+def with_status(*conditions: CertificateSigningRequestCondition, certificate: bytes = b"") -> CertificateSigningRequest:
+    status = CertificateSigningRequestStatus(conditions=list(conditions), certificate=certificate)
+    return msgspec.structs.replace(csr("example.com/a"), status=status)
+
+
+def subresource(name: str) -> Strategy[CertificateSigningRequest]:
+    found = DEFINITION.subresource(name)
+    assert found is not None
+    return found.strategy
+
+
+def types(obj: CertificateSigningRequest) -> list[str]:
+    return [each.type for each in obj.status.conditions]
+
+
+def test_whatever_the_body_says_the_requester_is_who_sent_it() -> None:
+    sent = with_status(condition("Approved"), certificate=b"x")
+    lies = {"username": "admin", "uid": "0", "groups": ["system:masters"], "extra": {"x": ["y"]}}
+    sent = msgspec.structs.replace(sent, spec=msgspec.structs.replace(sent.spec, **lies))
+    made = DEFINITION.strategy.prepare_for_create(context(), sent)
+    assert (made.spec.username, made.spec.uid, made.spec.groups) == ("jane", "u-1", ["a", "b"])
+    assert made.spec.extra == {"k": ["v", "w"]}
+    assert made.spec.signer_name == "example.com/a"
+    assert made.status == CertificateSigningRequestStatus()
+
+
+def test_a_plain_update_changes_metadata_only() -> None:
+    old = with_status(condition("Denied"), certificate=b"old")
+    new = with_status(condition("Approved"), certificate=b"new")
+    spec = msgspec.structs.replace(new.spec, username="other")
+    new = replace_metadata(msgspec.structs.replace(new, spec=spec), labels={"a": "b"})
+    got = DEFINITION.strategy.prepare_for_update(context(), new, old)
+    assert (got.spec, got.status, got.metadata.labels) == (old.spec, old.status, {"a": "b"})
+
+
+def test_approval_changes_conditions_and_not_the_certificate() -> None:
+    old = with_status(certificate=b"old")
+    new = with_status(condition("Approved"), certificate=b"new")
+    got = subresource("approval").prepare_for_update(context(), new, old)
+    assert types(got) == ["Approved"]
+    assert got.status.certificate == b"old"
+    assert got.spec == old.spec
+
+
+def test_times_left_out_are_stamped() -> None:
+    stamped = subresource("approval").prepare_for_update(context(), with_status(condition("Approved")), with_status())
+    [found] = stamped.status.conditions
+    assert found.last_update_time == found.last_transition_time == Time.of(NOW)
+
+
+@pytest.mark.parametrize(("status", "transition"), [("True", EARLIER), ("False", Time.of(NOW))])
+def test_a_transition_is_a_change_of_status(status: str, transition: Time) -> None:
+    old = with_status(condition("Failed", last_update_time=EARLIER, last_transition_time=EARLIER))
+    got = subresource("status").prepare_for_update(context(), with_status(condition("Failed", status)), old)
+    [found] = got.status.conditions
+    assert (found.last_update_time, found.last_transition_time) == (Time.of(NOW), transition)
+
+
+def test_times_that_were_given_stay() -> None:
+    given = condition("Approved", last_update_time=EARLIER, last_transition_time=EARLIER)
+    got = subresource("approval").prepare_for_update(context(), with_status(given), with_status())
+    assert got.status.conditions == [given]
+
+
+APPROVED = condition("Approved", reason="good", last_update_time=EARLIER, last_transition_time=EARLIER)
+
+
+def test_status_cannot_edit_a_decision() -> None:
+    edited = msgspec.structs.replace(APPROVED, reason="edited")
+    new = with_status(condition("Failed"), edited, certificate=b"issued")
+    got = subresource("status").prepare_for_update(context(), new, with_status(APPROVED))
+    assert types(got) == ["Failed", "Approved"]
+    assert got.status.conditions[1] == APPROVED
+    assert got.status.certificate == b"issued"
+
+
+@pytest.mark.parametrize(("old", "new"), [([APPROVED], []), ([], [APPROVED])], ids=["removing", "adding"])
+def test_adding_or_removing_a_decision_is_left_for_validation_to_refuse(old: list[Any], new: list[Any]) -> None:
+    strategy = subresource("status")
+    got = strategy.prepare_for_update(context(), with_status(*new), with_status(*old))
+    assert types(got) == [each.type for each in new]
+    before = replace_metadata(with_status(*old), resource_version="1")
+    after = replace_metadata(got, resource_version="1")
+    assert [error.path for error in strategy.validate_update(context(), after, before)] != []
+
+
+@pytest.mark.parametrize(("old", "new"), [([APPROVED], []), ([], [APPROVED])], ids=["removing", "adding"])
+def test_in_v1beta1_it_is_undone(old: list[Any], new: list[Any]) -> None:
+    got = subresource("status").prepare_for_update(context(V1BETA1), with_status(*new), with_status(*old))
+    assert got.status.conditions == old
+
+
+@pytest.mark.parametrize(
+    ("conditions", "certificate", "text"),
+    [
+        ([], b"", "Pending"),
+        (["Approved"], b"", "Approved"),
+        (["Denied"], b"", "Denied"),
+        (["Approved", "Denied"], b"", "Denied"),
+        (["Approved"], b"x", "Approved,Issued"),
+        (["Approved", "Failed"], b"", "Approved,Failed"),
+        (["Failed"], b"x", "Pending,Failed,Issued"),
+        (["Other"], b"", "Pending"),
+    ],
+)
+def test_the_condition_column(conditions: list[str], certificate: bytes, text: str) -> None:
+    assert condition_text(with_status(*map(condition, conditions), certificate=certificate)) == text
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(None, "<none>"), (600, "10m"), (86400, "24h")])
+def test_the_row(seconds: int | None, shown: str) -> None:
+    obj = csr("example.com/a")
+    obj = msgspec.structs.replace(
+        obj, spec=msgspec.structs.replace(obj.spec, username="jane", expiration_seconds=seconds)
+    )
+    obj = replace_metadata(obj, creation_timestamp=EARLIER)
+    assert DEFINITION.printer.cells(obj, NOW) == ["csr-1", "60m", "example.com/a", "jane", shown, "Pending"]
