@@ -91,8 +91,11 @@ class _Watchdog(threading.Thread):
         self._loop_thread = threading.get_ident()
         self._blocked_seconds = blocked_seconds
         self._stopped = threading.Event()
+        self._stopped_at = float("inf")
 
     def stop(self) -> None:
+        # While this joins, the loop gives nobody a turn: that is no finding.
+        self._stopped_at = time.monotonic()
         self._stopped.set()
         self.join()
 
@@ -112,11 +115,13 @@ class _Watchdog(threading.Thread):
         asked = time.monotonic()
         self._loop.call_soon_threadsafe(take_turn)
         stack = "in code that held the interpreter lock\n"
-        if not turn.wait(self._blocked_seconds):
+        while not turn.wait(0.01) and not self._stopped.is_set() and time.monotonic() < asked + self._blocked_seconds:
+            pass
+        if not (turn.is_set() or self._stopped.is_set()):
             stack = "".join(traceback.format_stack(sys._current_frames()[self._loop_thread]))
             while not (turn.wait(0.01) or self._stopped.is_set()):
                 pass
-        waited = (turns[0] if turns else time.monotonic()) - asked
+        waited = (turns[0] if turns else min(time.monotonic(), self._stopped_at)) - asked
         if waited > self._blocked_seconds:
             # Other programs had the processors, or a thread that lost its own held the interpreter lock meanwhile.
             waited -= max(processor_delays() - starved, 0.0)

@@ -64,10 +64,10 @@ LEFT = {
     # signerName syntax belongs to the validation of the API group.
     "csr-016",
     "csr-017",
-    # The rotation loop around the deadline, and the key it reuses.
+    # The rotation loop around the deadline, and the key it reuses: tests/unit/agent/test_certificate_manager.py.
     "rotation-016",
     "rotation-017",
-    # The serving manager's loop and its TLS listener.
+    # The serving manager's loop (tests/unit/agent/test_certificate_manager.py), and a TLS listener, which is kubelet's.
     "serving-009",
     "serving-010",
     # kubevouch's own approver of serving certificates, which compares with the Node object.

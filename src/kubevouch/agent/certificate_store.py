@@ -2,7 +2,7 @@
 
 Layout and order: client-go ``util/certificate/certificate_store.go`` (Kubernetes 1.36). Unlike there, the current pair
 is switched in one rename, two updates in one second do not overwrite each other, and old pairs go away
-(kubernetes/kubernetes#53027).
+(kubernetes/kubernetes#53027). Our programs take a lock while they ask for a pair or switch; reading takes none.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import contextlib
 import datetime as dt
 import os
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubevouch.agent.interface import CertificateStoreError
+from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.machinery.gotext import quote
 from kubevouch.pki import keys, pem, x509_certificate
 from kubevouch.pki.authority import load_key_pair
@@ -22,7 +23,16 @@ from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
 from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.util.files import PRIVATE, make_folder, sync_folder, write_atomically
+from kubevouch.util.files import (
+    PRIVATE,
+    FileInUseError,
+    Stamp,
+    locked,
+    make_folder,
+    stamp,
+    sync_folder,
+    write_atomically,
+)
 
 CLIENT_PREFIX = "kubelet-client"
 KEPT_PAIRS = 3
@@ -46,8 +56,8 @@ class CertificateStore:
     """One kind of certificate in one folder.
 
     Args:
-        relative_links: the current link holds a bare file name, for a tree that is going to be moved; kubelets write
-            the absolute path.
+        relative_links: a first current link holds a bare file name, for a tree that is going to be moved; kubelets
+            write the absolute path.
         certificate_file, key_file: where a pair may stand that somebody else put there.
     """
 
@@ -67,8 +77,30 @@ class CertificateStore:
         self.current_path = folder / f"{prefix}-current.pem"
         self._updated_path = folder / f"{prefix}-updated.pem"
         self.pending_key_path = folder / f"{prefix}.key.tmp"
+        self.lock_path = folder / f".{prefix}.lock"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold off other programs of ours until the end of the block; the lock ends with the process.
+
+        Raises:
+            CertificateStoreInUseError: another one is at it.
+            OSError: the folder cannot be written.
+        """
+        make_folder(self._folder)
+        try:
+            with locked(self.lock_path):
+                yield
+        except FileInUseError as err:
+            raise CertificateStoreInUseError(
+                f"another program is asking for a certificate for {self.current_path}", "wait until it is done"
+            ) from err
 
     # -------------------------------------------------------------- the pair
+
+    def stamp(self) -> Stamp | None:
+        """Changes when :meth:`current` may answer otherwise."""
+        return stamp(self.current_path)
 
     def current(self) -> StoredPair | None:
         """The pair that counts, or None when there is none.
@@ -109,12 +141,21 @@ class CertificateStore:
         make_folder(self._folder)
         dated = self._free_name(now)
         write_atomically(dated, content, mode=PRIVATE)
-        self._updated_path.unlink(missing_ok=True)
-        self._updated_path.symlink_to(dated.name if self._relative_links else dated.absolute())
-        self._updated_path.replace(self.current_path)
-        sync_folder(self._folder)
+        written = _read(dated)
+        _pair(written, written, dated)
+        self._switch(dated)
         self._prune(dated)
         return dated
+
+    def _switch(self, dated: Path) -> None:
+        # A link that was made relative, for a tree that is moved, stays so.
+        relative = self._relative_links or (
+            self.current_path.is_symlink() and not self.current_path.readlink().is_absolute()
+        )
+        self._updated_path.unlink(missing_ok=True)
+        self._updated_path.symlink_to(dated.name if relative else dated.absolute())
+        self._updated_path.replace(self.current_path)
+        sync_folder(self._folder)
 
     def _recover(self) -> None:
         """A kubelet that stopped in the middle of a switch leaves the new link under its other name."""
@@ -143,12 +184,75 @@ class CertificateStore:
             with contextlib.suppress(OSError):
                 path.unlink()
 
+    # -------------------------------------------------------------- repair
+
+    def has_pairs(self) -> bool:
+        """Whether there are pairs, current or not."""
+        return bool(self._dated(f"{self._prefix}-*"))
+
+    def repair(self, usable: Callable[[StoredPair], bool], *, now: dt.datetime) -> list[str]:
+        """Make the files such that :meth:`current` and :meth:`update` work again; what was done, in sentences.
+
+        No bytes are thrown away: a file that is no pair gets ``.broken`` behind its name. The newest pair that is
+        ``usable`` becomes the current one if the current one is none (kubernetes/kubernetes#53288).
+
+        Raises:
+            OSError: the files cannot be changed.
+        """
+        done: list[str] = []
+        self._recover()
+        for path in (self.current_path, self.pending_key_path):
+            if path.exists() and path.stat().st_mode & 0o077:
+                path.chmod(PRIVATE)
+                done.append(f"{path} could be read by others; its mode is 0600 now")
+        if self._updated_path.exists() and not self._updated_path.is_symlink():
+            done.append(_set_aside(self._updated_path, "is a file where a link has to be"))
+        if self.current_path.exists():
+            done += self._repair_current(now)
+        if not self.current_path.exists():
+            done += self._fall_back(usable)
+        if self.pending_key_path.exists():
+            try:
+                keys.load_pem(_read(self.pending_key_path))
+            except (KeyMaterialError, CertificateStoreError):
+                done.append(_set_aside(self.pending_key_path, "holds no private key"))
+        return done
+
+    def _repair_current(self, now: dt.datetime) -> list[str]:
+        path = self.current_path
+        try:
+            content = _read(path)
+            _pair(content, content, path)
+        except CertificateStoreError as err:
+            said = _set_aside(path.resolve(), f"is no pair ({err})")
+            path.unlink(missing_ok=True)
+            return [said]
+        if path.is_symlink():
+            return []
+        dated = self._free_name(now)
+        os.link(path, dated)
+        self._switch(dated)
+        return [f"{path} was a file; it is a link to {dated.name} now"]
+
+    def _fall_back(self, usable: Callable[[StoredPair], bool]) -> list[str]:
+        for dated in reversed(self._dated(f"{self._prefix}-*")):
+            try:
+                content = _read(dated)
+                if not usable(_pair(content, content, dated)):
+                    continue
+            except (CertificateStoreError, OSError):
+                continue
+            self._switch(dated)
+            return [f"{self.current_path} leads to the newest good pair, {dated.name}"]
+        return []
+
     # -------------------------------------------------------------- the key of a pending request
 
-    def pending_key(self) -> tuple[PrivateKey, bool]:
-        """The key of the request under way, and whether it was made just now (P-256).
+    def pending_key(self, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256) -> tuple[PrivateKey, bool]:
+        """The key of the request under way, and whether it was made just now.
 
-        It is on disk before this returns, so that a restart goes on with the same request.
+        It is on disk before this returns, so that a restart goes on with the same request. A key of another algorithm
+        than is wanted now was never of use and is replaced, and so is one that a program stopped before it dropped it.
 
         Raises:
             CertificateStoreError: the file holds no key; as kubelets do, it is not replaced.
@@ -157,19 +261,36 @@ class CertificateStore:
         path = self.pending_key_path
         if path.exists():
             try:
-                return keys.load_pem(_read(path)), False
+                found = keys.load_pem(_read(path))
+                if keys.algorithm_of(found) is algorithm and not self._is_in_use(found):
+                    return found, False
             except KeyMaterialError as err:
                 raise CertificateStoreError(
                     f"{path} holds no private key: {err}", "remove the file to begin with a new key"
                 ) from err
-        key = keys.generate(KeyAlgorithm.ECDSA_P256)
+        key = keys.generate(algorithm, post_quantum=algorithm.is_post_quantum)
         make_folder(self._folder)
         write_atomically(path, keys.to_pem(key), mode=PRIVATE)
         return key, True
 
+    def _is_in_use(self, key: PrivateKey) -> bool:
+        """Whether the current pair has this key: its request would only give that pair again."""
+        try:
+            current = self.current()
+        except CertificateStoreError:
+            return False
+        return current is not None and keys.public_key_of(current.key).info == keys.public_key_of(key).info
+
     def drop_pending_key(self) -> None:
         """Once the pair is in place. Raises ``OSError``."""
         self.pending_key_path.unlink(missing_ok=True)
+
+
+def _set_aside(path: Path, why: str) -> str:
+    aside = path.with_name(f"{path.name}.broken")
+    path.replace(aside)
+    sync_folder(path.parent)
+    return f"{path} {why}; it was moved to {aside.name}"
 
 
 def _read(path: Path) -> bytes:

@@ -52,6 +52,7 @@ def _denied(what: str, name: str, condition: CertificateSigningRequestCondition)
         f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, "
         f"message: {condition.message or '-'}",
         f"that is final; to ask once more, have the request deleted (kubectl delete csr {name}) and join again",
+        spent=True,
     )
 
 

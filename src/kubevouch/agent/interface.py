@@ -5,6 +5,7 @@ AgentError                    ``hint`` says what to do
 ├── NoClusterError            no cluster-info that could be checked until the time was over
 ├── NotTrustedError           something answered that is not proven to be the right cluster
 ├── CertificateStoreError     a file of ``/var/lib/kubelet/pki`` is not what it has to be
+│   └── CertificateStoreInUseError   another program of ours is at work there
 ├── RequestDeniedError        the request was denied or has failed, or the server refuses it
 ├── NotIssuedError            no certificate until the time was over, or the request went away
 └── WrongCertificateError     what was issued is not what was asked for; it was not put on disk
@@ -19,9 +20,11 @@ from typing import Protocol
 class AgentError(Exception):
     """The root of this package's errors."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, spent: bool = False) -> None:
+        """``spent``: the request can never give a certificate; only one for another key can."""
         super().__init__(message)
         self.hint = hint
+        self.spent = spent
 
 
 class SettingsError(AgentError):
@@ -38,6 +41,10 @@ class NotTrustedError(AgentError):
 
 class CertificateStoreError(AgentError):
     """A file of the certificate folder is not what it has to be."""
+
+
+class CertificateStoreInUseError(CertificateStoreError):
+    """Another program of ours is at work there."""
 
 
 class RequestDeniedError(AgentError):

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("kubevouch.cli.init:init", "Make a control plane's files, and what machines need to join."),
     "reset": ("kubevouch.cli.reset:reset", "Remove what init and join have written on this machine."),
     "csr": ("kubevouch.cli.csr:csr", "Look at certificate signing requests and decide about them."),
+    "completion": ("kubevouch.cli.completion:completion", "Print what makes a shell complete commands and options."),
     "credential": ("kubevouch.cli.credential:credential", "Print this node's certificate for kubelet and kubectl."),
     "doctor": ("kubevouch.cli.doctor:doctor", "Say why a join or a renewal does not work."),
     "up": ("kubevouch.cli.up:up", "Run a cluster's API server and controllers in this process."),
@@ -67,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """One command; returns its exit code."""
+def run(arguments: Sequence[str] | None = None, prog_name: str = "kubevouch") -> int:
+    """One command; returns its exit code. ``prog_name`` is what the person has typed."""
     given = None if arguments is None else list(arguments)
-    return guarded(lambda: cli.main(args=given, prog_name="kubevouch", standalone_mode=False))
+    return guarded(lambda: cli.main(args=given, prog_name=prog_name, standalone_mode=False))
 
 
 def guarded(work: Callable[[], object]) -> int:

@@ -9,10 +9,10 @@ import pytest
 
 from asynctest import async_test
 from join_world import TOKEN, Decide, JoinWorld, Told, condition, decided, join_world, until
-from kubevouch.agent import bootstrap as module
-from kubevouch.agent.bootstrap import Bootstrap, bootstrap, own_request, request_names, verify_issued
+from kubevouch.agent.bootstrap import Bootstrap, bootstrap
+from kubevouch.agent.certificate_request import own_request, request_names
 from kubevouch.agent.certificate_store import CertificateStore
-from kubevouch.agent.interface import AgentError, NotIssuedError, RequestDeniedError, Step, WrongCertificateError
+from kubevouch.agent.interface import NotIssuedError, RequestDeniedError, Step
 from kubevouch.api import catalog, wellknown
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -21,11 +21,10 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki import authority, keys
+from kubevouch.pki import keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.signature import PrivateKey
 from kubevouch.util.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -71,16 +70,16 @@ def test_somebody_elses_object_under_the_name_is_not_believed(tmp_path: Path, fo
         async with join_world(tmp_path) as world:
             key, _ = CertificateStore(tmp_path / "pki").pending_key()
             wanted = _wanted(world)
-            name = request_names(key, own_request(key, wanted))[0]
+            name = request_names(key, own_request(key, wanted.template, wanted.usernames))[0]
             theirs = keys.generate(KeyAlgorithm.ECDSA_P256) if foreign == "key" else key
-            subject = wanted.subject
+            subject = wanted.template.subject
             if foreign == "subject":
                 subject = msgspec.structs.replace(subject, common_name="system:node:other")
             squatter = CertificateSigningRequest(
                 metadata=ObjectMeta(name=name),
                 spec=CertificateSigningRequestSpec(
                     request=build_request(theirs, subject),
-                    signer_name=module.SIGNER,
+                    signer_name=wanted.template.signer_name,
                     usages=["client auth"] if foreign == "usages" else ["digital signature", "client auth"],
                 ),
             )
@@ -136,55 +135,3 @@ async def test_a_token_without_the_right_to_ask_is_told_the_servers_words(tmp_pa
         client = world.server.api.loopback(nobody, "agent")
         with pytest.raises(RequestDeniedError, match="cannot create resource"):
             await bootstrap(client, CertificateStore(tmp_path / "pki"), _wanted(world), CLOCK, Told())
-
-
-# ------------------------------------------------------------------ what was issued
-
-CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
-OTHER_CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
-KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
-WANTED = Bootstrap("worker-1", TrustAnchors([CA.certificate]), "")
-
-
-def _issued(
-    name: str = "system:node:worker-1",
-    groups: tuple[str, ...] = ("system:nodes",),
-    purpose: str = "client auth",
-    ca: authority.CertificateAuthority = CA,
-    key: PrivateKey = KEY,
-) -> bytes:
-    spec = authority.LeafSpec(common_name=name, organizations=groups, purposes=(purpose,))
-    return authority.issue_leaf(ca, spec, key, now=NOW).pem()
-
-
-def test_what_was_asked_for_is_taken() -> None:
-    assert verify_issued(_issued(), KEY, WANTED, now=NOW)[0].subject.common_name == "system:node:worker-1"
-
-
-@pytest.mark.parametrize(
-    ("step", "text", "now", "why"),
-    [
-        (1, b"", NOW, "cannot be read"),
-        (1, keys.to_pem(KEY), NOW, "cannot be read"),
-        (2, _issued(key=keys.generate(KeyAlgorithm.ECDSA_P256)), NOW, "is for another key"),
-        (3, _issued("system:node:worker-2"), NOW, "is for 'system:node:worker-2'"),
-        (3, _issued(groups=("system:nodes", "system:masters")), NOW, "system:masters"),
-        (4, _issued(ca=OTHER_CA), NOW, "does not come from the cluster's CA"),
-        (4, _issued(purpose="server auth"), NOW, "does not come from the cluster's CA"),
-        (4, _issued(), NOW - dt.timedelta(days=1), "it is 2031-02-28T12:00:00Z here"),
-        (4, _issued(), NOW + dt.timedelta(days=400), "it is 2032-04-04T12:00:00Z here"),
-    ],
-)
-def test_what_was_not_asked_for_is_refused(step: int, text: bytes, now: dt.datetime, why: str) -> None:
-    with pytest.raises(WrongCertificateError) as refusal:
-        verify_issued(text, KEY, WANTED, now=now)
-    assert why in str(refusal.value)
-    assert isinstance(refusal.value, AgentError)
-
-
-def test_names_follow_from_the_key_and_others_cannot_be_guessed() -> None:
-    own = own_request(KEY, WANTED)
-    names = request_names(KEY, own)
-    assert names == request_names(KEY, own)
-    assert len(set(names)) == len(names) > 1
-    assert all(name.startswith("node-csr-") for name in names)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
-from kubevouch.agent.interface import CertificateStoreError
+from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
@@ -82,3 +82,64 @@ def test_the_pending_key_is_kept_until_it_is_dropped(tmp_path: Path) -> None:
     store.drop_pending_key()
     store.drop_pending_key()
     assert store.pending_key()[1]
+
+
+# ------------------------------------------------------------------ other programs, other algorithms
+
+
+def test_a_lock_holds_off_other_programs_and_not_readers(tmp_path: Path) -> None:
+    store, other = CertificateStore(tmp_path), CertificateStore(tmp_path)
+    store.update(*_pair(), now=NOW)
+    with store.locked():
+        with pytest.raises(CertificateStoreInUseError, match="another program"), other.locked():
+            pass
+        assert other.current() is not None
+        with CertificateStore(tmp_path, "kubelet-server").locked():
+            pass
+    with other.locked():
+        pass
+
+
+def test_a_pending_key_of_another_algorithm_is_replaced(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path)
+    first, made = store.pending_key(KeyAlgorithm.ECDSA_P384)
+    assert made and keys.algorithm_of(first) is KeyAlgorithm.ECDSA_P384
+    assert store.pending_key(KeyAlgorithm.ECDSA_P384)[1] is False
+    second, made = store.pending_key(KeyAlgorithm.ECDSA_P256)
+    assert made and keys.algorithm_of(second) is KeyAlgorithm.ECDSA_P256
+
+
+def test_a_pending_key_that_is_in_use_already_is_replaced(tmp_path: Path) -> None:
+    """A program that is killed before it drops the key would be given the same certificate again and again."""
+    store = CertificateStore(tmp_path)
+    key, _ = store.pending_key()
+    spec = authority.LeafSpec(common_name="system:node:a", purposes=("client auth",))
+    store.update(authority.issue_leaf(CA, spec, key, now=NOW).pem(), key, now=NOW)
+    again, made = store.pending_key()
+    assert made and keys.to_pem(again) != keys.to_pem(key)
+
+
+def test_a_repair_keeps_every_byte_and_takes_the_newest_usable_pair(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path)
+    pairs = [store.update(*_pair(), now=NOW + dt.timedelta(seconds=n)) for n in range(3)]
+    wanted = pairs[0].read_bytes()
+    pairs[2].write_bytes(b"garbage")
+    broken_pending = b"no key"
+    store.pending_key_path.write_bytes(broken_pending)
+    serial = CertificateStore(tmp_path, certificate_file=pairs[0], key_file=pairs[0])
+    with pytest.raises(CertificateStoreError):
+        serial.current()
+    said = store.repair(lambda pair: pair.leaf.pem() in wanted, now=NOW)
+    found = store.current()
+    assert found is not None and found.leaf.pem() in wanted
+    assert pairs[2].with_name(pairs[2].name + ".broken").read_bytes() == b"garbage"
+    assert store.pending_key_path.with_name("kubelet-client.key.tmp.broken").read_bytes() == broken_pending
+    assert len(said) >= 3
+    assert store.repair(lambda _: True, now=NOW) == []
+
+
+def test_a_relative_link_stays_relative(tmp_path: Path) -> None:
+    CertificateStore(tmp_path, relative_links=True).update(*_pair(), now=NOW)
+    store = CertificateStore(tmp_path)
+    dated = store.update(*_pair(), now=NOW)
+    assert store.current_path.readlink() == Path(dated.name)

@@ -1,0 +1,335 @@
+"""Asking for a certificate: a request under a name that follows from the key, and the check of what is issued.
+
+Source: client-go ``util/certificate/csr`` (Kubernetes 1.36). Every step can be repeated.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.csr_wait import wait_for_certificate
+from kubevouch.agent.interface import (
+    NotIssuedError,
+    Observer,
+    RequestDeniedError,
+    Step,
+    WrongCertificateError,
+)
+from kubevouch.agent.signing_requests import SigningRequests
+from kubevouch.api import wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.client.interface import NotKubernetes, TLSFailed, TransportError
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.times import Time
+from kubevouch.pki import certificate_chain, csr_name, keys, rotation, usages
+from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
+from kubevouch.pki.csr_name import FoundRequest, OwnRequest
+from kubevouch.pki.errors import (
+    CertificateExpiredError,
+    CertificateNotYetValidError,
+    ClientCertificateError,
+    IncompatibleRequestError,
+    ParseError,
+)
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.rotation import WantedCertificate
+from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.subject import Subject
+from kubevouch.pki.subject_alt_names import NONE, SubjectAltNames
+from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
+_OTHER_NAMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate:
+    """What is asked for.
+
+    Args:
+        purpose: ``client auth`` or ``server auth``.
+        expiration_seconds: None leaves it to the signer, as kubelets do.
+        algorithm: of a key that has to be made.
+    """
+
+    subject: Subject
+    signer_name: str = wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+    purpose: str = usages.CLIENT_AUTH
+    alt_names: SubjectAltNames = NONE
+    expiration_seconds: int | None = None
+    algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256
+
+    @property
+    def wanted(self) -> WantedCertificate:
+        return WantedCertificate(
+            common_name=self.subject.common_name,
+            organizations=self.subject.organizations,
+            alt_names=self.alt_names,
+        )
+
+
+def node_client(
+    node_name: str, *, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256, expiration_seconds: int | None = None
+) -> RequestTemplate:
+    """A node's client certificate."""
+    return RequestTemplate(node_subject(node_name), algorithm=algorithm, expiration_seconds=expiration_seconds)
+
+
+def node_serving(
+    node_name: str,
+    alt_names: SubjectAltNames,
+    *,
+    algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256,
+    expiration_seconds: int | None = None,
+) -> RequestTemplate:
+    """The certificate with which a node's kubelet serves."""
+    return RequestTemplate(
+        node_subject(node_name),
+        wellknown.KUBELET_SERVING_SIGNER,
+        usages.SERVER_AUTH,
+        alt_names,
+        expiration_seconds,
+        algorithm,
+    )
+
+
+def node_subject(node_name: str) -> Subject:
+    return Subject(common_name=f"{wellknown.NODE_USER_PREFIX}{node_name}", organizations=(wellknown.NODES_GROUP,))
+
+
+# ------------------------------------------------------------------ decisions
+
+
+def verify_issued(
+    text: bytes, key: PrivateKey, template: RequestTemplate, anchors: TrustAnchors | None, *, now: dt.datetime
+) -> tuple[Certificate, ...]:
+    """The certificates in ``status.certificate``, leaf first, once they are what was asked for.
+
+    Args:
+        anchors: None where the signer's CA is not known here; then only the dates are checked.
+
+    Raises:
+        WrongCertificateError: says which of the checks failed; not spent when it is the clock or the trust bundle.
+    """
+    # 1. It can be read.
+    try:
+        leaf, *chain = certificate_chain.verify_certificate_chain(text)
+    except ParseError as err:
+        raise WrongCertificateError(f"the issued certificate cannot be read: {err}", spent=True) from err
+    # 2. It is for our key.
+    if leaf.public_key.canonical_info != keys.public_key_of(key).canonical_info:
+        raise WrongCertificateError("the issued certificate is for another key than this machine's", spent=True)
+    # 3. It names this node and nobody else, with all the names that were asked for.
+    subject = template.subject
+    if (leaf.subject.common_name, leaf.subject.organizations) != (subject.common_name, subject.organizations):
+        raise WrongCertificateError(
+            f"the issued certificate is for {leaf.subject.common_name!r} in {list(leaf.subject.organizations)}, "
+            f"expected {subject.common_name!r} in {list(subject.organizations)}",
+            spent=True,
+        )
+    if not rotation.satisfies(leaf, template.wanted):
+        raise WrongCertificateError("the issued certificate lacks names that were asked for", spent=True)
+    # 4. The cluster's CA signed it for this purpose, and it is valid now.
+    try:
+        trusted = TrustAnchors([leaf]) if anchors is None else anchors
+        verify_chain(leaf, chain, trusted, now=now, usage=usages.EXTENDED_KEY_USAGES[template.purpose])
+    except (CertificateNotYetValidError, CertificateExpiredError) as err:
+        raise WrongCertificateError(
+            f"the issued certificate is valid from {Time.of(leaf.not_before)} to {Time.of(leaf.not_after)}, and it is "
+            f"{Time.of(now)} here",
+            "set this machine's clock",
+        ) from err
+    except ClientCertificateError as err:
+        raise WrongCertificateError(f"the issued certificate does not come from the cluster's CA: {err}") from err
+    return (leaf, *chain)
+
+
+def own_request(key: PrivateKey, template: RequestTemplate, usernames: tuple[str, ...]) -> OwnRequest:
+    """``usernames``: who may have posted it; see :class:`OwnRequest`."""
+    public_key = keys.public_key_of(key)
+    return OwnRequest(
+        subject=template.subject,
+        public_key=public_key,
+        signer_name=template.signer_name,
+        usages=usages.usages_for_key(template.purpose, rsa=public_key.name.startswith("RSA"), manager_order=False),
+        usernames=usernames,
+    )
+
+
+def request_names(key: PrivateKey, own: OwnRequest, alt_names: SubjectAltNames = NONE) -> list[str]:
+    """The kubelet's name for the request, and others in case somebody else's object has it.
+
+    All follow from the private key, so that a restart finds them again and nobody can guess the others. The kubelet's
+    name says nothing of alternative names, so that a request with such names has none of it.
+    """
+    info = own.public_key.info
+    first = csr_name.digested_name(info, own.subject, own.usages)
+    who = "|".join(own.usernames).encode() + (alt_names.encode() if alt_names else b"")
+    secret = hashlib.sha256(keys.to_pem(key)).digest()
+    others = [csr_name.other_name(info, secret + bytes([number]) + who) for number in range(_OTHER_NAMES)]
+    return others if alt_names else [first, *others]
+
+
+# ------------------------------------------------------------------ the request
+
+
+@dataclass(frozen=True, slots=True)
+class Poster:
+    """Who asks.
+
+    Args:
+        usernames: as whom, and as whom an earlier run may have asked; empty believes any.
+        credential: what it is called in a sentence: "the token", "the node's certificate".
+        annotations: of the request's object.
+    """
+
+    requests: SigningRequests
+    usernames: tuple[str, ...] = ()
+    credential: str = "the credential"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Requester:
+    """Puts one request in place, however often it has to be tried."""
+
+    def __init__(
+        self,
+        poster: Poster,
+        key: PrivateKey,
+        template: RequestTemplate,
+        clock: Clock,
+        observer: Observer,
+        random: backoff.Random,
+    ) -> None:
+        self._poster = poster
+        self._own = own_request(key, template, poster.usernames)
+        self._names = request_names(key, self._own, template.alt_names)
+        self._spec = CertificateSigningRequestSpec(
+            request=build_request(key, template.subject, template.alt_names),
+            signer_name=template.signer_name,
+            usages=list(self._own.usages),
+            expiration_seconds=template.expiration_seconds,
+        )
+        self._clock = clock
+        self._observer = observer
+        self._random = random
+
+    async def request(self, give_up: float) -> CertificateSigningRequest:
+        """The request as the server has it, made now or found to be ours; tries until ``give_up`` (monotonic).
+
+        Raises:
+            NotIssuedError: no name is left, or the time is over.
+            RequestDeniedError: the server refuses it.
+        """
+        refused: IncompatibleRequestError | None = None
+        for name in self._names:
+            try:
+                return await self._persist(name, give_up)
+            except IncompatibleRequestError as err:
+                refused = err
+                self._observer.warning(f"the request {name} is not this machine's, another name is taken: {err}")
+        raise NotIssuedError(
+            f"no name is left for the request: {refused}", "join again under another node name", spent=True
+        )
+
+    async def _persist(self, name: str, give_up: float) -> CertificateSigningRequest:
+        """Creating under a fixed name can be repeated, so a lost answer costs nothing."""
+        told = ""
+        for delay in backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), self._random):
+            try:
+                return await self._create_or_adopt(name)
+            except (APIStatusError, TransportError) as err:
+                if _is_definite(err):
+                    raise self._refused(err) from err
+                left = give_up - self._clock.monotonic()
+                if left <= 0:
+                    raise NotIssuedError(
+                        f"timed out making the request: {err}", "join again once the API server answers"
+                    ) from err
+                if str(err) != told:
+                    told = str(err)
+                    self._observer.waiting(f"the request could not be made: {err}")
+            await self._clock.sleep(min(delay, left))
+        raise AssertionError  # pragma: no cover - the delays go on for ever
+
+    async def _create_or_adopt(self, name: str) -> CertificateSigningRequest:
+        metadata = ObjectMeta(name=name, annotations=dict(self._poster.annotations))
+        try:
+            csr = await self._poster.requests.create(CertificateSigningRequest(metadata=metadata, spec=self._spec))
+        except APIStatusError as err:
+            if err.reason != Reason.ALREADY_EXISTS:
+                raise
+        else:
+            self._observer.done(Step.REQUESTED, name)
+            return csr
+        csr = await self._poster.requests.get(name)
+        spec = csr.spec
+        found = FoundRequest(
+            request=spec.request or b"",
+            signer_name=spec.signer_name,
+            usages=tuple(spec.usages),
+            username=spec.username,
+            certificate=csr.status.certificate,
+        )
+        csr_name.verify_found(found, self._own, now=self._clock.now())
+        self._observer.done(Step.REQUESTED, f"{name}, found from before")
+        return csr
+
+    def _refused(self, err: APIStatusError | TransportError) -> RequestDeniedError:
+        if isinstance(err, APIStatusError) and err.code == 401:
+            return RequestDeniedError(
+                f"the API server does not accept {self._poster.credential}: {err}",
+                "it is unknown there, has expired or is not for authentication; kubevouch token create makes a token",
+            )
+        return RequestDeniedError(f"the request was refused: {err}", getattr(err, "hint", ""))
+
+
+def _is_definite(err: APIStatusError | TransportError) -> bool:
+    if isinstance(err, APIStatusError):
+        return 400 <= err.code < 500 and err.code not in (404, 408, 409, 429)
+    return isinstance(err, TLSFailed) or (isinstance(err, NotKubernetes) and err.status not in (502, 503, 504))
+
+
+async def obtain(
+    store: CertificateStore,
+    poster: Poster,
+    template: RequestTemplate,
+    anchors: TrustAnchors | None,
+    clock: Clock,
+    observer: Observer,
+    *,
+    timeout: float,
+    random: backoff.Random,
+) -> tuple[Certificate, ...]:
+    """A new pair that has been verified and is the current one of ``store``, which the caller has locked.
+
+    Args:
+        timeout: seconds for request and certificate together.
+
+    Returns:
+        Its certificates, leaf first.
+
+    Raises:
+        AgentError: RequestDenied, NotIssued, WrongCertificate or CertificateStore.
+        OSError: a file cannot be read or written; the former pair is as it was.
+    """
+    key, made = store.pending_key(template.algorithm)
+    where = f"{'in' if made else 'found in'} {store.pending_key_path}"
+    observer.done(Step.KEY_MADE, f"{keys.public_key_of(key).name}, {where}")
+    give_up = clock.monotonic() + timeout
+    csr = await Requester(poster, key, template, clock, observer, random).request(give_up)
+    left = max(give_up - clock.monotonic(), 0.0)
+    done = await wait_for_certificate(poster.requests, csr, clock, observer, timeout=left, random=random)
+    chain = verify_issued(done.status.certificate, key, template, anchors, now=clock.now())
+    store.update(done.status.certificate, key, now=clock.now())
+    store.drop_pending_key()
+    observer.done(Step.ISSUED, f"valid until {Time.of(chain[0].not_after)}")
+    return chain

@@ -1,0 +1,233 @@
+"""The agent: the node's certificates kept fresh for as long as the machine runs."""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import structlog
+
+from kubevouch.agent import control, node_kubeconfig, report, trust_bundle
+from kubevouch.agent.bootstrap_state import judge_kubeconfig
+from kubevouch.agent.certificate_manager import CertificateManager
+from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
+from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.hooks import Hooks
+from kubevouch.agent.interface import AgentError, SettingsError
+from kubevouch.agent.manager_interface import Access, Listeners
+from kubevouch.agent.node_access import NodeAccess
+from kubevouch.agent.options import AgentOptions, Extra
+from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
+from kubevouch.client.interface import Client
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.util import backoff, systemd
+from kubevouch.util.clock import Clock
+from kubevouch.util.tasks import Supervisor
+
+log = structlog.get_logger("agent.daemon")
+
+REFRESH_SECONDS = 3600.0
+"""Between two looks at cluster-info, on average."""
+
+
+class Agent:
+    """All of it. Use :meth:`running`, or :meth:`run` until somebody says stop."""
+
+    def __init__(self, options: AgentOptions, clock: Clock, random: backoff.Random = random_module.random) -> None:
+        self._options = options
+        self._clock = clock
+        self._random = random
+        self.access = NodeAccess(options.files, options.node_name, clock, random)
+        self._store = CertificateStore(options.cert_dir)
+        self.managers: list[CertificateManager] = []
+        self._watch: AddressWatch | None = None
+        self._listeners = Listeners()
+        template = node_client(
+            options.node_name, algorithm=options.algorithm, expiration_seconds=options.expiration_seconds
+        )
+        self.client = self._add(report.CLIENT, self._store, lambda: template)
+        if options.serving:
+            self._add_serving()
+        for extra in options.extras:
+            self._add_extra(extra)
+        self._metrics = report.Metrics(self.managers, clock)
+        self._listeners.add(self, self._metrics, Hooks(options.hooks, clock))
+
+    def _add(
+        self,
+        name: str,
+        store: CertificateStore,
+        template: Callable[[], RequestTemplate | None],
+        access: Access | None = None,
+    ) -> CertificateManager:
+        manager = CertificateManager(
+            name, store, template, access or self.access, self._clock, self._listeners, random=self._random
+        )
+        self.managers.append(manager)
+        return manager
+
+    def _add_serving(self) -> None:
+        options = self._options
+        template = ServingTemplate(
+            options.node_name,
+            extra_addresses(options.addresses),
+            algorithm=options.algorithm,
+            expiration_seconds=options.expiration_seconds,
+        )
+        manager = self._add(
+            report.SERVING, CertificateStore(options.cert_dir, PREFIX), template, _AsNode(self, trusted=True)
+        )
+        self._watch = AddressWatch(options.node_name, self._as_node, template, manager, self._clock, self._random)
+
+    def _add_extra(self, extra: Extra) -> None:
+        store = CertificateStore(extra.folder, extra.name)
+        self._add(extra.name, store, lambda: extra.template, _AsNode(self, trusted=False))
+
+    @asynccontextmanager
+    async def _as_node(self) -> AsyncIterator[Client]:
+        if self.client.pair is None:
+            raise SettingsError("the node has no client certificate yet")
+        async with self.access.client(self.client.pair) as client:
+            yield client
+
+    # -------------------------------------------------------------- life
+
+    def prepare(self) -> None:
+        """Look at what is there, before anything is asked.
+
+        Raises:
+            SettingsError: there is nothing to begin with.
+            OSError: a file is there and cannot be read.
+        """
+        files = self._options.files
+        bootstrap = files.bootstrap_kubeconfig
+        begun = bootstrap is not None and bootstrap.exists()
+        known = judge_kubeconfig(files.kubeconfig, self._clock.now())
+        if known is None and not begun:
+            raise SettingsError(
+                f"neither {files.kubeconfig} nor a bootstrap kubeconfig is there", "join first: kubevouch join --help"
+            )
+        if known is not None and known.problem:
+            what = "a new certificate is asked for" if begun else "it is used as it is"
+            log.warning("the kubeconfig is no good credential", reason=known.problem, then=what)
+        if known is not None and node_kubeconfig.seed(files.kubeconfig, self._store, now=self._clock.now()):
+            log.info("the pair in the kubeconfig was put into the certificate folder, and is rotated")
+            self.client.rotate_now()
+        for manager in self.managers:
+            manager.prime()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop``.
+
+        Raises:
+            AgentError: another agent is running, or there is nothing to begin with.
+            OSError: the socket, the port or a file.
+        """
+        self.prepare()
+        options = self._options
+        async with (
+            control.listening(self, self._metrics.registry, options.socket, options.healthz) as port,
+            Supervisor(self._clock, random=self._random) as tasks,
+        ):
+            for manager in self.managers:
+                tasks.start(f"certificate-{manager.name}", manager.run)
+            if self._watch is not None:
+                tasks.start("addresses", self._watch.run)
+            tasks.start("cluster-info", self._refresh)
+            tasks.start("systemd", self._tell_systemd)
+            systemd.notify(systemd.READY)
+            log.info("the agent runs", node=options.node_name, certificates=len(self.managers), healthz=port)
+            await stop.wait()
+            systemd.notify(systemd.STOPPING)
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH_SECONDS * (0.5 + self._random()))
+            await self.access.refresh()
+
+    async def _tell_systemd(self) -> None:
+        pause = systemd.watchdog_seconds()
+        while True:
+            systemd.notify(*([systemd.WATCHDOG] if pause else []), systemd.status(self.health or "well"))
+            await self._clock.sleep(min(pause or 60.0, 60.0))
+
+    # -------------------------------------------------------------- listener
+
+    async def renewed(self, manager: CertificateManager, _former: StoredPair | None, /) -> None:
+        if manager is not self.client:
+            return
+        files = self._options.files
+        try:
+            if node_kubeconfig.ensure(files.kubeconfig, self.access.trust_file, self._store.current_path):
+                log.info("the kubeconfig names the certificate", path=str(files.kubeconfig))
+        except (AgentError, OSError) as err:
+            log.error("the kubeconfig could not be written", path=str(files.kubeconfig), error=str(err))
+        # What was connected with the former pair is not to go on.
+        if self._watch is not None:
+            self._watch.reconnect()
+        for each in self.managers:
+            if each is not manager:
+                each.look()
+
+    def failed(self, _manager: CertificateManager, /) -> None:
+        """The manager has logged it."""
+
+    # -------------------------------------------------------------- controlled
+
+    @property
+    def health(self) -> str:
+        if self.client.usable:
+            return ""
+        standing = self.client.standing
+        what = "the node's certificate has expired" if standing.not_after else "the node has no certificate"
+        return f"{what}: {standing.last_error or standing.waits_for}".removesuffix(": ")
+
+    def status(self) -> dict[str, Any]:
+        try:
+            trusted = trust_bundle.bundle_hash(self.access.bundle())
+        except (AgentError, OSError) as err:
+            trusted = f"none: {err}"
+        now = self._clock.now()
+        return {
+            "nodeName": self._options.node_name,
+            "kubeconfig": str(self._options.files.kubeconfig),
+            "healthy": not self.health,
+            "health": self.health,
+            "trustBundle": trusted,
+            "certificates": [report.facts(each.standing, now) for each in self.managers],
+        }
+
+    def rotate(self, name: str) -> bool:
+        chosen = [each for each in self.managers if name in ("", each.name)]
+        for manager in chosen:
+            manager.rotate_now()
+        return bool(chosen)
+
+
+class _AsNode:
+    """Asks as the node for what is not the node's client certificate.
+
+    Args:
+        trusted: whether the cluster's CA signs it.
+    """
+
+    def __init__(self, agent: Agent, *, trusted: bool) -> None:
+        self._agent = agent
+        self._trusted = trusted
+
+    def anchors(self) -> TrustAnchors | None:
+        return self._agent.access.anchors() if self._trusted else None
+
+    def connected(self, _pair: StoredPair | None, /) -> AbstractAsyncContextManager[Poster]:
+        if not self._agent.client.usable:
+            raise SettingsError("the node has no client certificate to ask with", "it is asked for by itself")
+        return self._agent.access.connected(self._agent.client.pair)
+
+    def refused(self, _pair: StoredPair | None, /) -> None:
+        """The client certificate's own manager finds out by itself."""
+
+    async def refresh(self) -> None:
+        await self._agent.access.refresh()

@@ -1,0 +1,258 @@
+"""How the agent of a node reaches its cluster: with the node's certificate, or with what it was given to begin with."""
+
+from __future__ import annotations
+
+import random as random_module
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from kubevouch.agent import trust_bundle
+from kubevouch.agent.certificate_request import Poster
+from kubevouch.agent.certificate_store import StoredPair
+from kubevouch.agent.discovery import TokenDiscovery, discover
+from kubevouch.agent.interface import AgentError, SettingsError
+from kubevouch.agent.manager_interface import LoggingObserver
+from kubevouch.agent.servers import Servers
+from kubevouch.agent.signing_requests import SigningRequests
+from kubevouch.agent.trust_bundle import Bundle
+from kubevouch.api import bootstrap_tokens, catalog, kubeconfig, wellknown
+from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
+from kubevouch.client.credentials import FixedCredential
+from kubevouch.client.https import HTTPSClient
+from kubevouch.client.interface import ClientConfigurationError, ConnectFailed, TLSFailed, TransportError
+from kubevouch.client.options import Retry, Timeouts
+from kubevouch.client.rest_config import RESTConfig, rest_config
+from kubevouch.client.tls import TLSSources
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.pki import keys, rotation
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+from kubevouch.util.files import stamp
+from kubevouch.util.tasks import deadline
+
+log = structlog.get_logger("agent.access")
+
+_PROBE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFiles:
+    """Where it stands which cluster this is.
+
+    Args:
+        kubeconfig: the node's; it need not be there yet.
+        bootstrap_kubeconfig: what to begin with, and to fall back to once the node's certificate is of no use.
+        servers: URLs of API servers beside those that the files and cluster-info name.
+        ca_copies: files that are to hold the same CA certificates, such as kubelet's ``ca.crt``.
+        discovery: how to find the cluster again when none of the known CA certificates is its own any more.
+    """
+
+    kubeconfig: Path
+    bootstrap_kubeconfig: Path | None = None
+    servers: tuple[str, ...] = ()
+    ca_copies: tuple[Path, ...] = ()
+    discovery: TokenDiscovery | None = None
+
+
+class NodeAccess:
+    """Implements :class:`kubevouch.agent.manager_interface.Access` over HTTPS."""
+
+    def __init__(
+        self, files: ClusterFiles, node_name: str, clock: Clock, random: backoff.Random = random_module.random
+    ) -> None:
+        self._files = files
+        self._node_name = node_name
+        self._clock = clock
+        self._random = random
+        self._servers = Servers()
+        self._published = ""
+        self._refused: StoredPair | None = None
+        self._anchors: tuple[object, TrustAnchors] | None = None
+
+    # -------------------------------------------------------------- trust
+
+    @property
+    def trust_file(self) -> Path:
+        """The kubeconfig that says which cluster this is."""
+        files = self._files
+        if not files.kubeconfig.exists() and files.bootstrap_kubeconfig is not None:
+            return files.bootstrap_kubeconfig
+        return files.kubeconfig
+
+    def bundle(self) -> Bundle:
+        """Raises :class:`TrustBundleError` and ``OSError``."""
+        return trust_bundle.load(self.trust_file)
+
+    def anchors(self) -> TrustAnchors:
+        """Read again when a file has changed."""
+        seen = (self.trust_file, stamp(self.trust_file), *(stamp(copy) for copy in self._files.ca_copies))
+        if self._anchors is None or self._anchors[0] != seen:
+            self._anchors = (seen, TrustAnchors(self.bundle()))
+        return self._anchors[1]
+
+    # -------------------------------------------------------------- connections
+
+    @asynccontextmanager
+    async def connected(self, pair: StoredPair | None) -> AsyncIterator[Poster]:
+        config, credential, usernames = self._credential(pair)
+        async with await self._reach(config) as client:
+            annotations = {trust_bundle.HASH_ANNOTATION: trust_bundle.bundle_hash(self.bundle())}
+            yield Poster(SigningRequests(client), usernames, credential, annotations)
+
+    @asynccontextmanager
+    async def client(self, pair: StoredPair | None) -> AsyncIterator[HTTPSClient]:
+        """A client for a moment, for other questions than certificates. Raises as :meth:`connected` does."""
+        async with await self._reach(self._credential(pair)[0]) as client:
+            yield client
+
+    def refused(self, pair: StoredPair | None) -> None:
+        if pair is not None:
+            log.warning("the API server does not accept the node's certificate", serial=f"{pair.leaf.serial:x}")
+        self._refused = pair
+
+    def _credential(self, pair: StoredPair | None) -> tuple[RESTConfig, str, tuple[str, ...]]:
+        """What to connect with, what that is called, and as whom it may have asked before."""
+        bootstrap = self._bootstrap()
+        node_user = f"{wellknown.NODE_USER_PREFIX}{self._node_name}"
+        token_user = _token_user(self._files.bootstrap_kubeconfig)
+        # Without the token's user nothing is known of who may have asked; the key still has to match.
+        known = token_user or bootstrap is None
+        usernames = tuple(name for name in (node_user, token_user) if name and known)
+        good = pair is not None and pair is not self._refused and rotation.usable(pair.leaf, now=self._clock.now())
+        if bootstrap is not None and not good:
+            return bootstrap, f"the credential of {self._files.bootstrap_kubeconfig}", usernames
+        if pair is None:
+            raise SettingsError(
+                f"there is no certificate, and no bootstrap kubeconfig ({self._files.bootstrap_kubeconfig}) to get one",
+                "join again with a token (kubevouch join), or give --bootstrap-kubeconfig",
+            )
+        config = rest_config(self.trust_file)
+        content = b"".join(each.pem() for each in pair.chain)
+        shown = replace(config.tls, certificate=content, private_key=keys.to_pem(pair.key))
+        return replace(config, tls=shown, credentials=_none), "the node's certificate", usernames
+
+    def _bootstrap(self) -> RESTConfig | None:
+        path = self._files.bootstrap_kubeconfig
+        return rest_config(path) if path is not None and path.exists() else None
+
+    async def _reach(self, config: RESTConfig) -> HTTPSClient:
+        """A client of the first API server that answers. Raises :class:`TransportError`."""
+        self._servers.know([config.options.server, *self._files.servers, self._published])
+        failure: TransportError | None = None
+        for url in self._servers.in_order():
+            client = self._client(config, url)
+            try:
+                await self._probe(client)
+            except TransportError as err:
+                self._servers.failed(url, self._clock.monotonic())
+                # A server that is somebody else's tells more than one that is not there.
+                failure = err if failure is None or isinstance(err, TLSFailed) else failure
+                await client.close()
+                continue
+            except BaseException:
+                await client.close()
+                raise
+            self._servers.worked(url)
+            return client
+        assert failure is not None  # there is at least one
+        raise failure
+
+    def _client(self, config: RESTConfig, url: str) -> HTTPSClient:
+        own = url == config.options.server.rstrip("/")
+        tls = config.tls if own else replace(config.tls, server_name="")
+        retry = Retry(attempts=1)
+        return replace(config, options=replace(config.options, server=url, retry=retry), tls=tls).client(
+            component="agent", clock=self._clock, on_warning=lambda text: log.warning("the server warns", warning=text)
+        )
+
+    async def _probe(self, client: HTTPSClient) -> None:
+        try:
+            async with deadline(self._clock, _PROBE_SECONDS):
+                answer = await client.raw("GET", "/readyz")
+        except TimeoutError as err:
+            raise ConnectFailed(
+                f"{client.address} did not answer within {_PROBE_SECONDS:g} s", address=client.address
+            ) from err
+        if answer.status >= 500:
+            raise ConnectFailed(f"{client.address} is not ready: HTTP status {answer.status}", address=client.address)
+
+    # -------------------------------------------------------------- cluster-info
+
+    async def refresh(self) -> None:
+        """Look at cluster-info over a verified connection and take over what has changed; failures are only logged."""
+        try:
+            await self._refresh()
+        except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            log.warning("cluster-info could not be refreshed", error=str(err))
+
+    async def _refresh(self) -> None:
+        trusted = self.bundle()
+        try:
+            info = await self._cluster_info(trusted)
+        except TLSFailed:
+            if self._files.discovery is None:
+                raise
+            await self._discover_again(self._files.discovery)
+            return
+        published = trust_bundle.parse(info.certificate_authority_data, "cluster-info")
+        self._published = info.server
+        if not trust_bundle.is_rollover(trusted, published):
+            return
+        both = trust_bundle.joined(trusted, published)
+        if trust_bundle.is_rollover(trusted, both):
+            self._store(both, "CA certificates were added")
+        if trust_bundle.is_rollover(both, published):
+            # The old one is given up when it is seen that nobody needs it.
+            try:
+                await self._cluster_info(published)
+            except TransportError as err:
+                log.info("the former CA is still needed", error=str(err))
+                return
+            self._store(published, "CA certificates were given up")
+
+    async def _cluster_info(self, bundle: Bundle) -> ClusterInfo:
+        """Without credentials: cluster-info is for everybody, and only the connection has to be right."""
+        config = rest_config(self.trust_file)
+        tls = TLSSources(ca_bundle=trust_bundle.to_pem(bundle), server_name=config.tls.server_name)
+        options = replace(config.options, timeouts=Timeouts.all(_PROBE_SECONDS))
+        bare = replace(config, tls=tls, options=options, credentials=_none)
+        async with await self._reach(bare) as client:
+            found = await client.get(
+                catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
+            )
+        try:
+            return parse_kubeconfig(kubeconfig_of(found))
+        except ClusterInfoError as err:
+            raise AgentError(f"cluster-info cannot be used: {err}") from err
+
+    async def _discover_again(self, discovery: TokenDiscovery) -> None:
+        log.warning("no known CA certificate is the cluster's own: it is discovered again", token=True)
+        observer = LoggingObserver(step="discovery")
+        cluster = await discover(discovery, self._clock, observer, self._random)
+        bundle = trust_bundle.parse(cluster.certificate_authority_data, "cluster-info")
+        self._store(bundle, "CA certificates were replaced by token discovery")
+
+    def _store(self, bundle: Bundle, what: str) -> None:
+        trust_bundle.store(self.trust_file, bundle, self._files.ca_copies)
+        log.warning(what, trusted=trust_bundle.bundle_hash(bundle), certificates=len(bundle))
+
+
+def _none(_clock: Clock) -> FixedCredential:
+    return FixedCredential()
+
+
+def _token_user(path: Path | None) -> str:
+    """The user behind the bootstrap kubeconfig, if it holds a bootstrap token."""
+    if path is None or not path.exists():
+        return ""
+    try:
+        config = kubeconfig.load(path.read_bytes())
+        user = config.users[config.contexts[config.current_context].user]
+        return bootstrap_tokens.parse_token(user.token).user
+    except (kubeconfig.KubeconfigError, KeyError, bootstrap_tokens.TokenSyntaxError):
+        return ""

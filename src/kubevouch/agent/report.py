@@ -1,0 +1,149 @@
+"""What the agent tells of itself: status as facts and in plain words, and metrics under kubelet's names."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric, UnknownMetricFamily
+from prometheus_client.registry import Collector
+
+from kubevouch.agent.certificate_manager import CertificateManager
+from kubevouch.agent.certificate_store import StoredPair
+from kubevouch.agent.manager_interface import Standing
+from kubevouch.machinery.gotext import human_duration
+from kubevouch.machinery.times import Time
+from kubevouch.pki import rotation
+from kubevouch.util.clock import Clock
+
+CLIENT, SERVING = "client", "serving"
+_BUCKETS = (60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000)
+
+
+# ------------------------------------------------------------------ status
+
+
+def facts(standing: Standing, now: dt.datetime) -> dict[str, Any]:
+    """One certificate for ``-o json``; times in RFC 3339, empty where there is none."""
+    return {
+        "name": standing.name,
+        "state": state(standing, now),
+        "path": standing.path,
+        "subject": standing.subject,
+        "serial": standing.serial,
+        "notBefore": _time(standing.not_before),
+        "notAfter": _time(standing.not_after),
+        "nextRotation": _time(standing.next_rotation),
+        "waitsFor": standing.waits_for,
+        "asking": standing.asking,
+        "rotations": standing.rotations,
+        "lastRotation": _time(standing.last_rotation),
+        "failures": standing.failures,
+        "lastError": standing.last_error,
+        "lastErrorTime": _time(standing.last_error_at),
+        "hint": standing.hint,
+        "serverAnswers": standing.server_answers,
+        "hooks": list(standing.hooks),
+    }
+
+
+def _time(moment: dt.datetime | None) -> str:
+    return "" if moment is None else str(Time.of(moment))
+
+
+def state(standing: Standing, now: dt.datetime) -> str:
+    """``good``, ``rotating``, ``expired`` or ``missing``."""
+    if standing.not_after is None:
+        return "missing"
+    if now > standing.not_after:
+        return "expired"
+    return "rotating" if standing.asking or standing.last_error else "good"
+
+
+def words(certificate: dict[str, Any], now: dt.datetime) -> list[str]:
+    """One certificate of :func:`facts` in plain words, most important first."""
+    name, until = certificate["name"], certificate["notAfter"]
+    lines = []
+    match certificate["state"]:
+        case "missing":
+            lines.append(f"{name}: there is no certificate yet")
+        case "expired":
+            lines.append(f"{name}: the certificate of {certificate['subject']} has expired, at {until}")
+        case _:
+            lines.append(f"{name}: {certificate['subject']} until {until} ({_until(until, now)} left)")
+    if certificate["nextRotation"] and certificate["state"] == "good":
+        lines.append(
+            f"  next rotation at {certificate['nextRotation']}, by itself; that it comes well before the end is normal"
+        )
+    if certificate["asking"]:
+        lines.append(f"  a certificate is being asked for: {certificate['asking']}")
+    if certificate["waitsFor"]:
+        lines.append(f"  waits for {certificate['waitsFor']}")
+    if certificate["lastError"]:
+        lines.append(f"  last error at {certificate['lastErrorTime']}: {certificate['lastError']}")
+        lines.append(f"  {certificate['hint'] or 'it is tried again by itself'}")
+    lines += [f"  hook failed: {text}" for text in certificate["hooks"]]
+    return lines
+
+
+def _until(text: str, now: dt.datetime) -> str:
+    return human_duration((dt.datetime.fromisoformat(text) - now).total_seconds())
+
+
+# ------------------------------------------------------------------ metrics
+
+
+class Metrics:
+    """A registry of its own. The counters bear kubelet's names, which lack the suffix of counters: hence untyped."""
+
+    def __init__(self, managers: Sequence[CertificateManager], clock: Clock) -> None:
+        self.registry = CollectorRegistry()
+        self._clock = clock
+        self._age = Histogram(
+            "kubelet_certificate_manager_server_rotation_seconds",
+            "Seconds that the former serving certificate was in use when it was rotated.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(_AtScrape(managers, clock))
+
+    async def renewed(self, manager: CertificateManager, former: StoredPair | None, /) -> None:
+        if manager.name == SERVING and former is not None:
+            self._age.observe((self._clock.now() - former.leaf.not_before).total_seconds())
+
+    def failed(self, _manager: CertificateManager, /) -> None:
+        """Counted in the manager's standing."""
+
+
+class _AtScrape(Collector):
+    def __init__(self, managers: Sequence[CertificateManager], clock: Clock) -> None:
+        self._managers = managers
+        self._clock = clock
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        by_name = {manager.name: manager for manager in self._managers}
+        for name, gauge, counter in (
+            (CLIENT, "kubelet_certificate_manager_client_ttl_seconds",
+             "kubelet_certificate_manager_client_expiration_renew_errors"),
+            (SERVING, "kubelet_certificate_manager_server_ttl_seconds", "kubelet_server_expiration_renew_errors"),
+        ):  # fmt: skip
+            if name in by_name:
+                yield GaugeMetricFamily(
+                    gauge, "Seconds to the end of the certificate, +Inf without one.", self._left(by_name[name])
+                )
+                yield UnknownMetricFamily(counter, "Attempts that failed.", float(by_name[name].standing.failures))
+        left = GaugeMetricFamily(
+            "kubevouch_agent_certificate_ttl_seconds", "Seconds to the end of each certificate.", labels=["name"]
+        )
+        for manager in self._managers:
+            left.add_metric([manager.name], self._left(manager))
+        yield left
+
+    def _left(self, manager: CertificateManager) -> float:
+        end = None if manager.pair is None else manager.pair.leaf.not_after
+        return rotation.seconds_to_expiry(end, now=self._clock.now())

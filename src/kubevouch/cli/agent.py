@@ -1,0 +1,211 @@
+"""``kubevouch agent``: keep this machine's certificates fresh, and look at how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.durations import DURATION
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from kubevouch.agent.options import AgentOptions
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+# As agent.options has them: help must not load the agent.
+_SOCKET = Path("/run/kubevouch/agent.sock")
+_HEALTHZ = "127.0.0.1:10451"
+_socket = click.option(
+    "--socket",
+    "socket_path",
+    type=_FILE,
+    default=_SOCKET,
+    show_default=True,
+    help="Where a running agent is spoken to.",
+)
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--kubeconfig",
+    type=_FILE,
+    default=Path("/etc/kubernetes/kubelet.conf"),
+    show_default=True,
+    help="The node's kubeconfig; written if it is missing.",
+)
+@click.option(
+    "--bootstrap-kubeconfig",
+    type=_FILE,
+    help="What to begin with.  [default: the systemd credential of that name, else "
+    "/etc/kubernetes/bootstrap-kubelet.conf]",
+)
+@click.option(
+    "--cert-dir",
+    type=FOLDER,
+    default=Path("/var/lib/kubelet/pki"),
+    show_default=True,
+    help="Where the pairs are kept.",
+)
+@click.option("--node-name", default="", help="Name of the node.  [default: the certificate's, else the host name]")
+@click.option(
+    "--server", "servers", multiple=True, metavar="URL", help="Another API server of this cluster; several times."
+)
+@click.option("--key-algorithm", default="ECDSA-P256", show_default=True, help="kubeadm's encryptionAlgorithm.")
+@click.option("--lifetime", type=DURATION, help="Ask for certificates of this life.  [default: the signer's]")
+@click.option("--serving", is_flag=True, help="Keep the kubelet's serving certificate, too.")
+@click.option(
+    "--address", "addresses", multiple=True, help="Name or IP address for the serving certificate; several times."
+)
+@click.option("--config", type=_FILE, help="AgentConfiguration: hooks, and certificates of other programs.")
+@click.option(
+    "--healthz-address", default=_HEALTHZ, show_default=True, help="Where /healthz and /metrics are; empty for nowhere."
+)
+@click.option(
+    "--rediscover",
+    default="",
+    metavar="HOST:PORT",
+    help="Find the cluster again here, with the token in the systemd credential `token`, when its CA was replaced.",
+)
+@click.option("--discovery-token-ca-cert-hash", "hashes", multiple=True, metavar="sha256:HEX", help="For --rediscover.")
+@_socket
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of the log."
+)
+@click.pass_context
+def agent(ctx: click.Context, /, log_format: Any, **flags: Any) -> None:
+    """Keep this machine's certificates fresh, for as long as it runs.
+
+    Begins with a bootstrap kubeconfig if there is no good credential, rotates between 70 and 90 % of a certificate's
+    life, and never gives up a pair that works.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from kubevouch.agent.interface import AgentError, SettingsError
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
+
+    logs.configure(SystemClock(), form=log_format)
+    try:
+        run_async(_run(_options(**flags)))
+    except SettingsError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+    except AgentError as err:
+        raise ui.CLIError(str(err), hint=err.hint) from err
+
+
+def _options(
+    kubeconfig: Path,
+    bootstrap_kubeconfig: Path | None,
+    cert_dir: Path,
+    node_name: str,
+    servers: tuple[str, ...],
+    key_algorithm: str,
+    lifetime: dt.timedelta | None,
+    serving: bool,
+    addresses: tuple[str, ...],
+    config: Path | None,
+    healthz_address: str,
+    rediscover: str,
+    hashes: tuple[str, ...],
+    socket_path: Path,
+) -> AgentOptions:
+    from kubevouch.agent import options
+    from kubevouch.agent.node_access import ClusterFiles
+
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    handed = Path(credentials) / "bootstrap-kubeconfig" if credentials else None
+    if bootstrap_kubeconfig is None:
+        bootstrap_kubeconfig = handed if handed is not None and handed.exists() else options.BOOTSTRAP_KUBECONFIG
+    files = ClusterFiles(
+        kubeconfig=kubeconfig.absolute(),
+        bootstrap_kubeconfig=bootstrap_kubeconfig.absolute(),
+        servers=servers,
+        ca_copies=(kubeconfig.absolute().parent / "pki" / "ca.crt",),
+        discovery=_discovery(rediscover, hashes, credentials),
+    )
+    extras, hooks = options.load(config.read_bytes()) if config is not None else ((), {})
+    return options.AgentOptions(
+        node_name=options.node_name(node_name, cert_dir),
+        files=files,
+        cert_dir=cert_dir.absolute(),
+        algorithm=options.algorithm(key_algorithm),
+        expiration_seconds=None if lifetime is None else int(lifetime.total_seconds()),
+        serving=serving,
+        addresses=addresses,
+        extras=extras,
+        socket=socket_path.absolute(),
+        healthz=options.local_address(healthz_address),
+        hooks=hooks,
+    )
+
+
+def _discovery(endpoint: str, hashes: tuple[str, ...], credentials: str) -> Any:
+    if not endpoint:
+        return None
+    from kubevouch.agent.discovery import token_discovery
+
+    path = Path(credentials or ".") / "token"
+    if not credentials or not path.exists():
+        raise ui.CLIError(
+            "--rediscover needs a token, and there is no systemd credential of that name",
+            hint="LoadCredential=token:/etc/kubevouch/token in the unit",
+            code=ExitCode.INVALID,
+        )
+    return token_discovery(endpoint, path.read_text().strip(), hashes)
+
+
+async def _run(options: AgentOptions) -> None:
+    from kubevouch.agent.daemon import Agent
+    from kubevouch.util.clock import SystemClock
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await Agent(options, SystemClock()).run(stop)
+
+
+@agent.command()
+@_socket
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+def status(socket_path: Path, output: str) -> None:
+    """Show which certificates this machine has, until when, and what happens next."""
+    import msgspec
+
+    from kubevouch.agent.control import ask_status
+    from kubevouch.agent.report import words
+    from kubevouch.util.clock import SystemClock
+
+    found = run_async(ask_status(socket_path))
+    if output == "json":
+        ui.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        ui.say(f"node {found['nodeName']} is {'well' if found['healthy'] else 'not well: ' + found['health']}")
+        for certificate in found["certificates"]:
+            for line in words(certificate, SystemClock().now()):
+                ui.say(ui.one_line(line) if not line.startswith(" ") else f"  {ui.one_line(line)}")
+        ui.say(f"trusts the CA certificates {found['trustBundle']}")
+    if not found["healthy"]:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@agent.command()
+@_socket
+@click.argument("name", default="")
+def rotate(socket_path: Path, name: str) -> None:
+    """Have the running agent ask for a new certificate now: all of them, or the one called NAME."""
+    from kubevouch.agent.control import ask_rotation
+
+    if not run_async(ask_rotation(socket_path, name)):
+        raise ui.CLIError(f"the agent keeps no certificate called {name!r}", hint="kubevouch agent status lists them")
+    ui.say("a new certificate is asked for; kubevouch agent status shows how it goes")

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from asynctest import async_test
+from join_world import Told, join_world, until
+from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.daemon import Agent
+from kubevouch.agent.interface import SettingsError
+from kubevouch.agent.node_access import ClusterFiles
+from kubevouch.agent.options import AgentOptions
+from kubevouch.agent.report import words
+from kubevouch.agent.rotation_plan import Reason
+from kubevouch.api import catalog, kubeconfig
+from kubevouch.api.core_v1 import Node, NodeAddress, NodeStatus
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
+from kubevouch.pki import authority, keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.testing.clock import FakeClock
+from kubevouch.util.clock import SystemClock
+
+CASES = {
+    case["id"]: case
+    for case in map(json.loads, (Path(__file__).parents[2] / "vectors" / "node.jsonl").read_text().splitlines())
+}
+NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
+CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW - dt.timedelta(days=1000))
+
+
+def _pair(not_after: dt.datetime) -> tuple[bytes, bytes]:
+    key = keys.generate(KeyAlgorithm.ECDSA_P256)
+    begin = not_after - dt.timedelta(days=300)
+    spec = authority.LeafSpec(
+        common_name="system:node:worker-7",
+        organizations=("system:nodes",),
+        purposes=("client auth",),
+        validity=dt.timedelta(days=300) - authority.BACKDATE,
+    )
+    return authority.issue_leaf(CA, spec, key, now=begin + authority.BACKDATE).pem(), keys.to_pem(key)
+
+
+def _machine(root: Path, user: kubeconfig.User) -> AgentOptions:
+    path = root / "kubelet.conf"
+    path.write_text(
+        kubeconfig.dump(
+            kubeconfig.Kubeconfig(
+                clusters={
+                    "c": kubeconfig.Cluster(
+                        server="https://127.0.0.1:1", certificate_authority_data=CA.certificate.pem()
+                    )
+                },
+                users={"u": user},
+                contexts={"x": kubeconfig.Context(cluster="c", user="u")},
+                current_context="x",
+            )
+        )
+    )
+    files = ClusterFiles(path, root / "bootstrap-kubelet.conf")
+    return AgentOptions("worker-7", files, cert_dir=root / "pki", socket=root / "run" / "agent.sock", healthz=None)
+
+
+def test_bootstrap_state_012_an_expired_kubeconfig_without_another_is_used_as_it_is(tmp_path: Path) -> None:
+    case = CASES["bootstrap-state-012"]
+    assert case["then"]["action"] == "use kubeconfig as is"
+    certificate, key = _pair(dt.datetime.fromisoformat(case["given"]["kubeconfig"]["user"]["cert"]["notAfter"]))
+    options = _machine(tmp_path, kubeconfig.User(client_certificate_data=certificate, client_key_data=key))
+    before = options.files.kubeconfig.read_bytes()
+    agent = Agent(options, FakeClock(dt.datetime.fromisoformat(case["given"]["now"])))
+    agent.prepare()
+    assert options.files.kubeconfig.read_bytes() == before
+    assert agent.client.pair is not None and agent.client.pair.leaf.pem() == certificate
+    assert not agent.client.usable and "has expired" not in agent.client.standing.last_error
+
+
+@pytest.mark.parametrize("name", ["bootstrap-state-021", "bootstrap-state-022"])
+@async_test
+async def test_bootstrap_state_021_022_a_pair_inside_of_the_kubeconfig(tmp_path: Path, name: str) -> None:
+    then = CASES[name]["then"]
+    inside, key = _pair(NOW + dt.timedelta(days=200))
+    options = _machine(tmp_path, kubeconfig.User(client_certificate_data=inside, client_key_data=key))
+    stored = b""
+    if CASES[name]["given"]["store"] != "empty":
+        stored, its_key = _pair(NOW + dt.timedelta(days=200))
+        CertificateStore(options.cert_dir).update(stored, keys.load_pem(its_key), now=NOW)
+    clock = FakeClock(NOW)
+    agent = Agent(options, clock)
+    agent.prepare()
+    assert agent.client.pair is not None
+    assert agent.client.pair.leaf.pem() == (inside if then.get("store_seeded") else stored)
+    step = asyncio.create_task(agent.client.step())
+    if then["first_rotation"] == "immediate":
+        await step  # nobody listens there
+        assert agent.client.standing.asking == Reason.FORCED
+    else:
+        await clock.until_asleep()
+        assert agent.client.standing.asking == "" and agent.client.standing.next_rotation is not None
+        step.cancel()
+        await asyncio.wait({step})
+
+
+def test_nothing_to_begin_with(tmp_path: Path) -> None:
+    options = AgentOptions("a", ClusterFiles(tmp_path / "kubelet.conf", tmp_path / "bootstrap"), cert_dir=tmp_path)
+    with pytest.raises(SettingsError, match="neither"):
+        Agent(options, FakeClock(NOW)).prepare()
+
+
+@async_test
+async def test_status_in_plain_words(tmp_path: Path) -> None:
+    certificate, key = _pair(NOW + dt.timedelta(days=200))
+    options = _machine(tmp_path, kubeconfig.User(client_certificate_data=certificate, client_key_data=key))
+    clock = FakeClock(NOW)
+    agent = Agent(options, clock)
+    agent.prepare()
+    await agent.client.step()
+    shown = "\n".join(words(agent.status()["certificates"][0], NOW))
+    assert "system:node:worker-7 until 2031-09-17T12:00:00Z (200d left)" in shown
+    assert "last error at 2031-03-01T12:00:00Z: " in shown and "tried again by itself" in shown
+    assert agent.status()["healthy"] is True
+    clock.set(NOW + dt.timedelta(days=201))
+    assert agent.status()["healthy"] is False
+    assert agent.status()["certificates"][0]["state"] == "expired"
+    assert "has expired" in words(agent.status()["certificates"][0], clock.now())[0]
+
+
+@async_test
+async def test_the_serving_certificate_is_asked_for_as_the_node(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        await join(JoinOptions(world.discovery(), "worker-1", root, 20.0), SystemClock(), Told())
+        options = AgentOptions(
+            "worker-1",
+            ClusterFiles(root / KUBELET_CONF),
+            cert_dir=root / CERTIFICATE_FOLDER,
+            serving=True,
+            socket=tmp_path / "agent.sock",
+            healthz=None,
+        )
+        agent = Agent(options, SystemClock())
+        stop = asyncio.Event()
+        running = asyncio.create_task(agent.run(stop))
+        try:
+            status = NodeStatus(addresses=[NodeAddress(type="InternalIP", address="192.0.2.17")])
+            await world.server.client.create(catalog.NODES, Node(metadata=ObjectMeta(name="worker-1"), status=status))
+            serving = agent.managers[1]
+            async with asyncio.timeout(30):
+                await until(lambda: serving.pair is not None)
+            assert serving.pair is not None
+            names = serving.pair.leaf.meaning.alt_names
+            assert [str(each) for each in names.ip_addresses] == ["192.0.2.17"]
+        finally:
+            stop.set()
+            await running

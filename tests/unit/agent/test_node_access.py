@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from asynctest import async_test
+from join_world import TOKEN, JoinWorld, Told, join_world
+from kubevouch.agent import trust_bundle
+from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.interface import SettingsError
+from kubevouch.agent.node_access import ClusterFiles, NodeAccess
+from kubevouch.agent.trust_bundle import HASH_ANNOTATION
+from kubevouch.api import catalog, kubeconfig
+from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
+from kubevouch.client.interface import ConnectFailed, TLSFailed
+from kubevouch.phases.join import BOOTSTRAP_CONF, CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
+from kubevouch.pki import authority, keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.standalone.network import bind
+from kubevouch.util.clock import SystemClock
+
+CLOCK = SystemClock()
+NEW_CA = authority.create_authority("kubernetes", keys.generate(KeyAlgorithm.ECDSA_P256), now=CLOCK.now()).certificate
+
+
+async def _joined(world: JoinWorld, root: Path) -> StoredPair:
+    async with world.clerk_at_work():
+        await join(JoinOptions(world.discovery(), "worker-1", root, 20.0), CLOCK, Told())
+    found = CertificateStore(root / CERTIFICATE_FOLDER).current()
+    assert found is not None
+    return found
+
+
+async def _publish(world: JoinWorld, *bundle: bytes) -> None:
+    client = world.server.client
+    found = await client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+    text = build_kubeconfig(ClusterInfo(world.server.endpoint.url, b"".join(bundle)))
+    await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data={"kubeconfig": text}))
+
+
+@async_test
+async def test_a_rollover_with_overlap(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        await _joined(world, root)
+        copy = root / "etc/kubernetes/pki/ca.crt"
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF, ca_copies=(copy,)), "worker-1", CLOCK)
+        old = world.server.pki.authority.certificate
+        anchors = access.anchors()
+        await access.refresh()
+        assert access.anchors() is anchors
+        # 1. Both are published: both are trusted.
+        await _publish(world, NEW_CA.pem(), old.pem())
+        await access.refresh()
+        assert access.bundle() == (NEW_CA, old) == trust_bundle.parse(copy.read_bytes(), "")
+        assert access.anchors() is not anchors
+        # 2. The old one is no longer published, and the server still needs it.
+        await _publish(world, NEW_CA.pem())
+        await access.refresh()
+        assert not trust_bundle.is_rollover(access.bundle(), (NEW_CA, old))
+        # 3. The other way round it is given up: the server shows a certificate of the one that stays.
+        await _publish(world, old.pem())
+        await access.refresh()
+        assert access.bundle() == (old,)
+
+
+@async_test
+async def test_who_slept_through_a_rollover_discovers_again(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        await _joined(world, root)
+        trust_bundle.store(root / KUBELET_CONF, (NEW_CA,))
+        lost = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        await lost.refresh()
+        assert lost.bundle() == (NEW_CA,)
+        found = NodeAccess(ClusterFiles(root / KUBELET_CONF, discovery=world.discovery()), "worker-1", CLOCK)
+        await found.refresh()
+        assert found.bundle() == (world.server.pki.authority.certificate,)
+
+
+@async_test
+async def test_another_cluster_at_the_address_is_not_believed(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        pair = await _joined(world, root)
+    (tmp_path / "other").mkdir()
+    async with join_world(tmp_path / "other") as other:
+        text = (root / KUBELET_CONF).read_text().replace(world.server.endpoint.url, other.server.endpoint.url)
+        (root / KUBELET_CONF).write_text(text)
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        with pytest.raises(TLSFailed):
+            async with access.connected(pair):
+                pass
+        await access.refresh()
+        assert access.bundle() == (world.server.pki.authority.certificate,)
+
+
+@async_test
+async def test_addresses_are_tried_in_the_order_of_their_health(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    closed = bind("127.0.0.1", 0)[0]
+    dead = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    closed.close()
+    async with join_world(tmp_path) as world:
+        pair = await _joined(world, root)
+        alive = world.server.endpoint.url
+        text = (root / KUBELET_CONF).read_text().replace(alive, dead)
+        (root / KUBELET_CONF).write_text(text)
+        alone = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        with pytest.raises(ConnectFailed):
+            async with alone.connected(pair):
+                pass
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF, servers=(alive,)), "worker-1", CLOCK)
+        async with access.connected(pair) as poster:
+            assert poster.annotations[HASH_ANNOTATION] == trust_bundle.bundle_hash(access.bundle())
+            assert poster.usernames == ("system:node:worker-1",)
+        assert access._servers.in_order()[0] == alive
+
+
+@async_test
+async def test_the_token_is_used_when_the_certificate_is_of_no_use(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        pair = await _joined(world, root)
+        bare = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        with pytest.raises(SettingsError, match="no certificate"):
+            async with bare.connected(None):
+                pass
+        joined = kubeconfig.load((root / KUBELET_CONF).read_bytes())
+        begun = msgspec.structs.replace(joined, users={"default-auth": kubeconfig.User(token=TOKEN.text)})
+        (root / BOOTSTRAP_CONF).write_text(kubeconfig.dump(begun))
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF, root / BOOTSTRAP_CONF), "worker-1", CLOCK)
+        async with access.connected(pair) as poster:
+            assert poster.credential == "the node's certificate"
+            assert poster.usernames == ("system:node:worker-1", TOKEN.user)
+        access.refused(pair)
+        async with access.connected(pair) as poster:
+            assert "bootstrap-kubelet.conf" in poster.credential
+            review = await poster.requests._client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
+            assert review.status.user_info.username == TOKEN.user

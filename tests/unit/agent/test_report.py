@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from prometheus_client import generate_latest
+
+from agent_world import Network, managed, pass_time, running
+from asynctest import async_test
+from kubevouch.agent.manager_interface import Standing
+from kubevouch.agent.report import Metrics, facts, state, words
+from kubevouch.testing.cluster import Cluster
+
+NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
+DAY = dt.timedelta(days=1)
+
+
+def test_states() -> None:
+    standing = Standing("client", "/pki/current.pem")
+    assert state(standing, NOW) == "missing"
+    standing.not_after = NOW + DAY
+    assert state(standing, NOW) == "good"
+    assert state(standing, NOW + 2 * DAY) == "expired"
+    standing.last_error = "no"
+    assert state(standing, NOW) == "rotating"
+
+
+def test_words_say_what_happens_next_and_what_to_do() -> None:
+    standing = Standing("client", "/pki/current.pem", subject="system:node:a", not_after=NOW + DAY)
+    standing.next_rotation = NOW + DAY / 2
+    assert words(facts(standing, NOW), NOW) == [
+        "client: system:node:a until 2031-03-02T12:00:00Z (24h left)",
+        "  next rotation at 2031-03-02T00:00:00Z, by itself; that it comes well before the end is normal",
+    ]
+    standing.last_error, standing.last_error_at, standing.hint = "refused", NOW, "do this"
+    standing.waits_for, standing.hooks = "the clock to be set", ["/bin/false: it ended with status 1: "]
+    assert words(facts(standing, NOW), NOW)[1:] == [
+        "  waits for the clock to be set",
+        "  last error at 2031-03-01T12:00:00Z: refused",
+        "  do this",
+        "  hook failed: /bin/false: it ended with status 1: ",
+    ]
+
+
+@async_test
+async def test_metrics_under_kubelets_names(tmp_path: Path) -> None:
+    async with Cluster(now=NOW, controllers=("*",)) as cluster:
+        network = Network(cluster)
+        it = managed(network, tmp_path)
+        metrics = Metrics([it.manager], cluster.clock)
+        gauge = "kubelet_certificate_manager_client_ttl_seconds"
+        assert f"\n{gauge} +Inf\n" in generate_latest(metrics.registry).decode()
+        network.token = False
+        async with running(it):
+            await pass_time(cluster, 2, step=1)
+            network.token = True
+            await pass_time(cluster, 60)
+            text = generate_latest(metrics.registry).decode()
+            left = float(text.partition(f"\n{gauge} ")[2].split()[0])
+            assert 86000 < left < 86400 and left == int(left)
+            errors = float(
+                text.partition("\nkubelet_certificate_manager_client_expiration_renew_errors ")[2].split()[0]
+            )
+            assert errors == it.manager.standing.failures > 0
+            cluster.clock.set(NOW + 2 * DAY)
+            assert f"\n{gauge} +Inf\n" in generate_latest(metrics.registry).decode()
