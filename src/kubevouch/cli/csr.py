@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True, help="Format."
-)
 _reason = click.option("-m", "--message", default="", help="Why, for whoever reads the request later.")
 _YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
 
@@ -35,7 +32,7 @@ def csr() -> None:
 
 @csr.command("list")
 @click.option("--pending", is_flag=True, help="Only those that nobody has decided.")
-@_output
+@ui.output_option
 @kubeconfig_option
 def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
     """List the requests of the cluster, the undecided on top."""
@@ -45,7 +42,7 @@ def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
 
     reviews = _with_cluster(kubeconfig, work)
     if output != "text":
-        _print_document([_tree(each) for each in reviews], output)
+        ui.document([_tree(each) for each in reviews], output)
         return
     if not reviews:
         ui.say("no request is pending" if pending else "no requests")
@@ -59,7 +56,7 @@ def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
 
 @csr.command()
 @click.argument("name")
-@_output
+@ui.output_option
 @kubeconfig_option
 def show(name: str, output: str, kubeconfig: Path | None) -> None:
     """Show what a request asks for, and what speaks for or against it."""
@@ -69,7 +66,7 @@ def show(name: str, output: str, kubeconfig: Path | None) -> None:
 
     found = _with_cluster(kubeconfig, work)
     if output != "text":
-        _print_document(_tree(found), output)
+        ui.document(_tree(found), output)
     else:
         _print(found)
 
@@ -241,11 +238,3 @@ def _tree(each: Review) -> dict[str, Any]:
     if each.outlook:
         tree["outlook"] = each.outlook
     return tree
-
-
-def _print_document(document: Any, output: str) -> None:
-    import json
-
-    from kubevouch.machinery import yamltext
-
-    sys.stdout.write(json.dumps(document, indent=2) + "\n" if output == "json" else yamltext.dumps(document))

@@ -8,6 +8,12 @@ from typing import NamedTuple
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.ui import CLIError
 
+_NO_ANSWER = "check that the API server runs, and its address in the kubeconfig"
+_REFUSED = {
+    401: "the server does not know the kubeconfig's credential, or it has expired; use another kubeconfig",
+    403: "use a kubeconfig that may do this; kubevouch up leaves one, admin.conf, in its data directory",
+}
+
 
 class Failure(NamedTuple):
     message: str
@@ -32,9 +38,9 @@ def explain(err: BaseException) -> Failure | None:
     if isinstance(err, client.TLSFailed | client.NotKubernetes):
         return Failure(str(err), hint, ExitCode.NOT_TRUSTED)
     if isinstance(err, client.TransportError):
-        return Failure(str(err), hint, ExitCode.NO_ANSWER)
+        return Failure(str(err), hint or _NO_ANSWER, ExitCode.NO_ANSWER)
     if isinstance(err, APIStatusError):
-        return Failure(f"from server ({err.reason}): {err}", "", ExitCode.REFUSED)
+        return Failure(f"from server ({err.reason}): {err}", _REFUSED.get(err.code, ""), ExitCode.REFUSED)
     if isinstance(err, StoreError):
         return Failure(str(err), hint, ExitCode.FAILED)
     if isinstance(err, OSError) and err.errno:

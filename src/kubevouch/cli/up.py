@@ -20,6 +20,7 @@ from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.paths import FOLDER, shown
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.server_flags import server_flags, take_server, verbose
 from kubevouch.standalone import options as settings
 
 # Objects made before a collection of the youngest generation, and collections of each before one of the next.
@@ -79,6 +80,7 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
 )
 @access_flags
 @audit_flags
+@server_flags
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -101,10 +103,12 @@ def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_forma
 
     folder = data_dir or settings.default_data_dir()
     clock = SystemClock()
-    logs.configure(clock, level=log_level, form=log_format)
+    logs.configure(clock, level=verbose(log_level, flags["verbosity"]), form=log_format)
     try:
-        access, audit = take_access(flags), take_audit(flags)
-        options = settings.StandaloneOptions(data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, **flags)
+        access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
+        options = settings.StandaloneOptions(
+            data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server, **flags
+        )
         run_async(_up(options))
     except InvalidOptionsError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err

@@ -12,13 +12,13 @@ from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 
-O = TypeVar("O", bound=Object)
+K = TypeVar("K", bound=Object)
 T = TypeVar("T", ConfigMap, Secret)
 
 _ATTEMPTS = 5
 
 
-async def find(client: Client, resource: Resource[O], name: str, namespace: str = "") -> O | None:
+async def find(client: Client, resource: Resource[K], name: str, namespace: str = "") -> K | None:
     """The object, None if it is not there. Raises APIStatusError, TransportError."""
     try:
         return await client.get(resource, name, namespace)

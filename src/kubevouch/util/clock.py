@@ -1,11 +1,11 @@
 """The only source of the current time and of waiting.
 
-Everything that asks for the time or sleeps takes a ``Clock``, so that tests move time instead of passing it.
+Everything that asks for the time or sleeps takes a ``Clock``, so that tests move time instead of passing it. asyncio is
+imported by those who wait: loading it takes a sixth of the 150 ms that the credential plug-in has.
 """
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import time
 from collections.abc import Awaitable
@@ -42,6 +42,8 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(max(seconds, 0.0))
 
 
@@ -51,6 +53,8 @@ async def wait_at_most(clock: Clock, awaitable: Awaitable[T], seconds: float) ->
     Raises:
         TimeoutError: the time passed first; the awaitable was cancelled.
     """
+    import asyncio
+
     work = asyncio.ensure_future(awaitable)
     timer = asyncio.ensure_future(clock.sleep(seconds))
     try:

@@ -28,9 +28,12 @@ def path(tmp_path: Path) -> str:
 def test_bash_completes(tmp_path: Path, path: str) -> None:
     script = """
 source <(kubevouch completion bash)
-COMP_WORDS=(kubevouch doc); COMP_CWORD=1; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
-COMP_WORDS=(kubevouch token sh); COMP_CWORD=2; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
-COMP_WORDS=(kubevouch csr list --pen); COMP_CWORD=3; COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
+complete_words() {
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _kubevouch_completion kubevouch; echo "${COMPREPLY[@]}"
+}
+complete_words kubevouch doc
+complete_words kubevouch token sh
+complete_words kubevouch csr list --pen
 """
     ended = processes.run("bash", "-c", script, cwd=tmp_path, PATH=path)
     assert (ended.stdout, ended.stderr) == ("doctor\nshow\n--pending\n", "")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kubevouch.cli.main import run
 from kubevouch.machinery import yamltext
@@ -18,6 +19,13 @@ from kubevouch.testing.cluster import Cluster
 def cluster() -> Iterator[Cluster]:
     with Cluster(https=True, controllers=("*",), real_time=True) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """The command sends them to the standard error of this one test."""
+    yield
+    structlog.reset_defaults()
 
 
 def test_nothing_is_wrong(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Makes the reference of commands and findings from the program itself.
+
+scripts/reference.py            docs/reference/cli.md and docs/reference/findings.md
+scripts/reference.py --man DIR  a manual page for each command
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from kubevouch import __version__
+from kubevouch.cli.main import cli
+from kubevouch.phases.doctor.findings import Area, Code
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = "kubevouch"
+_MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
+
+
+def contexts() -> Iterator[click.Context]:
+    """Every command, the whole program first, each before its own."""
+    yield from _below(click.Context(cli, info_name=PROGRAM, **cli.context_settings))
+
+
+def _below(ctx: click.Context) -> Iterator[click.Context]:
+    yield ctx
+    if isinstance(ctx.command, click.Group):
+        for name in ctx.command.list_commands(ctx):
+            command = ctx.command.get_command(ctx, name)
+            assert command is not None  # it is listed
+            yield from _below(click.Context(command, info_name=name, parent=ctx))
+
+
+def paragraphs(ctx: click.Context) -> list[str]:
+    """The help text; a paragraph is one line."""
+    return [" ".join(each.split()) for each in (ctx.command.help or "").split("\n\n") if each.strip()]
+
+
+def options(ctx: click.Context) -> list[tuple[str, str]]:
+    """Each option and its help, as ``--help`` words them."""
+    records = (parameter.get_help_record(ctx) for parameter in ctx.command.get_params(ctx))
+    return [(left, " ".join(right.split())) for left, right in filter(None, records) if right]
+
+
+def usage(ctx: click.Context) -> str:
+    return " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+
+
+# ------------------------------------------------------------------ Markdown
+
+
+def cli_reference() -> str:
+    parts = ["# Commands", _MADE, "Exit codes are in [exit-codes.md](exit-codes.md)."]
+    for ctx in contexts():
+        parts += [f"## {ctx.command_path}", *paragraphs(ctx), f"    {usage(ctx)}"]
+        rows = [f"| `{_cell(left)}` | {_cell(right)} |" for left, right in options(ctx)]
+        parts.append("\n".join(["| option | |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def findings_reference() -> str:
+    parts = [
+        "# What kubevouch doctor finds", _MADE,
+        "A code never changes its meaning. The command is what helps as a rule; a finding may name a better one.",
+    ]  # fmt: skip
+    for area in Area:
+        parts.append(f"## {area.value}")
+        for code in Code:
+            if code.value.area is area:
+                parts += [f"### {code.value.code}", code.value.meaning, f"    {code.value.fix}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES = {"cli.md": cli_reference, "findings.md": findings_reference}
+
+
+# ------------------------------------------------------------------ manual pages
+
+
+def man_page(ctx: click.Context) -> str:
+    """The page in the man macros (groff_man(7))."""
+    title = ctx.command_path.replace(" ", "-")
+    summary, *rest = paragraphs(ctx) or [ctx.command_path]
+    lines = [
+        f'.TH "{title.upper()}" 1 "" "kubevouch {__version__}" "kubevouch"',
+        ".SH NAME", f"{_roff(title)} \\- {_roff(summary.rstrip('.'))}",
+        ".SH SYNOPSIS", f".B {_roff(usage(ctx))}",
+    ]  # fmt: skip
+    if rest:
+        lines += [".SH DESCRIPTION", *_joined(rest)]
+    lines.append(".SH OPTIONS")
+    for left, right in options(ctx):
+        lines += [".TP", f".B {_roff(left)}", _roff(right)]
+    if isinstance(ctx.command, click.Group):
+        lines.append(".SH SEE ALSO")
+        names = [f"{title}-{name}" for name in ctx.command.list_commands(ctx)]
+        lines.append(", ".join(f"\\fB{_roff(name)}\\fR(1)" for name in names))
+    return "\n".join(lines) + "\n"
+
+
+def _joined(texts: list[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if number:
+            yield ".PP"
+        yield _roff(text)
+
+
+def _roff(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def write_man_pages(folder: Path) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for ctx in contexts():
+        path = folder / f"{ctx.command_path.replace(' ', '-')}.1"
+        path.write_text(man_page(ctx))
+        written.append(path)
+    return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--into", type=Path, metavar="DIR", default=ROOT / "docs" / "reference")
+    parser.add_argument("--man", type=Path, metavar="DIR")
+    arguments = parser.parse_args()
+    if arguments.man is not None:
+        written = write_man_pages(arguments.man)
+        sys.stdout.write(f"{len(written)} pages in {arguments.man}\n")
+        return
+    for name, make in PAGES.items():
+        (arguments.into / name).write_text(make())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""What the doctor can find: the one table of codes.
+
+``docs/reference/findings.md`` is made from it. A code never changes its meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+DOCS = "docs/reference/findings.md"
+
+_NEW_TOKEN = "kubevouch token create --print-join-command"
+_LIST_TOKENS = "kubevouch token list"
+_SET_CLOCK = "timedatectl set-ntp true"
+_PUBLISH = "kubevouch init phase cluster-info"
+_JOIN_AGAIN = "kubevouch join HOST:PORT --token TOKEN --discovery-token-ca-cert-hash HASH"
+_START_AGENT = "systemctl restart kubevouch-agent"
+_CONTROLLERS = "kubevouch up --controllers '*'"
+
+
+class Area(Enum):
+    """What a finding is about; the chapters of the reference."""
+
+    SERVER = "The way to the API server"
+    DISCOVERY = "Token and cluster-info"
+    NODE = "The node's files and certificate"
+    CLUSTER = "The cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of finding.
+
+    Args:
+        meaning: what is the case, and why that matters, for the reference.
+        fix: the command that helps as a rule; a finding may name a better one.
+    """
+
+    code: str
+    area: Area
+    meaning: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``cause`` is what was seen, in one line; ``fix`` is one command."""
+
+    code: Code
+    cause: str
+    fix: str
+
+    @property
+    def docs(self) -> str:
+        return f"{DOCS}#{self.code.value.code}"
+
+    def tree(self) -> dict[str, str]:
+        """The stable form for scripts."""
+        return {"code": self.code.value.code, "cause": self.cause, "fix": self.fix, "docs": self.docs}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``facts`` is what is right, or worth knowing, by name."""
+
+    findings: tuple[Finding, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+    def tree(self) -> dict[str, Any]:
+        return {
+            "findings": [finding.tree() for finding in self.findings],
+            "facts": [{"name": name, "text": text} for name, text in self.facts],
+        }
+
+
+class Code(Enum):
+    """Every code. Build a finding with :meth:`found`."""
+
+    # ------------------------------------------------------------------ the way to the API server
+    ENDPOINT_MALFORMED = Kind(
+        "endpoint-malformed", Area.SERVER, "The address is not HOST:PORT, so that there is nothing to ask.",
+        "kubevouch doctor join 192.0.2.10:6443 --token TOKEN --discovery-token-ca-cert-hash HASH",
+    )  # fmt: skip
+    NAME_NOT_RESOLVED = Kind(
+        "name-not-resolved", Area.SERVER, "This machine's DNS has no address for the API server's name.",
+        "getent hosts NAME",
+    )  # fmt: skip
+    PORT_REFUSED = Kind(
+        "port-refused", Area.SERVER,
+        "The machine is there and nothing listens on the port: the API server is not running, or it is another port.",
+        "ss -ltn",
+    )  # fmt: skip
+    NO_ANSWER = Kind(
+        "no-answer", Area.SERVER,
+        "Nothing comes back from the address: a firewall drops the packets, there is no route, or the server hangs.",
+        "traceroute HOST",
+    )  # fmt: skip
+    PLAIN_HTTP = Kind(
+        "plain-http", Area.SERVER, "What listens there does not speak TLS. API servers speak nothing else.",
+        "curl -k https://HOST:PORT/version",
+    )  # fmt: skip
+    NOT_KUBERNETES = Kind(
+        "not-kubernetes", Area.SERVER,
+        "Something answers that is no API server: a web server, a load balancer without servers, a login page.",
+        "curl -k https://HOST:PORT/version",
+    )  # fmt: skip
+    PROXY_ANSWERS = Kind(
+        "proxy-answers", Area.SERVER, "A proxy answers in the API server's place.",
+        "curl -kv --noproxy '*' https://HOST:PORT/version",
+    )  # fmt: skip
+    PROXY_CAPTURES = Kind(
+        "proxy-captures", Area.SERVER,
+        "The environment sends HTTPS for the API server's address to a proxy. kubevouch goes past it; kubeadm, curl "
+        "and whatever else runs with this environment do not.",
+        'export NO_PROXY="$NO_PROXY,HOST"',
+    )  # fmt: skip
+    CLOCK_OFF = Kind(
+        "clock-off", Area.SERVER,
+        "The clocks of this machine and of the API server differ. Certificates seem expired or not yet valid, and "
+        "tokens end at another time than was meant.",
+        _SET_CLOCK,
+    )  # fmt: skip
+    SERVER_NOT_TRUSTED = Kind(
+        "server-not-trusted", Area.SERVER,
+        "The API server's certificate does not come from the CA that is trusted here: it is another cluster, the CA "
+        "was changed, or something in between opens the connection.",
+        "openssl s_client -connect HOST:PORT -showcerts",
+    )  # fmt: skip
+    SERVER_NAME_MISSING = Kind(
+        "server-name-missing", Area.SERVER,
+        "The API server's certificate is not for the name or address by which it is reached.",
+        "kubevouch certs renew apiserver",
+    )  # fmt: skip
+    SERVING_CERTIFICATE_DATES = Kind(
+        "serving-certificate-dates", Area.SERVER, "The API server's certificate has expired or is not yet valid.",
+        "kubevouch certs renew apiserver",
+    )  # fmt: skip
+    SERVING_CERTIFICATE_EXPIRING = Kind(
+        "serving-certificate-expiring", Area.SERVER, "The API server's certificate ends soon, and all clients with it.",
+        "kubevouch certs renew apiserver",
+    )  # fmt: skip
+    ACCESS_REFUSED = Kind(
+        "access-refused", Area.SERVER,
+        "The API server does not accept the credential of the kubeconfig (401), or it may not read what has to be "
+        "looked at (403).",
+        "kubectl auth whoami",
+    )  # fmt: skip
+
+    # ------------------------------------------------------------------ token and cluster-info
+    PIN_MALFORMED = Kind(
+        "pin-malformed", Area.DISCOVERY, "The CA certificate hash is not sha256: and 64 hexadecimal digits.", _NEW_TOKEN
+    )
+    PIN_MISSING = Kind(
+        "pin-missing", Area.DISCOVERY,
+        "Without a CA certificate hash, whoever knows the token can pose as the cluster; a join is refused.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    PIN_WRONG = Kind(
+        "pin-wrong", Area.DISCOVERY,
+        "The cluster's CA is not the one that the hash names: it is another cluster, or its CA was changed.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    TOKEN_MALFORMED = Kind(
+        "token-malformed", Area.DISCOVERY, "The token does not have the form of six and sixteen of a-z and 0-9.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    TOKEN_UNKNOWN = Kind(
+        "token-unknown", Area.DISCOVERY,
+        "The cluster neither signs cluster-info with the token nor accepts it: it was never there, was deleted, or has "
+        "expired.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    TOKEN_EXPIRED = Kind("token-expired", Area.DISCOVERY, "The token's time is over.", _NEW_TOKEN)
+    TOKEN_SECRET_WRONG = Kind(
+        "token-secret-wrong", Area.DISCOVERY,
+        "There is a token with this ID, and the half behind the dot is another one: a typing error, or an older token.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    TOKEN_NOT_FOR_SIGNING = Kind(
+        "token-not-for-signing", Area.DISCOVERY,
+        "The token may ask for a certificate, and cluster-info is not signed with it, so that a machine cannot check "
+        "that it talks to the right cluster.",
+        f"{_NEW_TOKEN} --usages signing,authentication",
+    )  # fmt: skip
+    TOKEN_NOT_FOR_AUTHENTICATION = Kind(
+        "token-not-for-authentication", Area.DISCOVERY,
+        "cluster-info is signed with the token, and the API server does not let anyone in with it.",
+        f"{_NEW_TOKEN} --usages signing,authentication",
+    )  # fmt: skip
+    TOKEN_BROKEN = Kind(
+        "token-broken", Area.DISCOVERY, "A Secret of the bootstrap token type holds no token that counts.",
+        "kubectl -n kube-system delete secret NAME",
+    )  # fmt: skip
+    TOKEN_UNSIGNED = Kind(
+        "token-unsigned", Area.DISCOVERY,
+        "cluster-info lacks the signature of a token that is there for it, or has a wrong one: whoever joins with the "
+        "token waits in vain.",
+        _CONTROLLERS,
+    )  # fmt: skip
+    SIGNATURES_MISSING = Kind(
+        "signatures-missing", Area.DISCOVERY,
+        "cluster-info has no signature at all although it should: the bootstrap signer does not run. In "
+        "kube-controller-manager it is off unless --controllers names it.",
+        _CONTROLLERS,
+    )  # fmt: skip
+    CLUSTER_INFO_MISSING = Kind(
+        "cluster-info-missing", Area.DISCOVERY,
+        "There is no ConfigMap cluster-info in kube-public: the cluster was not set up for machines to join.", _PUBLISH,
+    )  # fmt: skip
+    CLUSTER_INFO_FORBIDDEN = Kind(
+        "cluster-info-forbidden", Area.DISCOVERY,
+        "Anonymous requests may not read cluster-info, or are turned off; a machine that has yet to join has nothing "
+        "else to ask with.",
+        _PUBLISH,
+    )  # fmt: skip
+    CLUSTER_INFO_BROKEN = Kind(
+        "cluster-info-broken", Area.DISCOVERY, "cluster-info holds no kubeconfig with a server and a CA.", _PUBLISH
+    )
+    CLUSTER_INFO_OTHER_CA = Kind(
+        "cluster-info-other-ca", Area.DISCOVERY,
+        "cluster-info publishes another CA than the one that the API server's certificate comes from: every join fails "
+        "after the first step.",
+        _PUBLISH,
+    )  # fmt: skip
+    REQUESTS_FORBIDDEN = Kind(
+        "requests-forbidden", Area.DISCOVERY,
+        "The token is accepted, and its groups may not create CertificateSigningRequests.",
+        "kubevouch init phase bootstrap-token",
+    )  # fmt: skip
+    APPROVAL_NOT_AUTOMATIC = Kind(
+        "approval-not-automatic", Area.DISCOVERY,
+        "No controller approves what the token asks for, so that a join waits for a person.",
+        "kubevouch csr review",
+    )  # fmt: skip
+    NODE_NAME_TAKEN = Kind(
+        "node-name-taken", Area.DISCOVERY, "A node of this name is in the cluster and Ready; a join is refused.",
+        "kubectl delete node NAME",
+    )  # fmt: skip
+
+    # ------------------------------------------------------------------ the node
+    NOT_JOINED = Kind(
+        "not-joined", Area.NODE, "There is neither a kubeconfig nor a certificate of a node.", _JOIN_AGAIN
+    )
+    KUBECONFIG_MISSING = Kind(
+        "kubeconfig-missing", Area.NODE, "There is a certificate, and no kubeconfig that says which cluster it is for.",
+        _JOIN_AGAIN,
+    )  # fmt: skip
+    KUBECONFIG_BROKEN = Kind("kubeconfig-broken", Area.NODE, "The node's kubeconfig cannot be used.", _JOIN_AGAIN)
+    FILE_UNREADABLE = Kind(
+        "file-unreadable", Area.NODE, "A file cannot be read by this user.", "sudo kubevouch doctor node"
+    )
+    LINK_MISSING = Kind(
+        "link-missing", Area.NODE,
+        "kubelet-client-current.pem is not there, and dated pairs are: the link was removed or a switch was cut off.",
+        _START_AGENT,
+    )  # fmt: skip
+    LINK_DANGLING = Kind(
+        "link-dangling", Area.NODE, "kubelet-client-current.pem points to a file that is not there.", _START_AGENT
+    )
+    LINK_IS_FILE = Kind(
+        "link-is-file", Area.NODE,
+        "kubelet-client-current.pem is a file where a link has to be; a kubelet cannot put the next one there.",
+        _START_AGENT,
+    )  # fmt: skip
+    PAIR_BROKEN = Kind(
+        "pair-broken", Area.NODE, "The current file holds no certificate with its key: it was cut off or emptied.",
+        _START_AGENT,
+    )  # fmt: skip
+    KEY_MISMATCH = Kind(
+        "key-mismatch", Area.NODE, "The private key is not that of the certificate beside it.", _START_AGENT
+    )
+    CERTIFICATE_EXPIRED = Kind(
+        "certificate-expired", Area.NODE,
+        "The node's certificate has ended, and only with a token or a recovery key does it get another.", _JOIN_AGAIN,
+    )  # fmt: skip
+    CERTIFICATE_NOT_YET_VALID = Kind(
+        "certificate-not-yet-valid", Area.NODE, "The node's certificate begins in the future: the clock is behind.",
+        _SET_CLOCK,
+    )  # fmt: skip
+    RENEWAL_OVERDUE = Kind(
+        "renewal-overdue", Area.NODE,
+        "The certificate is renewed between 70 and 90 % of its life, and it is past that: nobody does, or it fails.",
+        "kubevouch agent status",
+    )  # fmt: skip
+    CERTIFICATE_OTHER_CA = Kind(
+        "certificate-other-ca", Area.NODE,
+        "The node's certificate does not come from the CA in its own kubeconfig: the CA was changed, or the machine "
+        "has files of two clusters.",
+        _JOIN_AGAIN,
+    )  # fmt: skip
+    CA_FILE_DIFFERS = Kind(
+        "ca-file-differs", Area.NODE,
+        "ca.crt, by which the kubelet knows the API server when it calls, is not the CA of the node's kubeconfig.",
+        _JOIN_AGAIN,
+    )  # fmt: skip
+    MODES_TOO_OPEN = Kind(
+        "modes-too-open",
+        Area.NODE,
+        "Others on this machine can read or write a file that holds a private key.",
+        "chmod 0600 FILE",
+    )
+    BOOTSTRAP_KUBECONFIG_LEFT = Kind(
+        "bootstrap-kubeconfig-left", Area.NODE,
+        "The bootstrap kubeconfig, with a token in it, is still there although the machine has joined.",
+        "rm /etc/kubernetes/bootstrap-kubelet.conf",
+    )  # fmt: skip
+    REQUEST_PENDING = Kind(
+        "request-pending",
+        Area.NODE,
+        "The node has asked for a certificate, and has none of it yet.",
+        "kubevouch csr show NAME",
+    )
+    CERTIFICATE_REFUSED = Kind(
+        "certificate-refused", Area.NODE,
+        "The API server does not accept the node's certificate (401): it trusts another CA, or has revoked it.",
+        _JOIN_AGAIN,
+    )  # fmt: skip
+    NODE_FORBIDDEN = Kind(
+        "node-forbidden", Area.NODE,
+        "The API server knows the node and does not let it do what a node does (403): the Node authorizer is off, or "
+        "the certificate lacks the group system:nodes.",
+        "kubectl auth whoami",
+    )  # fmt: skip
+    RENEWAL_NOT_AUTOMATIC = Kind(
+        "renewal-not-automatic", Area.NODE, "No controller approves a node's renewal, so that it waits for a person.",
+        "kubevouch init phase bootstrap-token",
+    )  # fmt: skip
+
+    # ------------------------------------------------------------------ the cluster
+    CA_EXPIRED = Kind(
+        "ca-expired", Area.CLUSTER, "The cluster's CA has ended: no certificate of it is accepted any more.",
+        "kubevouch init phase certs",
+    )  # fmt: skip
+    CA_EXPIRING = Kind(
+        "ca-expiring", Area.CLUSTER,
+        "The cluster's CA ends soon. No certificate outlives it, so that lifetimes get shorter and shorter until then.",
+        "kubevouch certs check-expiration",
+    )  # fmt: skip
+    OPERATOR_CERTIFICATE_EXPIRING = Kind(
+        "operator-certificate-expiring", Area.CLUSTER, "The client certificate of this kubeconfig ends soon, or has.",
+        "kubevouch certs renew admin.conf",
+    )  # fmt: skip
+    JOINING_NOT_ALLOWED = Kind(
+        "joining-not-allowed", Area.CLUSTER,
+        "RBAC lacks what kubeadm gives to joining machines: who has a token of these groups cannot join.",
+        "kubevouch init phase bootstrap-token",
+    )  # fmt: skip
+    REQUEST_WAITING = Kind(
+        "request-waiting", Area.CLUSTER, "Nobody has decided about a request for longer than a controller takes.",
+        "kubevouch csr show NAME",
+    )  # fmt: skip
+    REQUEST_UNSIGNED = Kind(
+        "request-unsigned", Area.CLUSTER,
+        "A request is approved and has no certificate: the signing controller does not run, or has no such key.",
+        _CONTROLLERS,
+    )  # fmt: skip
+    REQUEST_FAILED = Kind(
+        "request-failed", Area.CLUSTER, "The signer could not sign an approved request, and never will.",
+        "kubectl describe csr NAME",
+    )  # fmt: skip
+
+    def found(self, cause: str, fix: str = "") -> Finding:
+        return Finding(self, cause, fix or self.value.fix)

@@ -1,0 +1,108 @@
+"""What is wrong with a bootstrap token, from its Secret or from how the cluster treats it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hmac
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from kubevouch.api import wellknown
+from kubevouch.api.bootstrap_tokens import (
+    AUTHENTICATION,
+    EXPIRATION_KEY,
+    SIGNING,
+    TOKEN_SECRET_KEY,
+    USAGE_KEY_PREFIX,
+    Token,
+    expiration_of,
+)
+from kubevouch.api.core_v1 import Secret
+from kubevouch.phases.doctor.findings import Code, Finding
+from kubevouch.pki import jws
+from kubevouch.pki.errors import SignatureError
+
+
+class Signature(Enum):
+    """Whether cluster-info is signed with a token."""
+
+    GOOD = "good"
+    WRONG = "wrong"
+    MISSING = "missing"
+    NONE_AT_ALL = "none at all"
+
+
+def signature_of(entries: Mapping[str, str], token: Token) -> Signature:
+    """``entries`` are the data of cluster-info."""
+    if not signed_ids(entries):
+        return Signature.NONE_AT_ALL
+    value = entries.get(f"{wellknown.JWS_KEY_PREFIX}{token.token_id}")
+    if value is None:
+        return Signature.MISSING
+    content = entries.get(wellknown.KUBECONFIG_KEY, "").encode("utf-8", "surrogatepass")
+    try:
+        jws.verify(value, content, token.token_id, token.token_secret)
+    except SignatureError:
+        return Signature.WRONG
+    return Signature.GOOD
+
+
+def signed_ids(entries: Mapping[str, str]) -> list[str]:
+    """The IDs of the tokens that cluster-info is signed with."""
+    prefix = wellknown.JWS_KEY_PREFIX
+    return sorted(key.removeprefix(prefix) for key in entries if key.startswith(prefix))
+
+
+def judge_treatment(
+    token: Token, signature: Signature, accepted: bool | None, entries: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What follows without a look at the Secret.
+
+    Args:
+        accepted: whether the API server lets somebody in with the token; None if it could not be asked.
+    """
+    token_id = token.token_id
+    known = ", ".join(signed_ids(entries)) or "no token"
+    if signature is Signature.GOOD:
+        if accepted is False:
+            yield Code.TOKEN_NOT_FOR_AUTHENTICATION.found(
+                f"cluster-info is signed with the token {token_id}, and the API server answers 401 to it"
+            )
+    elif signature is Signature.WRONG:
+        if accepted:
+            yield Code.TOKEN_UNSIGNED.found(
+                f"the signature of the token {token_id} is not that of today's cluster-info, and the token is right: "
+                "the bootstrap signer does not run"
+            )
+        else:
+            yield Code.TOKEN_SECRET_WRONG.found(
+                f"cluster-info is signed for the token ID {token_id} with another secret than the one given"
+            )
+    elif signature is Signature.NONE_AT_ALL and accepted is not False:
+        yield Code.SIGNATURES_MISSING.found(
+            "cluster-info carries no signature at all; the bootstrap signer does not run"
+        )
+    elif accepted:
+        yield Code.TOKEN_NOT_FOR_SIGNING.found(
+            f"the token {token_id} is accepted, and cluster-info is signed with {known} only"
+        )
+    else:
+        asked = "" if accepted is None else ", and the API server answers 401 to it"
+        yield Code.TOKEN_UNKNOWN.found(f"cluster-info is signed with {known}, not with the token {token_id}{asked}")
+
+
+def judge_secret(secret: Secret | None, token: Token, *, now: dt.datetime) -> Iterator[Finding]:
+    """What follows from the Secret of the token's ID, None if there is none."""
+    token_id = token.token_id
+    if secret is None:
+        yield Code.TOKEN_UNKNOWN.found(f"there is no token with the ID {token_id} in the cluster")
+        return
+    if not hmac.compare_digest(secret.data.get(TOKEN_SECRET_KEY, b""), token.token_secret.encode()):
+        yield Code.TOKEN_SECRET_WRONG.found(f"the token with the ID {token_id} has another secret than the one given")
+    if expiration_of(secret, now).expired:
+        when = secret.data.get(EXPIRATION_KEY, b"").decode("utf-8", "replace")
+        yield Code.TOKEN_EXPIRED.found(f"the token {token_id} has expired at {when}")
+    if secret.data.get(f"{USAGE_KEY_PREFIX}{SIGNING}") != b"true":
+        yield Code.TOKEN_NOT_FOR_SIGNING.found(f"the token {token_id} has no usage {SIGNING}")
+    if secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") != b"true":
+        yield Code.TOKEN_NOT_FOR_AUTHENTICATION.found(f"the token {token_id} has no usage {AUTHENTICATION}")

@@ -1,0 +1,28 @@
+"""What a joining machine asks of a :class:`Cluster`, without the machine."""
+
+from __future__ import annotations
+
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.subject import Subject
+from kubevouch.testing.cluster import Cluster
+
+KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
+GROUPS = [wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP]
+
+
+async def ask(cluster: Cluster, token_id: str, name: str = "csr-1", node: str = "worker-1") -> None:
+    """As a machine does that joins with the token."""
+    subject = Subject(common_name=f"system:node:{node}", organizations=("system:nodes",))
+    spec = CertificateSigningRequestSpec(
+        request=build_request(KEY, subject),
+        signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+        usages=["digital signature", "client auth"],
+    )
+    csr = CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
+    await cluster.client(f"system:bootstrap:{token_id}", GROUPS).create(catalog.CERTIFICATE_SIGNING_REQUESTS, csr)
+    await cluster.settle_async()

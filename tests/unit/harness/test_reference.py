@@ -1,0 +1,53 @@
+"""The reference pages are what the program says of itself today."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import peers
+
+SCRIPT = peers.ROOT / "scripts" / "reference.py"
+REFERENCE = peers.ROOT / "docs" / "reference"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    subprocess.run([sys.executable, SCRIPT, "--into", folder], capture_output=True, check=True)
+    subprocess.run([sys.executable, SCRIPT, "--man", folder / "man"], capture_output=True, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["cli.md", "findings.md"])
+def test_pages_are_up_to_date(made: Path, name: str) -> None:
+    assert (REFERENCE / name).read_text() == (made / name).read_text(), "run: make reference"
+
+
+def test_every_command_has_a_chapter_with_its_options(made: Path) -> None:
+    text = (made / "cli.md").read_text()
+    assert "\n## kubevouch csr list\n" in text
+    chapter = text.partition("\n## kubevouch doctor node\n")[2].partition("\n## ")[0]
+    assert "Look at this node's kubeconfig and certificate" in chapter
+    assert "\n    kubevouch doctor node [OPTIONS]\n" in chapter
+    assert "| `-o, --output [text\\|json\\|yaml]` | Format. [default: text] |" in chapter
+    assert "| `-h, --help` |" in chapter
+
+
+def test_every_finding_has_its_anchor(made: Path) -> None:
+    text = (made / "findings.md").read_text()
+    assert "\n### clock-off\n\nThe clocks of this machine" in text
+    assert "\n    timedatectl set-ntp true\n" in text
+
+
+def test_manual_pages_are_read_without_a_warning(made: Path) -> None:
+    pages = sorted((made / "man").iterdir())
+    assert made / "man" / "kubevouch-csr-list.1" in pages
+    read = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "-P-cbou", *pages], capture_output=True, text=True, check=True
+    )
+    assert read.stderr == ""
+    assert "kubevouch-csr-list - List the requests of the cluster" in read.stdout.replace("\u2010", "-")
