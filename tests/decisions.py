@@ -7,7 +7,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authentication.interface import UserInfo
@@ -66,6 +66,7 @@ def admission_request(
         name=metadata.name if name is None else name,
         obj=obj,
         old=old,
+        versions=(Version(resource),),
     )
 
 

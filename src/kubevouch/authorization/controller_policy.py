@@ -9,8 +9,11 @@ certificate, so kubevouch's controllers have an identity each, and none of them 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
+from kubevouch.api.catalog import EVENTS as STORED_EVENTS
+from kubevouch.api.catalog import STORED
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.api.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
@@ -20,6 +23,7 @@ from kubevouch.api.wellknown import (
     CSR_APPROVING_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
+    GARBAGE_COLLECTOR_CONTROLLER,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBE_APISERVER_SERVING_SIGNER,
@@ -52,6 +56,7 @@ CONTROLLERS = (
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
+    GARBAGE_COLLECTOR_CONTROLLER,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
 )
 """The identities of kubevouch's own controllers; the last one is also Kubernetes' and has its role from there."""
@@ -102,6 +107,7 @@ def kubernetes_controller_policy() -> Policy:
             EVENTS,
         )
         + _cluster_wide(CLUSTER_ROLE_AGGREGATION_CONTROLLER, _AGGREGATE)
+        + _cluster_wide("generic-garbage-collector", rule(f"delete patch update {_READ}", "*", "*"), EVENTS)
         + _cluster_wide(
             "namespace-controller",
             rule(f"delete {_READ}", "", "namespaces"),
@@ -178,10 +184,18 @@ def kubevouch_controller_policy() -> Policy:
             rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
             EVENTS,
         )
+        + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting())
     )
     for controller in CONTROLLERS:
         policy += _leader_election(controller)
     return policy
+
+
+def _collecting() -> Iterator[PolicyRule]:
+    """By name, unlike Kubernetes', so that no subresource is among them: neither an approval nor a certificate."""
+    for group in sorted({resource.group for resource in STORED}):
+        names = [resource.plural for resource in STORED if resource.group == group and resource != STORED_EVENTS]
+        yield rule(f"delete patch {_READ}", group, " ".join(names))
 
 
 def _leader_election(controller: str) -> Policy:

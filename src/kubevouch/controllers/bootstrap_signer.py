@@ -20,7 +20,7 @@ from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.bootstrap_secrets import is_token, token_informer
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result
+from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import jws
 from kubevouch.util.clock import Clock
@@ -95,8 +95,7 @@ class BootstrapSigner:
 
 
 def _of_cluster_info(config_map: ConfigMap) -> Iterable[Request]:
-    metadata = config_map.metadata
-    return (CLUSTER_INFO,) if (metadata.name, metadata.namespace) == CLUSTER_INFO else ()
+    return (CLUSTER_INFO,) if request_of(config_map) == CLUSTER_INFO else ()
 
 
 def _of_secret(secret: Secret) -> Iterable[Request]:

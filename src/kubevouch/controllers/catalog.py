@@ -18,6 +18,7 @@ from kubevouch.controllers import (
     csr_approving,
     csr_cleaner,
     csr_signing,
+    garbage_collector,
     namespace,
     root_ca_publisher,
     service_account,
@@ -57,6 +58,8 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(namespace.NAME, "namespace", namespace.build),
     Entry(service_account.NAME, "serviceaccount", service_account.build),
     Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build),
+    # The last, so that the caches it shares are read with the rights of those who need less.
+    Entry(garbage_collector.NAME, "garbagecollector", garbage_collector.build),
 )
 
 

@@ -6,11 +6,12 @@ Source: pkg/controller/certificates/certificate_controller.go (Kubernetes 1.36),
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import structlog
 
-from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.cache.informer import EventHandler, SharedInformer
 from kubevouch.client.interface import TransportError
 from kubevouch.client.rate_limiters import RateLimiter
 from kubevouch.client.workqueue import Workqueue, WorkqueueShutDown
@@ -19,6 +20,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import Supervisor
+from kubevouch.util.tracing import Kind, Origins, Tracer, active
 
 log = structlog.get_logger("controllers")
 
@@ -76,6 +78,7 @@ class QueueController:
         self._workers = workers
         self._busy = 0
         self._informers: list[SharedInformer[Any]] = []
+        self._tracer: tuple[Tracer, Origins] | None = None
         self.queue: Workqueue[Request] = Workqueue(clock, limiter=limiter)
 
     @property
@@ -96,8 +99,18 @@ class QueueController:
         resync_seconds: float | None = None,
     ) -> None:
         """Have changes of ``informer``'s collection make requests; work starts once it is filled."""
+        self.follow(informer, Trigger(self.queue.add, on_add, on_update, on_delete), resync_seconds)
+
+    def trace(self, tracer: Tracer, origins: Origins) -> None:
+        """Have each reconcile be a span in the trace that created the object, of the kind that is watched first."""
+        self._tracer = tracer, origins
+
+    def follow(
+        self, informer: SharedInformer[T], handler: EventHandler[T], resync_seconds: float | None = None
+    ) -> None:
+        """Have ``handler``, which adds to the queue, hear of changes; work starts once the collection is filled."""
         self._informers.append(informer)
-        informer.add_handler(Trigger(self.queue.add, on_add, on_update, on_delete), resync_seconds=resync_seconds)
+        informer.add_handler(handler, resync_seconds=resync_seconds)
 
     async def run(self) -> None:
         for informer in self._informers:
@@ -126,7 +139,8 @@ class QueueController:
 
     async def _reconcile(self, request: Request) -> None:
         try:
-            result = await self._reconciler.reconcile(request)
+            with self._span(request):
+                result = await self._reconciler.reconcile(request)
         except Exception as err:  # noqa: BLE001 - the worker boundary: one object's failure is no other's business
             self._report(request, err)
             self.queue.add_rate_limited(request)
@@ -134,6 +148,17 @@ class QueueController:
         self.queue.forget(request)
         if result.requeue_after is not None:
             self.queue.add_after(request, result.requeue_after)
+
+    def _span(self, request: Request) -> AbstractContextManager[object]:
+        """Objects that no trace created make no span."""
+        if self._tracer is None or not self._informers:
+            return nullcontext()
+        tracer, origins = self._tracer
+        about = self._informers[0].resource
+        parent = origins.get((about.group, about.plural, request.namespace, request.name))
+        if not parent:
+            return nullcontext()
+        return active(tracer.start(self._name, Kind.INTERNAL, {"name": request.name}, parent=parent))
 
     def _report(self, request: Request, err: Exception) -> None:
         about = {"controller": self._name, "name": request.name, "namespace": request.namespace, "err": str(err)}

@@ -32,10 +32,11 @@ class IgnorableError(ReconcileError):
 
 
 class Request(NamedTuple):
-    """What to reconcile: an object by name."""
+    """What to reconcile: an object by name, and for those who look after several resources, ``plural.group``."""
 
     name: str
     namespace: str = ""
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Context:
         connect: a client that acts as the controller of this name.
         signers: by signer name.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
-        namespaced_resources: what a namespace may contain.
+        resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
             served.
     """
@@ -101,7 +102,7 @@ class Context:
     signers: Mapping[str, Signer] = field(default_factory=dict)
     records: DecisionRecords = field(default_factory=LogRecords)
     root_ca: Callable[[], str] | None = None
-    namespaced_resources: Sequence[Resource[Any]] = ()
+    resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
 

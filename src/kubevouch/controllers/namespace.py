@@ -178,7 +178,8 @@ def _requests(namespace: Namespace) -> Iterable[Request]:
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     namespaces = context.informers.informer(NAMESPACES, client=client)
-    deleter = NamespaceDeleter(client, namespaces.lister, context.namespaced_resources, context.clock)
+    content = [resource for resource in context.resources if resource.namespaced]
+    deleter = NamespaceDeleter(client, namespaces.lister, content, context.clock)
     controller = QueueController(NAME, deleter, context.clock, workers=WORKERS)
     controller.watch(namespaces, on_add=_requests, on_update=_requests)
     return controller

@@ -103,18 +103,16 @@ def start_controllers(
         clock=server.clock,
         signers=build_signers(signing or default),
         root_ca=root_ca,
-        namespaced_resources=_namespaced(server),
+        resources=[each for each in resources.STORED if _is_served(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
     )
     built = catalog.build(controllers, context)
     for controller in built:
         if isinstance(controller, QueueController):
             controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))
+            if server.api.tracing is not None:
+                controller.trace(server.api.tracing.tracer, server.api.tracing.origins)
     return RunningControllers(server, Manager(built, informers, server.clock))
-
-
-def _namespaced(server: StandaloneServer) -> list[Resource[Any]]:
-    return [each for each in resources.STORED if each.namespaced and _is_served(server, each)]
 
 
 def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:

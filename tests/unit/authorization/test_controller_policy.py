@@ -18,6 +18,7 @@ OWN = rbac_policy(kubevouch_controller_policy())
 APPROVING = "certificatesigningrequest-approving-controller"
 SIGNING = "certificatesigningrequest-signing-controller"
 CLEANER = "certificatesigningrequest-cleaner-controller"
+COLLECTOR = "garbage-collector-controller"
 CSR = ("certificates.k8s.io", "v1", "certificatesigningrequests")
 SIGNERS = ("certificates.k8s.io", "*", "signers", "", "")
 
@@ -41,17 +42,24 @@ def test_nobody_both_approves_and_signs(controller: str, signer: str) -> None:
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_only_the_cleaner_deletes_and_nobody_creates_requests(controller: str) -> None:
-    assert may(controller, "delete", *CSR, "", "", "any") is (controller == CLEANER)
+def test_only_two_delete_and_nobody_creates_requests(controller: str) -> None:
+    assert may(controller, "delete", *CSR, "", "", "any") is (controller in (CLEANER, COLLECTOR))
     assert not may(controller, "create", *CSR)
+
+
+@pytest.mark.parametrize("verb", ["update", "patch"])
+@pytest.mark.parametrize("subresource", ["approval", "status"])
+def test_the_collector_touches_no_subresource(verb: str, subresource: str) -> None:
+    assert may(COLLECTOR, "patch", *CSR, "", "", "any")
+    assert not may(COLLECTOR, verb, *CSR, subresource, "", "any")
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("namespace", ["", "default", "kube-system"])
-def test_secrets_are_for_those_that_look_after_tokens(controller: str, namespace: str) -> None:
+def test_secrets_are_for_those_that_look_after_tokens_or_owners(controller: str, namespace: str) -> None:
     reads = controller in ("bootstrap-signer-controller", "token-cleaner-controller") and namespace == "kube-system"
-    assert may(controller, "list", "", "v1", "secrets", "", namespace) is reads
-    deletes = controller == "token-cleaner-controller" and namespace == "kube-system"
+    assert may(controller, "list", "", "v1", "secrets", "", namespace) is (reads or controller == COLLECTOR)
+    deletes = (controller == "token-cleaner-controller" and namespace == "kube-system") or controller == COLLECTOR
     assert may(controller, "delete", "", "v1", "secrets", "", namespace, "bootstrap-token-abcdef") is deletes
 
 
@@ -85,5 +93,8 @@ def test_no_rule_is_for_everything(policy: Policy) -> None:
             assert "*" not in (each.verbs or ())
             assert not each.non_resource_urls
             if "*" in each.resources or "*" in each.api_groups:
-                # Kubernetes' own: it empties a namespace of whatever is in it.
-                assert role.metadata.name == "system:controller:namespace-controller"
+                # Kubernetes' own, which delete whatever there is.
+                assert role.metadata.name in (
+                    "system:controller:namespace-controller",
+                    "system:controller:generic-garbage-collector",
+                )

@@ -1,0 +1,315 @@
+"""garbage-collector-controller: deletes what has lost its owners, and lets owners go as their deletion asks.
+
+An owner reference holds within the namespace of the object that has it; objects of the cluster can only belong to
+objects of the cluster. Whoever refers to a kind that is not served keeps its object, for nobody can tell whether the
+owner is there.
+
+Source: pkg/controller/garbagecollector (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from kubevouch.api import wellknown
+from kubevouch.api.catalog import EVENTS
+from kubevouch.api.meta_v1 import BACKGROUND, FOREGROUND, ORPHAN
+from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.interface import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
+from kubevouch.machinery.scheme import Resource
+
+log = structlog.get_logger("controllers")
+
+NAME = wellknown.GARBAGE_COLLECTOR_CONTROLLER
+
+WORKERS = 20  # kube-controller-manager's --concurrent-gc-syncs
+_OWNERS = "ownerUID"  # the index of dependents
+
+
+def is_orphaning(meta: ObjectMeta) -> bool:
+    """Whether it is being deleted and its dependents are to stay."""
+    return meta.deletion_timestamp is not None and wellknown.ORPHAN_FINALIZER in meta.finalizers
+
+
+def is_deleting_dependents(meta: ObjectMeta) -> bool:
+    """Whether it is being deleted and its dependents are to go first."""
+    return meta.deletion_timestamp is not None and wellknown.FOREGROUND_FINALIZER in meta.finalizers
+
+
+def blocks(dependent: ObjectMeta, owner_uid: str) -> bool:
+    """Whether the owner, deleted in the foreground, has to wait for ``dependent``."""
+    return any(ref.uid == owner_uid and ref.block_owner_deletion for ref in dependent.owner_references)
+
+
+def policy_of(meta: ObjectMeta) -> str:
+    """How an object that nobody owns any more is deleted: as its finalizers ask."""
+    if wellknown.ORPHAN_FINALIZER in meta.finalizers:
+        return ORPHAN
+    return FOREGROUND if wellknown.FOREGROUND_FINALIZER in meta.finalizers else BACKGROUND
+
+
+@dataclass(slots=True)
+class Owners:
+    """The references of one object, by what became of the owner."""
+
+    solid: list[OwnerReference] = field(default_factory=list)
+    dangling: list[OwnerReference] = field(default_factory=list)
+    waiting: list[OwnerReference] = field(default_factory=list)
+
+    def add(self, reference: OwnerReference, owner: ObjectMeta | None) -> None:
+        """``owner`` is what is found under the reference's name, None if nothing is."""
+        if owner is None or owner.uid != reference.uid:
+            self.dangling.append(reference)
+        elif is_deleting_dependents(owner):
+            self.waiting.append(reference)
+        else:
+            self.solid.append(reference)
+
+
+class UnknownOwnerError(Exception):
+    """A reference names a kind that is not served, or one of a namespace from outside of it."""
+
+
+class Item(NamedTuple):
+    """An object with the handle of its kind."""
+
+    resource: Resource[Any]
+    obj: Object
+
+    @property
+    def request(self) -> Request:
+        meta = self.obj.metadata
+        return Request(meta.name, meta.namespace, str(self.resource.group_resource))
+
+
+class Graph:
+    """Who belongs to whom, as the caches know it."""
+
+    def __init__(self, informers: Sequence[SharedInformer[Any]], resources: Sequence[Resource[Any]]) -> None:
+        self.informers = informers
+        self._caches = {str(each.resource.group_resource): each for each in informers}
+        self._kinds = {(each.api_version, each.kind): each for each in resources}
+        for informer in informers:
+            informer.indexer.add_index(_OWNERS, _owner_uids)
+
+    def item(self, request: Request) -> Item | None:
+        informer = self._caches[request.resource]
+        key = f"{request.namespace}/{request.name}" if request.namespace else request.name
+        obj = informer.indexer.get(key)
+        return None if obj is None else Item(informer.resource, obj)
+
+    def dependents(self, uid: str) -> Iterator[Item]:
+        for informer in self.informers:
+            for obj in informer.indexer.by_index(_OWNERS, uid):
+                yield Item(informer.resource, obj)
+
+    def owner_kind(self, reference: OwnerReference, namespace: str) -> Resource[Any]:
+        """Raises :class:`UnknownOwnerError`."""
+        resource = self._kinds.get((reference.api_version, reference.kind))
+        if resource is None:
+            raise UnknownOwnerError(f"{reference.api_version} {reference.kind} is not served")
+        if resource.namespaced and not namespace:
+            raise UnknownOwnerError(f"an object of the cluster cannot belong to the {reference.kind} {reference.name}")
+        return resource
+
+    def owner(self, reference: OwnerReference, namespace: str) -> Item | None:
+        """The owner, if the caches have it under its UID."""
+        try:
+            resource = self.owner_kind(reference, namespace)
+        except UnknownOwnerError:
+            return None
+        kind = str(resource.group_resource)
+        if kind not in self._caches:
+            return None
+        item = self.item(Request(reference.name, namespace if resource.namespaced else "", kind))
+        return item if item is not None and item.obj.metadata.uid == reference.uid else None
+
+    def needs_look(self, meta: ObjectMeta) -> bool:
+        """Whether the collector has to do something about an object, or to find out."""
+        if meta.deletion_timestamp is not None:
+            return is_orphaning(meta) or is_deleting_dependents(meta)
+        owners = (self.owner(reference, meta.namespace) for reference in meta.owner_references)
+        return any(owner is None or is_deleting_dependents(owner.obj.metadata) for owner in owners)
+
+    def waiting_owners(self, meta: ObjectMeta) -> Iterator[Item]:
+        """Owners that wait for this object, or others, to go."""
+        for reference in meta.owner_references:
+            owner = self.owner(reference, meta.namespace)
+            if owner is not None and is_deleting_dependents(owner.obj.metadata):
+                yield owner
+
+
+def _owner_uids(obj: Object) -> Iterable[str]:
+    return {reference.uid for reference in obj.metadata.owner_references}
+
+
+class Trigger:
+    """Hears of the changes of one resource."""
+
+    def __init__(self, add: Callable[[Request], None], graph: Graph, resource: Resource[Any]) -> None:
+        self._add = add
+        self._graph = graph
+        self._resource = resource
+
+    def on_add(self, obj: Object, *, initial: bool) -> None:  # noqa: ARG002 - a start is no different
+        if self._graph.needs_look(obj.metadata):
+            self._add(Item(self._resource, obj).request)
+        if is_deleting_dependents(obj.metadata):
+            self._tell(self._graph.dependents(obj.metadata.uid))
+
+    def on_update(self, old: Object, new: Object) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            self.on_delete(old, missed=True)
+        elif old.metadata.owner_references:
+            self._tell(self._graph.waiting_owners(old.metadata))
+        self.on_add(new, initial=False)
+
+    def on_delete(self, obj: Object, *, missed: bool) -> None:  # noqa: ARG002
+        self._tell(self._graph.dependents(obj.metadata.uid))
+        self._tell(self._graph.waiting_owners(obj.metadata))
+
+    def _tell(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self._add(item.request)
+
+
+class GarbageCollector:
+    def __init__(self, client: Client, graph: Graph) -> None:
+        self._client = client
+        self._graph = graph
+
+    async def reconcile(self, request: Request) -> Result:
+        item = self._graph.item(request)
+        if item is None or not self._graph.needs_look(item.obj.metadata):
+            return DONE
+        try:
+            # The cache may be late: nothing happens but on what the server says now.
+            live = await self._live(item.resource, request.name, request.namespace)
+            if live is not None and live.metadata.uid == item.obj.metadata.uid:
+                await self._settle(Item(item.resource, live))
+        except UnknownOwnerError as err:
+            log.debug("owner cannot be found out", controller=NAME, **request._asdict(), err=str(err))
+        except APIStatusError as err:
+            # Gone by itself, or changed meanwhile: the look that was just taken does not count.
+            if err.code == 409:
+                raise IgnorableError(str(err)) from err
+            if err.code != 404:
+                raise
+        return DONE
+
+    async def _settle(self, item: Item) -> None:
+        meta = item.obj.metadata
+        if is_orphaning(meta):
+            await self._orphan(item)
+        elif is_deleting_dependents(meta):
+            await self._let_go(item)
+        elif meta.deletion_timestamp is None and meta.owner_references:
+            await self._collect(item)
+
+    async def _live(self, resource: Resource[Any], name: str, namespace: str) -> Object | None:
+        try:
+            found: Object = await self._client.get(resource, name, namespace)
+        except APIStatusError as err:
+            if err.code == 404:
+                return None
+            raise
+        return found
+
+    # -------------------------------------------------------------- owners that are going
+
+    async def _orphan(self, item: Item) -> None:
+        uid = item.obj.metadata.uid
+        for dependent in list(self._graph.dependents(uid)):
+            await self._release(dependent, [uid])
+        await self._remove_finalizer(item, wellknown.ORPHAN_FINALIZER)
+
+    async def _let_go(self, item: Item) -> None:
+        """Each dependent comes as a request of its own; the owner comes again when one of them has changed or gone."""
+        uid = item.obj.metadata.uid
+        if not any(blocks(each.obj.metadata, uid) for each in self._graph.dependents(uid)):
+            await self._remove_finalizer(item, wellknown.FOREGROUND_FINALIZER)
+
+    async def _remove_finalizer(self, item: Item, finalizer: str) -> None:
+        meta = item.obj.metadata
+        rest = [each for each in meta.finalizers if each != finalizer]
+        await self._patch(item, {"resourceVersion": meta.resource_version, "finalizers": rest}, merge=True)
+
+    # -------------------------------------------------------------- objects without owners
+
+    async def _collect(self, item: Item) -> None:
+        meta = item.obj.metadata
+        owners = Owners()
+        for reference in meta.owner_references:
+            resource = self._graph.owner_kind(reference, meta.namespace)
+            namespace = meta.namespace if resource.namespaced else ""
+            owner = await self._live(resource, reference.name, namespace)
+            owners.add(reference, None if owner is None else owner.metadata)
+        if owners.solid:
+            lost = [reference.uid for reference in (*owners.dangling, *owners.waiting)]
+            if lost:
+                await self._release(item, lost)
+            return
+        dependents = list(self._graph.dependents(meta.uid))
+        if not (owners.waiting and dependents):
+            await self._delete(item, policy_of(meta))
+            return
+        if any(is_deleting_dependents(each.obj.metadata) for each in dependents):
+            # A circle: everyone would wait for everyone.
+            await self._unblock(item)
+            await self._delete(item, FOREGROUND, checks_version=False)
+        else:
+            await self._delete(item, FOREGROUND)
+
+    async def _delete(self, item: Item, policy: str, *, checks_version: bool = True) -> None:
+        meta = item.obj.metadata
+        unchanged = Preconditions(uid=meta.uid, resource_version=meta.resource_version if checks_version else None)
+        options = DeleteOptions(preconditions=unchanged, propagation_policy=policy)
+        await self._client.delete(item.resource, meta.name, meta.namespace, options)
+        log.info("collected", controller=NAME, resource=str(item.resource.group_resource), name=meta.name,
+                 namespace=meta.namespace, policy=policy)  # fmt: skip
+
+    async def _release(self, item: Item, owners: Iterable[str]) -> None:
+        gone = [{"$patch": "delete", "uid": uid} for uid in owners]
+        try:
+            await self._patch(item, {"ownerReferences": gone})
+        except APIStatusError as err:
+            if err.code != 404:
+                raise
+
+    async def _unblock(self, item: Item) -> None:
+        references = [
+            {"uid": reference.uid, "blockOwnerDeletion": False}
+            for reference in item.obj.metadata.owner_references
+            if reference.block_owner_deletion
+        ]
+        if references:
+            await self._patch(item, {"ownerReferences": references})
+
+    async def _patch(self, item: Item, changes: Mapping[str, Any], *, merge: bool = False) -> None:
+        """The UID makes it a conflict when another object has taken the name."""
+        meta = item.obj.metadata
+        patch = {"metadata": {**changes, "uid": meta.uid}}
+        kind = MERGE_PATCH if merge else STRATEGIC_MERGE_PATCH
+        await self._client.patch(item.resource, meta.name, patch, kind, meta.namespace)
+
+
+def build(context: Context) -> QueueController | None:
+    # Kubernetes' ignores events too: they are many, own nothing, and time takes them.
+    collected = [resource for resource in context.resources if resource != EVENTS]
+    if not collected:
+        return None
+    client = context.connect(NAME)
+    informers = [context.informers.informer(resource, client=client) for resource in collected]
+    graph = Graph(informers, context.resources)
+    controller = QueueController(NAME, GarbageCollector(client, graph), context.clock, workers=WORKERS)
+    for informer in informers:
+        controller.follow(informer, Trigger(controller.queue.add, graph, informer.resource))
+    return controller
