@@ -23,9 +23,10 @@ from kubevouch.client.failures import Answer, Peer, no_answer
 from kubevouch.client.interface import ClientConfigurationError, ConnectFailed, CredentialsFailed, NotKubernetes
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.util import backoff
+from kubevouch.util import backoff, tracing
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.tasks import deadline
+from kubevouch.util.tracing import Kind
 
 log = structlog.get_logger("client.transport")
 
@@ -182,7 +183,11 @@ class HTTPSTransport:
         give_up = self._clock.monotonic() + request.timeout
         try:
             async with deadline(self._clock, request.timeout):
-                return await self._attempts(request, give_up)
+                with tracing.child(request.method, Kind.CLIENT, **{"url.path": request.path}) as span:
+                    found = await self._attempts(request, give_up)
+                    if span is not None:
+                        span.set("http.response.status_code", found[0].status)
+                    return found
         except TimeoutError as err:
             raise ConnectFailed(
                 f"{self.peer.address} did not answer within {request.timeout:g} s", address=self.peer.address
@@ -255,6 +260,8 @@ class HTTPSTransport:
     def _request_headers(self, request: HTTPRequest, credential: Credential) -> CIMultiDict[str]:
         merged = self._headers.copy()
         merged.update(request.headers)
+        if parent := tracing.traceparent():
+            merged[tracing.HEADER] = parent
         if credential.authorization:
             if not self._private:
                 raise CredentialsFailed(

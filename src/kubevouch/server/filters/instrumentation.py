@@ -58,6 +58,31 @@ def instrumentation(metrics: Metrics, clock: Clock) -> Filter:
     return measure
 
 
+def _uncounted(_events: int, _size: int) -> None:
+    """Of a request that nobody has parsed."""
+
+
+class Traffic:
+    """What the edge tells of bytes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def answered(self, request: Request, size: int) -> None:
+        """An answer was written, without its head."""
+        info = request.info
+        if info is not None and info.is_resource and info.verb in ("get", "list"):
+            labels = (info.verb.upper(), info.group, info.version, info.resource, info.subresource, _scope(info))
+            self._metrics.response_size((*labels, "apiserver"), size)
+
+    def events(self, request: Request) -> Callable[[int, int], None]:
+        """What to call with the number of events written to a watch, and their bytes."""
+        info = request.info
+        if info is None:
+            return _uncounted
+        return self._metrics.watch_events(info.group, info.version, info.resource)
+
+
 def _watch_began(metrics: Metrics, info: RequestInfo) -> Callable[[], None]:
     return metrics.watch_began(info.group, info.version, info.resource, info.subresource, _scope(info))
 
