@@ -21,7 +21,7 @@ import uvloop
 
 T = TypeVar("T")
 
-BLOCKED_SECONDS = 1.0
+BLOCKED_SECONDS = 3.0
 """How long nobody else may get his turn, not counting the time for which this process waited for a processor."""
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

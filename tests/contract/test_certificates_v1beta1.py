@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,3 +138,72 @@ def test_the_spec_does_not_change(cluster: Cluster, csr: CertificateSigningReque
 def test_it_is_off_until_it_is_asked_for() -> None:
     with Cluster() as cluster, pytest.raises(APIStatusError):
         cluster.list(V1BETA1)
+
+
+def _send(cluster: Cluster, path: str, body: dict[str, Any], kind: str = "apply-patch+yaml") -> Any:
+    headers = {"Content-Type": f"application/{kind}"}
+    return json.loads(cluster.run(cluster.client().raw("PATCH", path, json.dumps(body).encode(), headers)).body)
+
+
+def _apply(cluster: Cluster, version: str, name: str, manager: str, body: dict[str, Any], query: str = "") -> Any:
+    path = f"/apis/{version}/certificatesigningrequests/{name}?fieldManager={manager}{query}"
+    return _send(cluster, path, {"kind": "CertificateSigningRequest", **body})
+
+
+def _owners(obj: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(entry["manager"], entry["apiVersion"]) for entry in obj["metadata"]["managedFields"]]
+
+
+def test_apply_names_the_version_that_was_asked_for(cluster: Cluster) -> None:
+    old, current = "certificates.k8s.io/v1beta1", "certificates.k8s.io/v1"
+    body = manifest("applied")
+    body["metadata"]["labels"] = {"a": "1", "b": "1"}
+    created = _apply(cluster, old, "applied", "one", body)
+    assert created["apiVersion"] == old
+    assert created["spec"]["signerName"] == "kubernetes.io/legacy-unknown"
+    assert _owners(created) == [("one", old)]
+    # Owners of both versions are asked.
+    label = {"apiVersion": current, "metadata": {"name": "applied", "labels": {"a": "2"}}}
+    refused = _apply(cluster, current, "applied", "two", label)
+    assert refused["message"] == 'Apply failed with 1 conflict: conflict with "one": .metadata.labels.a'
+    forced = _apply(cluster, current, "applied", "two", label, "&force=true")
+    assert _owners(forced) == [("one", old), ("two", current)]
+    # What is no longer applied goes, unless it is somebody else's.
+    del body["metadata"]["labels"]
+    left = _apply(cluster, old, "applied", "one", body)
+    assert left["metadata"]["labels"] == {"a": "2"}
+    cluster.delete(V1, "applied")
+
+
+def test_an_update_is_written_down_under_its_version(cluster: Cluster) -> None:
+    body = manifest("updated", signerName="example.com/x")
+    body["metadata"]["labels"] = {"b": "1"}
+    cluster.create(body)
+    path = "/apis/certificates.k8s.io/v1beta1/certificatesigningrequests/updated?fieldManager=patcher"
+    patched = _send(cluster, path, {"metadata": {"labels": {"a": "1"}}}, "merge-patch+json")
+    assert ("patcher", "certificates.k8s.io/v1beta1") in _owners(patched)
+    cluster.delete(V1, "updated")
+
+
+def test_an_event_is_applied_in_either_group(cluster: Cluster) -> None:
+    new = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "eventTime": "2026-11-21T12:00:00.000000Z",
+        "reportingController": "example.com/c",
+        "reportingInstance": "c-0",
+        "action": "Look",
+        "reason": "Seen",
+        "type": "Normal",
+        "regarding": {"kind": "ConfigMap", "name": "x", "namespace": "default"},
+    }
+    path = "/apis/events.k8s.io/v1/namespaces/default/events/e?fieldManager=one"
+    applied = _send(cluster, path, new)
+    assert applied["regarding"]["name"] == "x", applied
+    assert _owners(applied) == [("one", "events.k8s.io/v1")]
+    label = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "labels": {"a": "1"}}}
+    path = "/api/v1/namespaces/default/events/e?fieldManager=two"
+    both = _send(cluster, path, label)
+    assert both["involvedObject"]["name"] == "x", both
+    assert sorted(_owners(both)) == [("one", "events.k8s.io/v1"), ("two", "v1")]

@@ -138,6 +138,8 @@ class ManagedFieldsManager:
         subresource: empty for the resource itself.
         reset_fields: paths of fields that this way of writing never owns, with everything below them.
         defaulter: fills in defaults after an apply.
+        kindred: other versions of the kind whose fields have the same names, so that their owners compare.
+        foreign: other versions whose fields have other names; what is owned in them stays as it is.
     """
 
     def __init__(
@@ -146,9 +148,14 @@ class ManagedFieldsManager:
         subresource: str = "",
         reset_fields: Iterable[tuple[str, ...]] = (),
         defaulter: Callable[[Any], Any] | None = None,
+        *,
+        kindred: Iterable[str] = (),
+        foreign: Iterable[str] = (),
     ) -> None:
         self._gvk = resource.gvk
         self._api_version = resource.api_version
+        self._comparable = frozenset((resource.api_version, *kindred))
+        self._foreign = frozenset(foreign)
         self._subresource = subresource
         self._reset = field_set.of_paths(*reset_fields)
         self._default = defaulter or (lambda obj: obj)
@@ -169,7 +176,7 @@ class ManagedFieldsManager:
         """
         managers = self._managers_of(new, old, reset=reset)
         if managers or old is None:
-            live = self._empty if old is None else old
+            live = type(new)() if old is None else old
             managers = self._after_update(managers, live, new, manager, now)
         entries = _encode(managers)
         if not entries and not new.metadata.managed_fields:
@@ -214,7 +221,10 @@ class ManagedFieldsManager:
         """What is left to the managers when somebody else changes fields. Obsolete versions are dropped."""
         result: _Managers = {}
         for key, owned in managers.items():
-            if owned.api_version != self._api_version:
+            if owned.api_version in self._foreign:
+                result[key] = owned
+                continue
+            if owned.api_version not in self._comparable:
                 continue
             if key == but:
                 left = owned.fields
@@ -329,7 +339,7 @@ class ManagedFieldsManager:
         applied = _Owned(self._api_version, fields, last.time if last else None)
         managers = {**managers, key: applied}
         merged = typed_tree.merge(live, patch, self._type)
-        if last is not None and last.fields and last.api_version == self._api_version:
+        if last is not None and last.fields and last.api_version in self._comparable:
             merged = self._prune(merged, managers, last.fields)
         difference = typed_tree.compare(live, merged, self._type)
         changed = field_set.without(difference.changed, self._reset)
@@ -349,7 +359,7 @@ class ManagedFieldsManager:
         found: list[_Conflict] = []
         for other in sorted(managers, key=lambda each: each.text):
             owned = managers[other]
-            if other != key and owned.api_version == self._api_version:
+            if other != key and owned.api_version in self._comparable:
                 lost = field_set.intersection(owned.fields, changed)
                 found += (_Conflict(other, path) for path in field_set.paths(lost))
         if found:
@@ -369,7 +379,7 @@ class ManagedFieldsManager:
 
         owned: FieldSet = {}
         for manager in managers.values():
-            if manager.api_version == self._api_version:
+            if manager.api_version in self._comparable:
                 owned = field_set.union(owned, manager.fields)
         everything = present(merged)
         pruned = without(named(last))

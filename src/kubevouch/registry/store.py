@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from kubevouch.admission.chain import AdmissionChain
-from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.machinery import errors, field, object_meta, protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.generate_name import generate_name
@@ -76,6 +76,7 @@ class ResourceStore(Generic[T]):
         self._clock = clock
         self._codec = protobuf.codec_for(definition.resource.type)
         self.fields = FieldTracker(definition)
+        self._versions = _versions(definition)
         self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
 
     # -------------------------------------------------------------- values
@@ -605,7 +606,18 @@ class ResourceStore(Generic[T]):
             field_manager=ctx.field_manager,
             warnings=ctx.warnings,
             annotations=ctx.annotations,
+            versions=self._versions.get(ctx.api_version, self._versions[self.definition.resource.api_version]),
+            options=ctx.options,
         )
+
+
+def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:
+    """For each group version under which a request may come: that one, then the others."""
+    every = [
+        Version(definition.resource),
+        *(Version(view.resource, view.from_storage, view.to_storage) for view in definition.views),
+    ]
+    return {asked.resource.api_version: (asked, *(each for each in every if each is not asked)) for asked in every}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,19 +37,23 @@ from kubevouch.server.filters.authentication import authentication
 from kubevouch.server.filters.authorization import authorization
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.filters.impersonation import impersonation
-from kubevouch.server.filters.instrumentation import instrumentation
+from kubevouch.server.filters.instrumentation import Traffic, instrumentation
 from kubevouch.server.filters.recovery import recovery
 from kubevouch.server.filters.request_info import request_info
+from kubevouch.server.filters.request_log import request_log
+from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.health import Check, Health, HealthError
 from kubevouch.server.https import HTTPSServer
 from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import Metrics
 from kubevouch.server.openapi import OpenAPI
+from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.interface import Store
+from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
@@ -94,6 +98,8 @@ class APIServer:
         issuer: signs service account tokens; None serves none.
         runtime_config: which versions clients get to see; None means the usual ones.
         audit: builds what records requests; None records nothing.
+        options: None means kube-apiserver's defaults.
+        tracing: None traces nothing.
     """
 
     def __init__(
@@ -108,24 +114,31 @@ class APIServer:
         scheme: Scheme = catalog.SCHEME,
         runtime_config: RuntimeConfig | None = None,
         audit: BuildAudit | None = None,
+        options: ServerOptions | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.clock = clock
-        self.store = store
-        self.cacher = Cacher(store, clock)
+        self._options = options or ServerOptions()
+        self.tracing = tracing
         self.metrics = Metrics()
+        self.store = MeasuredStore(store, clock, self.metrics.storage)
+        self.cacher = Cacher(self.store, clock)
         self.caches = Caches()
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
-        self.flow_control = FlowControl(clock, self._timers)
+        self.flow_control = FlowControl(clock, self._timers, seats=self._options.seats)
         self._stopping = False
         self._hooks: dict[str, bool] = {}
         admission = AdmissionChain()
         self.stores: dict[str, ResourceStore[Any]] = {}
         for definition in definitions:
-            resource_store = ResourceStore(definition, store, self.cacher, admission, clock)
+            resource_store = ResourceStore(definition, self.store, self.cacher, admission, clock)
             self.stores[definition.resource.plural] = resource_store
             self.caches.by_plural[definition.resource.plural] = resource_store.cache
         self.security = secure(self.caches, self.cacher.newest)
+        self.metrics.storage.know(
+            (each.definition.key_prefix, each.definition.resource.group_resource) for each in self.stores.values()
+        )
         admission.use(self.security.admission)
         self.served = Served(scheme)
         self._serves = (runtime_config or RuntimeConfig()).serves
@@ -140,7 +153,7 @@ class APIServer:
         if issuer is not None:
             self._install_issuer_discovery(issuer, address)
         self.handler: Handler = self._chain()
-        self._https = HTTPSServer(self.handler, clock)
+        self._https = HTTPSServer(self.handler, clock, Traffic(self.metrics))
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly
@@ -151,11 +164,13 @@ class APIServer:
             [
                 audit_id,
                 request_info,
+                *([request_log(self.clock)] if self._options.logs_requests else ()),
                 instrumentation(self.metrics, self.clock),
                 recovery,
                 self.flow_control.credentials,
                 *([audit.of_failed_authentication] if audit is not None else ()),
                 authentication(security.authenticator, self.metrics, self.clock),
+                *([self.tracing.filter] if self.tracing is not None else ()),
                 *([audit.of_requests] if audit is not None else ()),
                 impersonation(security.authorizer),
                 self.flow_control.seat,
@@ -227,8 +242,8 @@ class APIServer:
         router.add_path("/", self._serve_index)
 
     async def _serve_metrics(self, request: Request) -> Result:
-        for plural, cache in self.caches.by_plural.items():
-            self.metrics.storage_objects.labels(plural).set(len(cache))
+        for each in self.stores.values():
+            self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
         body, content_type = self.metrics.exposition(request.headers.get("Accept", ""))
         return BytesResult(body, content_type)
 

@@ -22,6 +22,8 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+# Frames are shared by all watchers of a resource: as many as they may be apart, and still get the same bytes.
+FRAMES = 64
 _META_GROUP = "meta.k8s.io"
 
 Converter = Callable[[Any], Any]
@@ -55,7 +57,7 @@ class ObjectEncoder:
         self._metadata_codec = protobuf.codec_for(PartialObjectMetadata)
         self._json_form = ("json", resource.api_version)
         self._protobuf_form = ("protobuf", resource.api_version)
-        self._latest: tuple[Change[Any], Negotiated, bytes] | None = None
+        self._frames: dict[tuple[object, ...], tuple[Stored[Any], Negotiated, bytes]] = {}
 
     def view(self, obj: Any) -> Any:
         """The stored object in this resource's version."""
@@ -187,18 +189,24 @@ class ObjectEncoder:
         if isinstance(item, Bookmark):
             return self._bookmark(item, how, columns=columns)
         if how.transform.kind == "Table":
+            # Ages count whole seconds, so whoever hears of a change in the same one is told the same.
+            now = now.replace(microsecond=0)
+            key: tuple[object, ...] = (id(item.stored), item.type, id(how), include, columns, now)
+        else:
+            key = (id(item.stored), item.type, id(how))
+        known = self._frames.get(key)
+        if known is not None:
+            return known[2]
+        if how.transform.kind == "Table":
             meta = ListMeta(resource_version=item.stored.obj.metadata.resource_version)
             table = self._table([item.stored], meta, how.transform, now, include, columns=columns)
-            return _wrap(item.type, table, how)
-        return self._change(item, how)
-
-    def _change(self, item: Change[Any], how: Negotiated) -> bytes:
-        """One frame for all watchers of an object: they hear of a change one after another."""
-        latest = self._latest
-        if latest is not None and latest[0] is item and latest[1] is how:
-            return latest[2]
-        frame = self._change_frame(item, how)
-        self._latest = (item, how, frame)
+            frame = _wrap(item.type, table, how)
+        else:
+            frame = self._change_frame(item, how)
+        if len(self._frames) >= FRAMES:
+            del self._frames[next(iter(self._frames))]
+        # With what its key identifies, so that nothing else can get the same identity while it is here.
+        self._frames[key] = (item.stored, how, frame)
         return frame
 
     def _change_frame(self, item: Change[Any], how: Negotiated) -> bytes:

@@ -21,9 +21,11 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server import encoding, negotiation
+from kubevouch.server.filters.instrumentation import Traffic
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.server.listener import Listener
+from kubevouch.server.metrics import Metrics
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     BytesResult,
@@ -188,8 +190,9 @@ async def _end_all(endings: list[_Ending]) -> None:
 class HTTPSServer:
     """Listens, and hands each request to ``handler``."""
 
-    def __init__(self, handler: Handler, clock: Clock, *, serving: bool = True) -> None:
+    def __init__(self, handler: Handler, clock: Clock, traffic: Traffic | None = None, *, serving: bool = True) -> None:
         self._handler = handler
+        self._traffic = traffic or Traffic(Metrics())
         self._clock = clock
         self._aiohttp: _ConnectionServer | None = None
         self._listeners: list[Listener] = []
@@ -238,6 +241,7 @@ class HTTPSServer:
         if isinstance(result, WatchResult):
             return await self._stream(raw, connection, request, result)
         reply = self._reply(request, result)
+        self._traffic.answered(request, reply.content_length or 0)
         if (reply.content_length or 0) >= LONG_ANSWER_BYTES:
             connection.expect_long_answer()
         return reply
@@ -334,6 +338,7 @@ class HTTPSServer:
         connection.when_gone(cancel)
         first = True
         encoder: Any = result.encoder
+        sent = self._traffic.events(request)
         try:
             writer = await reply.prepare(raw)
             assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
@@ -345,6 +350,8 @@ class HTTPSServer:
                     async with asyncio.timeout(STREAM_WRITE_SECONDS):
                         await writer.drain()
                 await writer.write(frames, drain=False)
+                if batch:
+                    sent(len(batch), len(frames))
             await reply.write_eof()
         except (ConnectionError, TimeoutError):
             connection.force_close()

@@ -53,6 +53,8 @@ class Listener:
         when_gone: Callable[[asyncio.Protocol, Callable[[], None]], None],
         handshakes: HandshakeSlots | None = None,
     ) -> None:
+        # asyncio's own loop would wait in accept() itself.
+        bound.setblocking(False)
         self._bound = bound
         self._protocol = protocol
         self._context = context

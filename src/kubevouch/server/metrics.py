@@ -9,10 +9,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from kubevouch.server.storage_metrics import StorageMetrics
 from kubevouch.server.workqueue_metrics import WorkqueueFamilies
 
 _LATENCY = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SHORT = tuple(0.001 * 2**power for power in range(15))
+_SIZES = tuple(10**power for power in range(3, 10))
+_EVENT_SIZES = tuple(1024 * 8**power for power in range(8))
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run", "code")
 
 
@@ -74,11 +77,30 @@ class Metrics:
             ("signerName",),
             registry=self.registry,
         )
-        self.storage_objects = Gauge(
-            "apiserver_storage_objects", "Objects stored.", ("resource",), registry=self.registry
+        self._response_sizes = Histogram(
+            "apiserver_response_sizes",
+            "Bytes of answers to reads.",
+            ("verb", "group", "version", "resource", "subresource", "scope", "component"),
+            buckets=_SIZES,
+            registry=self.registry,
         )
+        self._watch_events = Counter(
+            "apiserver_watch_events",
+            "Events sent to watches.",
+            ("group", "version", "resource"),
+            registry=self.registry,
+        )
+        self._watch_bytes = Histogram(
+            "apiserver_watch_events_sizes",
+            "Bytes of watch events; of those that are written together, their mean.",
+            ("group", "version", "resource"),
+            buckets=_EVENT_SIZES,
+            registry=self.registry,
+        )
+        self.storage = StorageMetrics(self.registry)
         self._request_children: dict[tuple[str, ...], Counter] = {}
         self._latency_children: dict[tuple[str, ...], Histogram] = {}
+        self._size_children: dict[tuple[str, ...], Histogram] = {}
 
         self._authenticated = {
             result: (self._authentication.labels(result), self._authentication_duration.labels(result))
@@ -130,6 +152,24 @@ class Metrics:
             if timer is None:
                 timer = self._latency_children[labels] = self._latency.labels(*labels)
             timer.observe(seconds)
+
+    def response_size(self, labels: tuple[str, ...], size: int) -> None:
+        """An answer of ``size`` bytes to a read; ``labels`` are verb to component, as for the latency."""
+        child = self._size_children.get(labels)
+        if child is None:
+            child = self._size_children[labels] = self._response_sizes.labels(*labels)
+        child.observe(size)
+
+    def watch_events(self, group: str, version: str, resource: str) -> Callable[[int, int], None]:
+        """What to call for a watch with the number of events written, and their bytes."""
+        count = self._watch_events.labels(group, version, resource)
+        sizes = self._watch_bytes.labels(group, version, resource)
+
+        def sent(events: int, size: int) -> None:
+            count.inc(events)
+            sizes.observe(size / events)
+
+        return sent
 
     def inflight(self, kind: str, read: Callable[[], float]) -> None:
         """``read`` tells how many requests of a kind (``mutating``, ``readOnly``) are under way."""

@@ -25,10 +25,11 @@ async def apply(
         if existing is None:
             _refuse_uid(tree, endpoint, info.name)
             await shared.require_permission(env, request, "create")
-        applied = store.fields.apply(ctx, existing, tree, info.subresource, force=force)
+        live = None if existing is None else endpoint.from_storage(existing)
+        applied = store.fields.apply(ctx, live, tree, info.subresource, force=force)
         applied = shared.without_type_meta(applied)
         shared.require_name_match(applied, info.name)
-        return shared.in_request_namespace(applied, resource.namespaced, info.namespace)
+        return endpoint.to_storage(shared.in_request_namespace(applied, resource.namespaced, info.namespace))
 
     stored, created = await store.update(ctx, info.namespace, info.name, transform, info.subresource, applies=True)
     return ObjectResult(stored, endpoint.encoder, 201 if created else 200)

@@ -24,7 +24,7 @@ async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Res
     shared.negotiate(request, "object")
     options = await _options(request)
     ctx = shared.context(request)
-    ctx.dry_run = bool(options.dry_run)
+    ctx.dry_run, ctx.options = bool(options.dry_run), options
     deleted = await endpoint.store.delete(ctx, info.namespace, info.name, options)
     if not deleted.gone:
         return ObjectResult(deleted.stored, endpoint.encoder)
@@ -44,7 +44,7 @@ async def delete_collection(_env: Environment, endpoint: Endpoint, request: Requ
     reading = query_options.list_options(request.query, watch=False)
     options = await _options(request)
     ctx = shared.context(request)
-    ctx.dry_run = bool(options.dry_run)
+    ctx.dry_run, ctx.options = bool(options.dry_run), options
     listed = reading.options
     scope = shared.scope_of(endpoint, info.namespace, listed.label_selector, listed.field_selector)
     page = await endpoint.store.list_(

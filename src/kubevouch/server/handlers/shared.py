@@ -82,6 +82,7 @@ def context(request: Request, options: _Options | None = None) -> Context:
         field_validation=(options.field_validation if options is not None else "") or "Warn",
         warnings=request.warnings,
         annotations=request.annotations,
+        options=options,
     )
 
 

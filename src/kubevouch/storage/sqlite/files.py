@@ -107,5 +107,5 @@ def make_folder(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path}: its folder cannot be made: {(error.strerror or str(error)).lower()}; choose another path"
+            f"{path}: got {error.strerror} for its folder, expected to be able to make it; choose another path"
         ) from error

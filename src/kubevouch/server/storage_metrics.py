@@ -1,0 +1,57 @@
+"""The store's metrics under kube-apiserver's names (storage/etcd3/metrics, Kubernetes 1.36), whatever store it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kubevouch.machinery.scheme import GroupResource
+
+_BUCKETS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+)  # fmt: skip
+_LABELS = ("operation", "group", "resource")
+_ROOT = "/registry/"
+_NOWHERE = GroupResource("", "")
+
+
+class StorageMetrics:
+    """A ``storage.measured.StoreRecorder``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._resources: dict[str, GroupResource] = {}
+        self._seconds = Histogram(
+            "etcd_request_duration_seconds", "Time of a call to the store.", _LABELS, buckets=_BUCKETS,
+            registry=registry,
+        )  # fmt: skip
+        self._calls = Counter("etcd_requests", "Calls to the store.", _LABELS, registry=registry)
+        self._errors = Counter("etcd_request_errors", "Calls that the store failed.", _LABELS, registry=registry)
+        self._objects = Gauge("apiserver_storage_objects", "Objects stored.", ("resource",), registry=registry)
+        self._counted = Gauge("apiserver_resource_objects", "Objects stored.", ("group", "resource"), registry=registry)
+        self._children: dict[tuple[str, GroupResource], tuple[Histogram, Counter]] = {}
+
+    def know(self, prefixes: Iterable[tuple[str, GroupResource]]) -> None:
+        """Which key prefix belongs to which resource."""
+        self._resources |= {_first_segment(prefix): resource for prefix, resource in prefixes}
+
+    def call(self, operation: str, key: str, seconds: float, *, failed: bool) -> None:
+        resource = self._resources.get(_first_segment(key), _NOWHERE)
+        children = self._children.get((operation, resource))
+        if children is None:
+            labels = (operation, resource.group, resource.resource)
+            children = (self._seconds.labels(*labels), self._calls.labels(*labels))
+            self._children[operation, resource] = children
+        children[0].observe(seconds)
+        children[1].inc()
+        if failed:
+            self._errors.labels(operation, resource.group, resource.resource).inc()
+
+    def objects(self, resource: GroupResource, count: int) -> None:
+        self._objects.labels(str(resource)).set(count)
+        self._counted.labels(resource.group, resource.resource).set(count)
+
+
+def _first_segment(key: str) -> str:
+    """``/registry/services/specs/…`` belongs to whatever begins with ``services``."""
+    return key[len(_ROOT) :].partition("/")[0]
