@@ -16,16 +16,34 @@ import uvloop
 
 import joins
 import plot
+import rates
 import reads
 import report
 import units
 from cluster import Cluster, running
+from fill import fill
+from http1 import JSON, PROTOBUF
 from kubevouch.util import logs
 from kubevouch.util.clock import SystemClock
 from report import Measure, Results
 
 AT_ONCE = 64
+PAGE = 500  # kubectl's --chunk-size
+BIG = (20_000, 100_000)
+CROWD = 5_000
 _MS = 1000.0
+
+_FORMS = {"json": (JSON, "JSON"), "protobuf": (PROTOBUF, "protobuf"), "table": (reads.TABLE, "a Table")}
+
+
+def _lists(key: str, count: str, wanted: float | None = None) -> tuple[Measure, ...]:
+    rows = []
+    for form, (_, title) in _FORMS.items():
+        limit = wanted if form != "table" else None
+        rows.append(Measure(f"list_{form}_{key}", f"list of {count} in {title}", "ms", limit))
+        rows.append(Measure(f"list_{form}_{key}_cold", f"list of {count} in {title}, first", "ms"))
+    return tuple(rows)
+
 
 MEASURES = (
     Measure("cold_start", "cold start of up to /readyz", "s", 1.0),
@@ -41,13 +59,21 @@ MEASURES = (
     Measure("rss_storm", "RSS after the storm", "MiB"),
     Measure("memory_units", "memory store: server CPU a join, in units", "units"),
     Measure("memory_rate", "memory store: joins at 64 at once", "1/s"),
-    Measure("list_json", "list of 1,000 in JSON", "ms", 15),
-    Measure("list_json_cold", "list of 1,000 in JSON, first after a start", "ms"),
-    Measure("list_protobuf", "list of 1,000 in protobuf", "ms", 15),
-    Measure("list_protobuf_cold", "list of 1,000 in protobuf, first", "ms"),
+    Measure("get_one", "gets, one client", "1/s", 600, at_least=True),
+    Measure("get_many", "gets, 16 clients", "1/s", 1750, at_least=True),
+    Measure("patch", "patches, 16 clients", "1/s"),
+    Measure("apply", "applies, 16 clients", "1/s"),
+    *_lists("1000", "1,000", 15),
     Measure("watchers_first", "first of 500 watchers to hear", "ms"),
     Measure("watchers_last", "last of 500 watchers to hear", "ms", 20),
     Measure("watchers_rss", "RSS a watcher, with its TLS connection", "KiB"),
+    *_lists("20000", "20,000"),
+    Measure("pages_20000", "20,000 in pages of 500", "ms"),
+    *_lists("100000", "100,000"),
+    Measure("pages_100000", "100,000 in pages of 500", "ms"),
+    Measure("crowd_first", "first of 5,000 watchers to hear", "ms"),
+    Measure("crowd_last", "last of 5,000 watchers to hear", "ms"),
+    Measure("crowd_rss", "RSS a watcher, of 5,000", "KiB"),
 )
 
 
@@ -58,6 +84,9 @@ class Sizes:
     joins: int
     listed: int
     watchers: int
+    seconds: float
+    big: tuple[int, ...]
+    crowd: int
 
 
 async def measure(results: Results, sizes: Sizes) -> None:
@@ -72,7 +101,17 @@ async def measure(results: Results, sizes: Sizes) -> None:
         async with running(Path(folder) / "reads") as cluster:
             await joins.storm(cluster, sizes.listed, AT_ONCE, "listed")
         async with running(Path(folder) / "reads") as cluster:
-            await _reads(results, cluster, sizes.watchers)
+            await _lists_of(results, cluster, "1000", 10)
+            await _rates(results, cluster, sizes.seconds)
+            await _watchers(results, cluster, "watchers", sizes.watchers)
+        for count in sizes.big:
+            await fill(Path(folder) / "reads", count)
+            async with running(Path(folder) / "reads") as cluster:
+                await _lists_of(results, cluster, str(count), 3)
+                results.add(f"pages_{count}", _MS * await reads.pages(cluster, PAGE))
+        if sizes.crowd:
+            async with running(Path(folder) / "crowd") as cluster:
+                await _watchers(results, cluster, "crowd", sizes.crowd)
 
 
 async def _joins(results: Results, cluster: Cluster, storm: int) -> None:
@@ -100,16 +139,26 @@ async def _memory(results: Results, cluster: Cluster, storm: int) -> None:
     results.add("memory_rate", storm / many.seconds)
 
 
-async def _reads(results: Results, cluster: Cluster, watchers: int) -> None:
-    lists = await reads.lists(cluster, 10)
-    results.add("list_json", _MS * statistics.median(lists.json_warm))
-    results.add("list_json_cold", _MS * lists.json_cold)
-    results.add("list_protobuf", _MS * statistics.median(lists.protobuf_warm))
-    results.add("list_protobuf_cold", _MS * lists.protobuf_cold)
-    heard = await reads.watchers(cluster, watchers)
-    results.add("watchers_first", _MS * statistics.median(heard.first))
-    results.add("watchers_last", _MS * statistics.median(heard.last))
-    results.add("watchers_rss", 1024 * heard.rss_mib_a_watcher)
+async def _lists_of(results: Results, cluster: Cluster, key: str, repeats: int) -> None:
+    for form, (accept, _) in _FORMS.items():
+        took = await reads.lists(cluster, accept, repeats)
+        results.add(f"list_{form}_{key}", _MS * took.warm)
+        results.add(f"list_{form}_{key}_cold", _MS * took.cold)
+
+
+async def _rates(results: Results, cluster: Cluster, seconds: float) -> None:
+    await rates.prepare(cluster)
+    results.add("get_one", await rates.rate(cluster, 1, seconds, rates.get))
+    results.add("get_many", await rates.rate(cluster, rates.GET_CLIENTS, seconds, rates.get))
+    results.add("patch", await rates.rate(cluster, rates.WRITE_CLIENTS, seconds, rates.patch))
+    results.add("apply", await rates.rate(cluster, rates.WRITE_CLIENTS, seconds, rates.apply))
+
+
+async def _watchers(results: Results, cluster: Cluster, key: str, count: int) -> None:
+    heard = await reads.watchers(cluster, count)
+    results.add(f"{key}_first", _MS * statistics.median(heard.first))
+    results.add(f"{key}_last", _MS * statistics.median(heard.last))
+    results.add(f"{key}_rss", 1024 * heard.rss_mib_a_watcher)
 
 
 def main() -> None:
@@ -119,8 +168,11 @@ def main() -> None:
     parser.add_argument("--joins", type=int, default=2000, help="joins in the storm")
     parser.add_argument("--listed", type=int, default=1000, help="requests in the list")
     parser.add_argument("--watchers", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each kind of request is counted")
+    parser.add_argument("--big", action="store_true", help="also lists of 20,000 and 100,000, and 5,000 watchers")
     options = parser.parse_args()
-    sizes = Sizes(options.joins, options.listed, options.watchers)
+    big, crowd = (BIG, CROWD) if options.big else ((), 0)
+    sizes = Sizes(options.joins, options.listed, options.watchers, options.seconds, big, crowd)
     logs.configure(SystemClock(), level="error")
     results = Results(MEASURES)
     for number in range(1, options.runs + 1):
