@@ -15,20 +15,31 @@ from kubevouch.admission.certificate_signing import CertificateSigning
 from kubevouch.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
+from kubevouch.admission.configured import ConfiguredAdmission
 from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
+from kubevouch.admission.mutating_webhook import MutatingAdmissionWebhook
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
 from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
+from kubevouch.admission.validating_admission_policy import ValidatingAdmissionPolicyPlugin
+from kubevouch.admission.validating_webhook import ValidatingAdmissionWebhook
 from kubevouch.api.core_v1.namespaces import Namespace
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.util.clock import Clock
 
-MUTATING = (NamespaceLifecycle.name, NodeRestriction.name, TaintNodesByCondition.name)
+MUTATING = (
+    NamespaceLifecycle.name,
+    NodeRestriction.name,
+    TaintNodesByCondition.name,
+    MutatingAdmissionWebhook.name,
+)
 VALIDATING = (
     CertificateApproval.name,
     CertificateSigning.name,
     ClusterTrustBundleAttest.name,
     CertificateSubjectRestriction.name,
+    ValidatingAdmissionPolicyPlugin.name,
+    ValidatingAdmissionWebhook.name,
     CertificateRequestBudget.name,
 )
 
@@ -44,6 +55,7 @@ class Dependencies:
         clock: the server's.
         node_named: a node from the watch cache, or None.
         pod_named: a pod from the watch cache, or None; left out where no pods are served.
+        configured: webhooks and policies; left out where none can be configured.
         open_requests: the undecided certificate signing requests.
     """
 
@@ -53,6 +65,7 @@ class Dependencies:
     clock: Clock
     node_named: NodeGetter | None = None
     pod_named: PodGetter | None = None
+    configured: ConfiguredAdmission | None = None
     open_requests: OpenRequests = field(default_factory=OpenRequests)
 
 
@@ -76,8 +89,11 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         CertificateSigning(needs.authorizer),
         ClusterTrustBundleAttest(needs.authorizer),
         CertificateSubjectRestriction(),
-        CertificateRequestBudget(needs.open_requests),
     ]
+    if needs.configured is not None:
+        mutating.append(needs.configured.mutating_webhook)
+        validating += (needs.configured.validating_policy, needs.configured.validating_webhook)
+    validating.append(CertificateRequestBudget(needs.open_requests))
     return AdmissionChain(
         [plugin for plugin in mutating if plugin.name not in disabled],
         [plugin for plugin in validating if plugin.name not in disabled],

@@ -26,7 +26,10 @@ class AdmissionChain:
         self._validating_for.clear()
 
     async def admit(self, request: Request) -> Any:
-        """The object after all mutating plug-ins. Raises ``APIStatusError`` from the first that refuses."""
+        """The object after all mutating plug-ins. Raises ``APIStatusError`` from the first that refuses.
+
+        They run a second time when one of them asks for it.
+        """
         key = (request.operation, request.resource, request.subresource)
         plugins = self._mutating_for.get(key)
         if plugins is None:
@@ -34,6 +37,11 @@ class AdmissionChain:
             self._mutating_for[key] = plugins
         for plugin in plugins:
             request.obj = await plugin.admit(request)
+        state = request.reinvocation
+        if state is not None and state.wanted:
+            state.again = True
+            for plugin in plugins:
+                request.obj = await plugin.admit(request)
         return request.obj
 
     async def validate(self, request: Request) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 from kubevouch.authentication.interface import UserInfo
-from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
+from kubevouch.machinery.scheme import GroupResource, GroupVersionKind, Resource
 
 
 class Operation(StrEnum):
@@ -19,6 +20,43 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
+def _as_it_is(obj: Any) -> Any:
+    return obj
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a kind under which its objects are served, and the ways from and to the stored one."""
+
+    resource: Resource[Any]
+    from_storage: Callable[[Any], Any] = _as_it_is
+    to_storage: Callable[[Any], Any] = _as_it_is
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What a mutating phase remembers for its second round.
+
+    Args:
+        wanted: somebody changed the object after others had looked at it.
+        again: this is the second round.
+        invoked: the uids of webhooks that want to see later changes.
+        due: the uids of those of them that others changed the object after.
+        output: the object as the webhooks left it.
+    """
+
+    wanted: bool = False
+    again: bool = False
+    invoked: set[str] = field(default_factory=set)
+    due: set[str] = field(default_factory=set)
+    output: Any = None
+
+    def changed(self) -> None:
+        """The object changed: whoever was invoked so far is due again."""
+        self.due |= self.invoked
+        self.invoked.clear()
+
+
 @dataclass(slots=True)
 class Request:
     """One write on its way to the store.
@@ -27,7 +65,9 @@ class Request:
         obj: the object as it will be; None for a deletion.
         old: the object as it is stored; None for a creation.
         name: empty when a creation leaves the name to the server.
-        options: fieldManager, dryRun and the like are in ``dry_run`` and ``field_manager``.
+        versions: the version that was asked for, then the others of the same objects; ``obj`` and ``old`` are in the
+            stored one.
+        options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request, where it has some.
         warnings: texts for ``Warning`` headers; plug-ins append.
         annotations: for the audit event; plug-ins add.
     """
@@ -45,6 +85,9 @@ class Request:
     field_manager: str = ""
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    versions: tuple[Version, ...] = ()
+    options: Any = None
+    reinvocation: Reinvocation | None = None
 
 
 class MutatingPlugin(Protocol):

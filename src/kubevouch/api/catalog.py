@@ -23,6 +23,8 @@ from kubevouch.api import (
     resource_v1,
     storage_v1,
 )
+from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
+from kubevouch.api.admissionregistration_v1 import policies, webhooks
 from kubevouch.machinery import meta
 from kubevouch.machinery.scheme import Defaulter, GroupVersion, GroupVersionKind, Resource, Scheme
 
@@ -77,6 +79,23 @@ RUNTIME_CLASSES = Resource(
     node_v1.GROUP, "v1", "RuntimeClass", "runtimeclasses", node_v1.RuntimeClass, namespaced=False
 )
 
+VALIDATING_WEBHOOK_CONFIGURATIONS = Resource(
+    ADMISSION_REGISTRATION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+    webhooks.ValidatingWebhookConfiguration, namespaced=False,
+)  # fmt: skip
+MUTATING_WEBHOOK_CONFIGURATIONS = Resource(
+    ADMISSION_REGISTRATION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+    webhooks.MutatingWebhookConfiguration, namespaced=False,
+)  # fmt: skip
+VALIDATING_ADMISSION_POLICIES = Resource(
+    ADMISSION_REGISTRATION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+    policies.ValidatingAdmissionPolicy, namespaced=False,
+)  # fmt: skip
+VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
+    ADMISSION_REGISTRATION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+    policies.ValidatingAdmissionPolicyBinding, namespaced=False,
+)  # fmt: skip
+
 # ------------------------------------------------------------------ reviews: created, answered, never stored
 
 TOKEN_REVIEWS = Resource(
@@ -106,7 +125,8 @@ SELF_SUBJECT_RULES_REVIEWS = Resource(
 STORED: tuple[Resource[Any], ...] = (
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS,
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
-    CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES,
+    CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 
@@ -131,6 +151,10 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     ROLE_BINDINGS: rbac_v1.default_binding,
     SECRETS: core_v1.default_secret,
     SERVICES: core_v1.default_service,
+    VALIDATING_WEBHOOK_CONFIGURATIONS: webhooks.default_validating,
+    MUTATING_WEBHOOK_CONFIGURATIONS: webhooks.default_mutating,
+    VALIDATING_ADMISSION_POLICIES: policies.default_policy,
+    VALIDATING_ADMISSION_POLICY_BINDINGS: policies.default_binding,
 }
 
 

@@ -81,6 +81,7 @@ SERVICE_ACCOUNT_TOKEN_CONTROLLER = "serviceaccount-token-controller"
 CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 CLUSTER_ROLE_AGGREGATION_CONTROLLER = "clusterrole-aggregation-controller"
 NAMESPACE_CONTROLLER = "namespace-controller"
+GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 

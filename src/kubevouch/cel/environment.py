@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,11 +34,23 @@ MAX_VALUE = 1 << 20
 
 BOOL = "bool"
 STRING = "string"
+NULL = "null_type"
 ANY = "dyn"
 MAP = "map(string, dyn)"
 
-VariableType = str | type[msgspec.Struct]
-"""One of the names above, or a declared struct, whose fields the compiler then knows."""
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The type of a map whose keys the compiler knows, with the type of each value as :class:`Program` names it.
+
+    The compiler goes by booleans, numbers and texts; other types are any to it.
+    """
+
+    types: tuple[tuple[str, str], ...]
+
+
+VariableType = str | type[msgspec.Struct] | Members
+"""One of the names above, a declared struct, whose fields the compiler then knows, or the members of a map."""
 
 _TYPES = {
     BOOL: cel.Type.BOOL, STRING: cel.Type.STRING, ANY: cel.Type.DYN, MAP: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
@@ -104,10 +117,10 @@ class Environment:
     def __init__(self, variables: Mapping[str, VariableType]) -> None:
         messages = MessageTypes()
         typed = {
-            name: cel.Type(messages.add(kind)) if isinstance(kind, type) else _TYPES[kind]
+            name: _TYPES[kind] if isinstance(kind, str) else cel.Type(_message(messages, name, kind))
             for name, kind in variables.items()
         }
-        plain = {name: cel.Type.DYN if isinstance(kind, type) else _TYPES[kind] for name, kind in variables.items()}
+        plain = {name: _TYPES[kind] if isinstance(kind, str) else cel.Type.DYN for name, kind in variables.items()}
         self._checks = _environment(typed, messages) if typed != plain else None
         self._runs = _environment(plain, None)
 
@@ -129,6 +142,10 @@ class Environment:
             wanted = result[0] if len(result) == 1 else f"one of [{' '.join(result)}]"
             raise ExpressionError(f"must evaluate to {wanted}")
         return Program(source, found, expression)
+
+
+def _message(messages: MessageTypes, name: str, kind: type[msgspec.Struct] | Members) -> str:
+    return messages.add_members(name.title(), kind.types) if isinstance(kind, Members) else messages.add(kind)
 
 
 def _environment(variables: dict[str, cel.Type], messages: MessageTypes | None) -> cel.Env:
@@ -153,8 +170,9 @@ def _compiled(environment: cel.Env, source: str) -> cel.Expression:
 
 
 def _type_name(kind: cel.Type) -> str:
-    """``list(string)`` where the engine writes ``LIST<STRING>``."""
-    return str(kind.name()).lower().replace("<", "(").replace(">", ")")
+    """``list(string)`` where the engine writes ``LIST<STRING>``, ``null_type`` where it writes ``NULL``."""
+    name = str(kind.name()).lower().replace("<", "(").replace(">", ")")
+    return NULL if name == "null" else name
 
 
 def _go_words(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
 
@@ -13,6 +15,10 @@ _Field = descriptor_pb2.FieldDescriptorProto
 # What JSON has only as text is text: expressions see the object as it is sent.
 _SCALARS = {
     "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT64, "int64": _Field.TYPE_INT64,
+}  # fmt: skip
+_MEMBERS = {
+    "bool": _Field.TYPE_BOOL, "int": _Field.TYPE_INT64, "uint": _Field.TYPE_UINT64, "double": _Field.TYPE_DOUBLE,
+    "string": _Field.TYPE_STRING, "bytes": _Field.TYPE_BYTES,
 }  # fmt: skip
 
 
@@ -29,6 +35,19 @@ class MessageTypes:
     def add(self, struct: type[msgspec.Struct]) -> str:
         """The full name of the message for ``struct``."""
         return self._message(schema_of(struct))
+
+    def add_members(self, name: str, members: Sequence[tuple[str, str]]) -> str:
+        """The full name of a message called ``name`` with the members and their types."""
+        file = descriptor_pb2.FileDescriptorProto(name=f"members/{name}.proto", package=PACKAGE, syntax="proto3")
+        file.dependency.append(struct_pb2.DESCRIPTOR.name)
+        message = file.message_type.add(name=name)
+        for number, (member, kind) in enumerate(members, 1):
+            if kind in _MEMBERS:
+                message.field.add(name=member, number=number, label=_Field.LABEL_OPTIONAL, type=_MEMBERS[kind])
+            else:
+                self._field(file, message, member, number, ScalarSchema("json"))
+        self.pool.Add(file)
+        return f"{PACKAGE}.{name}"
 
     def _message(self, schema: StructSchema) -> str:
         name = schema.go_name

@@ -40,11 +40,13 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         atomic: server-side apply owns a map or struct as a whole.
         enum: the values that OpenAPI lists.
         proto_name: where protobuf's field name is not the JSON name.
+        inside: the numbers of the messages that hold the field in protobuf only: structs that Go embeds, whose fields
+            stand beside the others in JSON. They are always written.
     """
 
     __slots__ = (
-        "atomic", "doc", "enum", "list_type", "map_keys", "number", "patch_merge_key", "patch_strategy", "proto_name",
-        "required",
+        "atomic", "doc", "enum", "inside", "list_type", "map_keys", "number", "patch_merge_key", "patch_strategy",
+        "proto_name", "required",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +62,7 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         atomic: bool = False,
         enum: tuple[str, ...] = (),
         proto_name: str = "",
+        inside: tuple[int, ...] = (),
     ) -> None:
         self.number = number
         self.doc = doc
@@ -71,6 +74,7 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         self.atomic = atomic
         self.enum = enum
         self.proto_name = proto_name
+        self.inside = inside
 
 
 class GoType:

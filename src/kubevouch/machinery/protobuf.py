@@ -125,7 +125,8 @@ def _descriptor_file(schema: StructSchema) -> str:
     dependencies = {_support_file()}
     msg = file.message_type.add(name=name)
     for item in _wire_fields(schema):
-        _add_field(msg, item, dependencies)
+        holder, path = _holder(msg, item)
+        _add_field(holder, path, item, dependencies)
     file.dependency.extend(sorted(dependencies))
     _pool.Add(file)
     return file.name
@@ -135,7 +136,22 @@ def _wire_fields(schema: StructSchema) -> list[FieldSchema]:
     return [item for item in schema.fields if item.number]
 
 
-def _add_field(msg: descriptor_pb2.DescriptorProto, item: FieldSchema, dependencies: set[str]) -> None:
+def _holder(msg: descriptor_pb2.DescriptorProto, item: FieldSchema) -> tuple[descriptor_pb2.DescriptorProto, str]:
+    """The message that has the field, made when it is the first in it, and its name with those around it."""
+    path = msg.name
+    for number in item.inside:
+        inner = next((nested for nested in msg.nested_type if nested.name == f"Inside{number}"), None)
+        if inner is None:
+            inner = msg.nested_type.add(name=f"Inside{number}")
+            msg.field.add(
+                name=f"inside{number}", number=number, type=Descriptor.TYPE_MESSAGE, label=Descriptor.LABEL_OPTIONAL,
+                type_name=f".{_PACKAGE}.{path}.{inner.name}",
+            )  # fmt: skip
+        msg, path = inner, f"{path}.{inner.name}"
+    return msg, path
+
+
+def _add_field(msg: descriptor_pb2.DescriptorProto, path: str, item: FieldSchema, dependencies: set[str]) -> None:
     kind = item.type
     if isinstance(kind, MapSchema):
         entry = msg.nested_type.add(name=f"Entry{item.number}")
@@ -145,7 +161,7 @@ def _add_field(msg: descriptor_pb2.DescriptorProto, item: FieldSchema, dependenc
         _set_type(value, kind.value, dependencies)
         msg.field.add(
             name=item.proto_name, number=item.number, type=Descriptor.TYPE_MESSAGE, label=Descriptor.LABEL_REPEATED,
-            type_name=f".{_PACKAGE}.{msg.name}.{entry.name}",
+            type_name=f".{_PACKAGE}.{path}.{entry.name}",
         )  # fmt: skip
         return
     repeated = isinstance(kind, ListSchema) and not kind.wrapped
@@ -270,16 +286,22 @@ def _maker_of(kind: TypeSchema) -> Maker:
 @cache
 def _filler(schema: StructSchema) -> Filler:
     names: dict[str, object] = {}
-    lines = ["def fill(msg, obj):", "    msg.SetInParent()"]
+    holders = dict.fromkeys(("msg", *map(_held_by, _wire_fields(schema))))
+    lines = ["def fill(msg, obj):", *(f"    {holder}.SetInParent()" for holder in holders)]
     for index, item in enumerate(_wire_fields(schema)):
         lines += _fill_lines(item, index, names)
     return cast("Filler", _compile(lines, names, "fill", schema))
 
 
+def _held_by(item: FieldSchema) -> str:
+    return ".".join(("msg", *(f"inside{number}" for number in item.inside)))
+
+
 def _fill_lines(item: FieldSchema, index: int, names: dict[str, object]) -> list[str]:
     kind, source = item.type, f"obj.{item.attribute}"
     # Protobuf names such as "continue" are Python keywords, hence getattr where an attribute cannot be spelled.
-    target = f"msg.{item.proto_name}" if item.proto_name != "continue" else 'getattr(msg, "continue")'
+    holder = _held_by(item)
+    target = f"{holder}.{item.proto_name}" if item.proto_name != "continue" else 'getattr(msg, "continue")'
     if isinstance(kind, MapSchema):
         if _is_plain(kind.value):
             return [f"    if {source}:", f"        target = {target}", f"        for k, v in {source}.items():",
@@ -319,8 +341,8 @@ def _maker(schema: StructSchema) -> Maker:
 
 
 def _make_expression(item: FieldSchema, index: int, names: dict[str, object]) -> str:
-    kind = item.type
-    source = f"msg.{item.proto_name}" if item.proto_name != "continue" else 'getattr(msg, "continue")'
+    kind, holder = item.type, _held_by(item)
+    source = f"{holder}.{item.proto_name}" if item.proto_name != "continue" else 'getattr(msg, "continue")'
     if isinstance(kind, MapSchema):
         if _is_plain(kind.value):
             return f"dict({source})"
@@ -332,10 +354,10 @@ def _make_expression(item: FieldSchema, index: int, names: dict[str, object]) ->
         names[f"m{index}"] = _maker_of(kind.item)
         return f"[m{index}(v) for v in {source}]"
     if _is_plain(kind):
-        return f'{source} if msg.HasField("{item.proto_name}") else None' if item.pointer else source
+        return f'{source} if {holder}.HasField("{item.proto_name}") else None' if item.pointer else source
     names[f"m{index}"] = _maker_of(kind)
     if item.pointer:
-        return f'm{index}({source}) if msg.HasField("{item.proto_name}") else None'
+        return f'm{index}({source}) if {holder}.HasField("{item.proto_name}") else None'
     return f"m{index}({source})"
 
 

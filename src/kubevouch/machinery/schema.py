@@ -57,6 +57,7 @@ class FieldSchema:
     atomic: bool
     enum: tuple[str, ...]
     proto_name: str
+    inside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +117,7 @@ def _read(struct: type[msgspec.Struct]) -> StructSchema:
                 atomic=declared.atomic,
                 enum=declared.enum,
                 proto_name=declared.proto_name or info.encode_name,
+                inside=declared.inside,
             )
         )
     return StructSchema(struct, tuple(fields), {f.name: f for f in fields})

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kubevouch.authorization.rbac_escalation import EscalationGuard
+from kubevouch.registry.admissionregistration import (
+    validatingadmissionpolicies,
+    validatingadmissionpolicybindings,
+    webhookconfigurations,
+)
 from kubevouch.registry.certificates import certificatesigningrequests, clustertrustbundles
 from kubevouch.registry.coordination import leases
 from kubevouch.registry.core import (
@@ -43,6 +48,10 @@ def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
         roles.role_definition(guard),
         csidrivers.DEFINITION,
         csinodes.DEFINITION,
+        webhookconfigurations.MUTATING,
+        validatingadmissionpolicies.DEFINITION,
+        validatingadmissionpolicybindings.DEFINITION,
+        webhookconfigurations.VALIDATING,
         leases.DEFINITION,
         runtimeclasses.DEFINITION,
         resourceslices.DEFINITION,

@@ -30,6 +30,7 @@ class Context:
         field_manager: the name under which changes are recorded in managedFields.
         warnings: texts for ``Warning`` headers; hooks append.
         annotations: for the audit event; hooks add.
+        options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions that came with it.
     """
 
     user: UserInfo
@@ -42,6 +43,7 @@ class Context:
     resets_managed_fields: bool = False
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    options: Any = None
 
 
 class Strategy(Generic[T]):
@@ -129,13 +131,20 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Another served version or group of a stored kind."""
+    """Another served version or group of a stored kind.
+
+    Args:
+        same_fields: its fields have the same names as the stored ones.
+        defaulter: fills in defaults after a server-side apply.
+    """
 
     resource: Resource[Any]
     to_storage: Callable[[Any], Any]
     from_storage: Callable[[Any], Any]
     selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
     printer: Printer | None = None
+    same_fields: bool = False
+    defaulter: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from kubevouch.phases.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.server.audit.options import AuditOptions
+from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.access_options import AccessOptions
 
 DEFAULT_PORT = 6443
@@ -41,6 +42,7 @@ class StandaloneOptions:
         controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
         access: who and may: authentication and authorization by flags and files.
         audit: which requests are recorded, and where.
+        server: how many requests run at once, and what is told of them.
     """
 
     data_dir: Path
@@ -53,5 +55,6 @@ class StandaloneOptions:
     runtime_config: str = ""
     access: AccessOptions = field(default_factory=AccessOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

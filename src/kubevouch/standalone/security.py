@@ -8,6 +8,7 @@ from typing import Any
 
 from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
+from kubevouch.admission.configured import ConfiguredAdmission
 from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Namespace, Node, Secret
@@ -29,6 +30,7 @@ from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.server.apiserver import Caches, Security
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.admission import configured_admission
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
 
@@ -59,6 +61,7 @@ class StandaloneSecurity:
             "RBAC": RBACAuthorizer(self.policy),
         }
         self.authorizer = UnionAuthorizer([])
+        self._configured: ConfiguredAdmission | None = None
         self._choose_authorizers()
         self.guard = EscalationGuard(self.policy, self.authorizer)
 
@@ -72,6 +75,8 @@ class StandaloneSecurity:
 
     async def close(self) -> None:
         await self._access.close()
+        if self._configured is not None:
+            await self._configured.close()
 
     def build(self, caches: Caches, refresh: Callable[[], Awaitable[object]]) -> Security:
         """The chain over the server's caches; ``refresh`` waits until they hold every acknowledged write."""
@@ -90,12 +95,14 @@ class StandaloneSecurity:
             options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
             proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, options)
             authenticators.insert(0, proxy)
+        self._configured = configured_admission(caches, self._clock, _namespace_getter(caches))
         dependencies = Dependencies(
             authorizer=self.authorizer,
             namespace_named=_namespace_getter(caches),
             refresh=refresh,
             clock=self._clock,
             node_named=_node_getter(caches),
+            configured=self._configured,
             open_requests=_open_requests(caches),
         )
         return Security(

@@ -22,6 +22,8 @@ from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.bootstrap import namespaces, rbac
+from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.server.tls import ServingFiles, server_context
 from kubevouch.standalone.access import Access
@@ -67,6 +69,8 @@ class StandaloneServer:
         runtime_config: which API versions are served; None means the usual ones.
         access: what authenticates and authorizes besides, closed with the server; None is nothing, with Node and RBAC.
         audit: builds what records requests; None records nothing.
+        options: of the API server itself.
+        tracing: of requests and controllers; None traces nothing.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class StandaloneServer:
         runtime_config: RuntimeConfig | None = None,
         access: Access | None = None,
         audit: BuildAudit | None = None,
+        options: ServerOptions | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used."""
         self.clock = clock
@@ -99,6 +105,8 @@ class StandaloneServer:
             issuer=issuer,
             runtime_config=runtime_config,
             audit=audit,
+            options=options,
+            tracing=tracing,
         )
         self._policy = shipped_policy(runtime_config)
         self._tasks: list[asyncio.Task[None]] = []

@@ -6,6 +6,7 @@ authorities, which are never replaced.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import errno
@@ -18,9 +19,11 @@ from kubevouch.api.cluster_info import ClusterInfo
 from kubevouch.controllers import catalog
 from kubevouch.machinery import gotext
 from kubevouch.phases import bootstrap_token, certs, cluster_info, kubeconfig
+from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network
 from kubevouch.standalone.access import Access, AccessError
@@ -90,7 +93,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     spec = _verified_store(options)
     access = _verified_access(options, clock)
     audit = _verified_audit(options, clock)
+    tracing = _verified_tracing(options)
     async with contextlib.AsyncExitStack() as stack:
+        if tracing is not None:
+            stack.push_async_callback(asyncio.to_thread, tracing.tracer.close)
         stack.enter_context(_only_here(options.data_dir))
         sockets = _bind(options)
         for bound in sockets:
@@ -104,7 +110,15 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         runtime_config = RuntimeConfig.parse(options.runtime_config)
         try:
             made = StandaloneServer(
-                store, clock, pki, endpoint, runtime_config=runtime_config, access=access, audit=audit
+                store,
+                clock,
+                pki,
+                endpoint,
+                runtime_config=runtime_config,
+                access=access,
+                audit=audit,
+                options=options.server,
+                tracing=tracing,
             )
         except (AccessError, AuditOptionsError) as err:
             raise InvalidOptionsError(str(err)) from err
@@ -141,6 +155,16 @@ def _verified_audit(options: StandaloneOptions, clock: Clock) -> BuildAudit:
     try:
         return prepare(options.audit, clock)
     except AuditOptionsError as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_tracing(options: StandaloneOptions) -> Tracing | None:
+    path = options.server.tracing_config_file
+    if path is None:
+        return None
+    try:
+        return Tracing(tracer_from(path, "kube-apiserver"))
+    except TracingError as err:
         raise InvalidOptionsError(str(err)) from err
 
 

@@ -24,13 +24,16 @@ def test_order_is_kubernetes_own() -> None:
         "NamespaceLifecycle",
         "NodeRestriction",
         "TaintNodesByCondition",
+        "MutatingAdmissionWebhook",
         "CertificateApproval",
         "CertificateSigning",
         "ClusterTrustBundleAttest",
         "CertificateSubjectRestriction",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
     )
-    assert tuple(name for name in MUTATING if name in kubernetes) == kubernetes[:3]
-    assert tuple(name for name in VALIDATING if name in kubernetes) == kubernetes[3:]
+    assert tuple(name for name in MUTATING if name in kubernetes) == kubernetes[:4]
+    assert tuple(name for name in VALIDATING if name in kubernetes) == kubernetes[4:]
 
 
 @async_test

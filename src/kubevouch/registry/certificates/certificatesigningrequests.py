@@ -201,6 +201,8 @@ DEFINITION = Definition(
             to_storage=certificates_v1beta1.to_v1,
             from_storage=certificates_v1beta1.from_v1,
             selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name or ""},
+            same_fields=True,
+            defaulter=certificates_v1beta1.default_certificate_signing_request,
         ),
     ),
 )

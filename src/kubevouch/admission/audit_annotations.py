@@ -1,0 +1,18 @@
+"""What plug-ins put on record (k8s.io/apiserver/pkg/admission/attributes.go, Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+import structlog
+
+from kubevouch.admission.interface import Request
+from kubevouch.machinery import names
+
+log = structlog.get_logger("admission")
+
+
+def annotate(request: Request, key: str, value: str) -> None:
+    """Add an annotation to the request's audit event; what is there already stays."""
+    if key.count("/") != 1 or names.qualified_name(key):
+        log.warning("an audit annotation has a key that is none", key=key)
+    elif request.annotations.setdefault(key, value) != value:
+        log.warning("an audit annotation is there already", key=key)

@@ -1,0 +1,119 @@
+"""MutatingAdmissionWebhook: webhooks, one after the other, may change the object.
+
+Source: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubevouch.admission.audit_annotations import annotate
+from kubevouch.admission.interface import Operation, Reinvocation, Request
+from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.review import Shown
+from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open
+from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
+from kubevouch.api.admission_v1 import JSON_PATCH, AdmissionResponse
+from kubevouch.api.admissionregistration_v1.webhooks import IF_NEEDED, MutatingWebhook
+from kubevouch.api.catalog import SCHEME
+from kubevouch.machinery import errors, json_codec, json_patch
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.scheme import GroupResource
+
+_MUTATION = "mutation.webhook.admission.k8s.io"
+
+
+class MutatingAdmissionWebhook:
+    """A mutating plug-in."""
+
+    name = "MutatingAdmissionWebhook"
+
+    def __init__(self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter) -> None:
+        self._source = source
+        self._caller = caller
+        self._namespace_named = namespace_named
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
+        return not is_exempt(resource)
+
+    async def admit(self, request: Request) -> Any:
+        hooks = self._source.hooks
+        if not hooks:
+            return request.obj
+        state = request.reinvocation
+        if state is None:
+            state = request.reinvocation = Reinvocation()
+        if state.again and state.output != request.obj:
+            state.changed()
+        for index, hook in enumerate(hooks):
+            shown = hook.show(request, self._namespace_named)
+            # Whoever was not asked in the first round is not asked in the second.
+            if shown is not None and (not state.again or hook.uid in state.due):
+                request.obj = await self._ask(hook, shown, state, index)
+        state.output = request.obj
+        return request.obj
+
+    async def _ask(self, hook: Hook, shown: Shown, state: Reinvocation, index: int) -> Any:
+        """The object as the webhook leaves it."""
+        request, place = shown.request, f"round_{int(state.again)}_index_{index}"
+        obj, failure = request.obj, None
+        try:
+            response = await self._caller.ask(hook, shown, mutating=True)
+            obj = _patched(hook, shown, response)
+        except CallFailed as err:
+            failure = err
+        finally:
+            mutated = obj is not request.obj and obj != request.obj
+            annotate(request, f"{_MUTATION}/{place}", _mutation(hook, mutated))
+        if mutated:
+            state.changed()
+            state.wanted = True
+        if isinstance(hook.webhook, MutatingWebhook) and hook.webhook.reinvocation_policy == IF_NEEDED:
+            state.invoked.add(hook.uid)
+        if failure is not None:
+            if not hook.ignores_failures:
+                raise failure.refusal() from failure
+            failed_open(hook, failure)
+            annotate(request, f"failed-open.{_MUTATION}/{place}", hook.webhook.name)
+        return obj
+
+
+def _mutation(hook: Hook, mutated: bool) -> str:
+    value = {"configuration": hook.configuration, "webhook": hook.webhook.name, "mutated": mutated}
+    return json_codec.encode_in_order(value).decode()
+
+
+def _patched(hook: Hook, shown: Shown, response: AdmissionResponse) -> Any:
+    """The stored form of the object after the response's patch.
+
+    Raises:
+        CallFailed: the patch is none.
+        APIStatusError: 500, it does not apply or leaves no object.
+    """
+    name, obj = hook.webhook.name, shown.request.obj
+    if not response.patch:
+        return obj
+    try:
+        patch = json_patch.decode(response.patch, strict=False)
+    except APIStatusError as err:
+        raise CallFailed(name, f"received undecodable patch in webhook response: {err}") from err
+    if not patch.operations:
+        return obj
+    tree = shown.object
+    if tree is None:
+        why = "attempted to modify the object, which is not supported for this operation"
+        raise errors.internal(f"admission webhook {quote(name)} {why}")
+    if response.patch_type != JSON_PATCH:
+        raise CallFailed(name, f"unsupported patch type {quote(response.patch_type or '')}")
+    try:
+        changed = json_patch.apply(tree, patch)
+        decoded = json_codec.from_tree(changed, shown.version.resource.type).value
+    except APIStatusError as err:
+        raise errors.internal(f"the patch of admission webhook {quote(name)} does not apply: {err}") from err
+    except json_codec.UnmarshalError as err:
+        raise errors.internal(str(err)) from err
+    bare = msgspec.structs.replace(decoded, kind="", api_version="")
+    return shown.version.to_storage(SCHEME.default(bare))

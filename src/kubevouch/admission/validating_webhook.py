@@ -1,0 +1,62 @@
+"""ValidatingAdmissionWebhook: webhooks, all at once, accept or refuse.
+
+Source: k8s.io/apiserver/pkg/admission/plugin/webhook/validating (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubevouch.admission.audit_annotations import annotate
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.review import Shown
+from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open
+from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import GroupResource
+
+_FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io"
+
+
+class ValidatingAdmissionWebhook:
+    """A validating plug-in."""
+
+    name = "ValidatingAdmissionWebhook"
+
+    def __init__(self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter) -> None:
+        self._source = source
+        self._caller = caller
+        self._namespace_named = namespace_named
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
+        return not is_exempt(resource)
+
+    async def validate(self, request: Request) -> None:
+        hooks = self._source.hooks
+        if not hooks:
+            return
+        relevant: list[tuple[Hook, Shown]] = []
+        for hook in hooks:
+            shown = hook.show(request, self._namespace_named)
+            if shown is not None:
+                # Those that want to see the same version share its trees.
+                same = next((known for _, known in relevant if known.version is shown.version), shown)
+                relevant.append((hook, same))
+        calls = (self._ask(hook, shown, index) for index, (hook, shown) in enumerate(relevant))
+        for refusal in await asyncio.gather(*calls):
+            if refusal is not None:
+                raise refusal
+
+    async def _ask(self, hook: Hook, shown: Shown, index: int) -> APIStatusError | None:
+        """What stands against the request."""
+        try:
+            await self._caller.ask(hook, shown, mutating=False)
+        except CallFailed as err:
+            if not hook.ignores_failures:
+                return err.refusal()
+            failed_open(hook, err)
+            annotate(shown.request, f"{_FAILED_OPEN}/round_0_index_{index}", hook.webhook.name)
+        except APIStatusError as err:
+            return err
+        return None

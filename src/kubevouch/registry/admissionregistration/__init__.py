@@ -1,0 +1,3 @@
+"""Resources of admissionregistration.k8s.io."""
+
+CATEGORIES = ("api-extensions",)

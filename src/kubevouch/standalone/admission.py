@@ -1,0 +1,63 @@
+"""Admission that objects configure, kept up to date from the server's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kubevouch.admission.configured import ConfiguredAdmission
+from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.api import catalog
+from kubevouch.machinery.scheme import GroupVersionKind, Resource
+from kubevouch.server.apiserver import Caches
+from kubevouch.storage.watchcache.objects import CacheEvent
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.util.clock import Clock
+
+_STORED = {resource.gvk: resource for resource in catalog.STORED}
+
+
+def configured_admission(caches: Caches, clock: Clock, namespace_named: NamespaceGetter) -> ConfiguredAdmission:
+    """Webhooks and policies as the caches have them, from the moment they are loaded."""
+
+    def objects_of(kind: GroupVersionKind) -> _CachedObjects | None:
+        resource = _STORED.get(kind)
+        return None if resource is None else _CachedObjects(resource, caches[resource.plural])
+
+    configured = ConfiguredAdmission(clock, namespace_named, objects_of)
+    mutating, validating, policies = configured.mutating, configured.validating, configured.policies
+    _follow(caches[catalog.MUTATING_WEBHOOK_CONFIGURATIONS.plural], mutating.load, mutating.changed)
+    _follow(caches[catalog.VALIDATING_WEBHOOK_CONFIGURATIONS.plural], validating.load, validating.changed)
+    _follow(caches[catalog.VALIDATING_ADMISSION_POLICIES.plural], policies.load_policies, policies.policy_changed)
+    _follow(
+        caches[catalog.VALIDATING_ADMISSION_POLICY_BINDINGS.plural], policies.load_bindings, policies.binding_changed
+    )
+    return configured
+
+
+def _follow(
+    cache: ResourceCache[Any], load: Callable[[Iterable[Any]], None], changed: Callable[[str, Any], None]
+) -> None:
+    def follow_event(event: CacheEvent[Any]) -> None:
+        changed(event.key.removeprefix(cache.prefix), None if event.current is None else event.current.obj)
+
+    cache.on_event(follow_event)
+    cache.on_load(lambda: load(stored.obj for stored in cache.values()))
+
+
+class _CachedObjects:
+    """The objects of a cache, by namespace and name."""
+
+    def __init__(self, resource: Resource[Any], cache: ResourceCache[Any]) -> None:
+        self.resource = resource
+        self._cache = cache
+
+    def get(self, namespace: str, name: str) -> Any | None:
+        stored = self._cache.get(f"{self._folder(namespace)}{name}")
+        return None if stored is None else stored.obj
+
+    def list(self, namespace: str) -> Iterable[Any]:
+        return [stored.obj for stored in self._cache.scan(self._folder(namespace))]
+
+    def _folder(self, namespace: str) -> str:
+        return f"{self._cache.prefix}{namespace}/" if namespace else self._cache.prefix
