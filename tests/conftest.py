@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # The modules next to this file (aio, peers) go by these names for the type checker too (mypy_path).
@@ -30,6 +31,13 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("LC_ALL", "C.UTF-8")
         patch.setenv("TZ", "UTC")
         yield
+
+
+@pytest.fixture(autouse=True)
+def default_logs() -> Iterator[None]:
+    """A command that ran in process has pointed the loggers at its own standard error, which ends with its test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -192,6 +192,18 @@ def model_of(name: str) -> Any:
 NO_CLASS = {"Patch", "Quantity", "Time", "MicroTime", "FieldsV1", "RawExtension", "Info"}
 
 
+# The client's classes are those of 1.37, whose declarative validation changed what these require; we serve 1.36.
+OTHERWISE_IN_1_37 = {
+    "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding",
+    "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
+    "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.api.authentication.v1.TokenRequestSpec",
+    "io.k8s.api.authentication.v1.TokenRequestStatus",
+    "io.k8s.api.authentication.v1.TokenReviewSpec",
+    "io.k8s.api.rbac.v1.RoleRef",
+}
+
+
 def test_generated_classes_have_our_fields(documents: v3.Documents) -> None:
     """Every field that we declare is one of Kubernetes', and as required as there."""
     count = 0
@@ -204,6 +216,7 @@ def test_generated_classes_have_our_fields(documents: v3.Documents) -> None:
         ours = tree.get("properties", {})
         assert set(ours) <= set(theirs.values()), name
         required = {theirs[key] for key, field in model.model_fields.items() if field.is_required()}
-        assert set(tree.get("required", ())) == required & set(ours), name
+        # Equal again: the entry has to go.
+        assert (set(tree.get("required", ())) != required & set(ours)) is (name in OTHERWISE_IN_1_37), name
         count += 1
     assert count > 90

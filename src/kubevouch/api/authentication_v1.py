@@ -51,7 +51,7 @@ class TokenRequestStatus(Struct):
 class TokenRequest(Object):
     """Asks for a token of a service account."""
 
-    spec: Annotated[TokenRequestSpec, wire(2, "What token is wanted.")] = always(TokenRequestSpec)
+    spec: Annotated[TokenRequestSpec, wire(2, "What token is wanted.", required=True)] = always(TokenRequestSpec)
     status: Annotated[TokenRequestStatus, wire(3, "The token.")] = always(TokenRequestStatus)
 
 

@@ -19,14 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_encoders, ext_math, ext_optional, ext_strings
 
-from kubevouch.cel import functions
 from kubevouch.cel.message_types import MessageTypes
+
+# The engine takes 15 MiB; a server without expressions never loads it.
+if TYPE_CHECKING:
+    from cel_expr_python import cel
 
 # cel-go's parser takes 100,000 code points; a policy that needs a tenth of that is none that anybody reviews.
 MAX_SOURCE = 10_000
@@ -52,9 +53,6 @@ class Members:
 VariableType = str | type[msgspec.Struct] | Members
 """One of the names above, a declared struct, whose fields the compiler then knows, or the members of a map."""
 
-_TYPES = {
-    BOOL: cel.Type.BOOL, STRING: cel.Type.STRING, ANY: cel.Type.DYN, MAP: cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
-}  # fmt: skip
 _STATUS = re.compile(r"\A[A-Z_]+: |\s*\[[A-Z_]+\]\Z")
 
 
@@ -91,12 +89,16 @@ class Program:
         Raises:
             EvaluationError: it is neither.
         """
+        from cel_expr_python import cel
+
         value = self._value(variables)
         if value.type() != cel.Type.BOOL:
             raise EvaluationError(f"got {value.type().name().lower()}, expected bool")
         return value.value() is True
 
     def _value(self, variables: Mapping[str, Any]) -> cel.Value:
+        from cel_expr_python import cel
+
         try:
             value = self._expression.eval(data=dict(variables))
         except (RuntimeError, ValueError, TypeError) as err:
@@ -115,12 +117,15 @@ class Environment:
     """
 
     def __init__(self, variables: Mapping[str, VariableType]) -> None:
+        from cel_expr_python import cel
+
         messages = MessageTypes()
+        named = _types()
         typed = {
-            name: _TYPES[kind] if isinstance(kind, str) else cel.Type(_message(messages, name, kind))
+            name: named[kind] if isinstance(kind, str) else cel.Type(_message(messages, name, kind))
             for name, kind in variables.items()
         }
-        plain = {name: _TYPES[kind] if isinstance(kind, str) else cel.Type.DYN for name, kind in variables.items()}
+        plain = {name: named[kind] if isinstance(kind, str) else cel.Type.DYN for name, kind in variables.items()}
         self._checks = _environment(typed, messages) if typed != plain else None
         self._runs = _environment(plain, None)
 
@@ -144,11 +149,23 @@ class Environment:
         return Program(source, found, expression)
 
 
+def _types() -> dict[str, cel.Type]:
+    from cel_expr_python import cel
+
+    any_map = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+    return {BOOL: cel.Type.BOOL, STRING: cel.Type.STRING, ANY: cel.Type.DYN, MAP: any_map}
+
+
 def _message(messages: MessageTypes, name: str, kind: type[msgspec.Struct] | Members) -> str:
     return messages.add_members(name.title(), kind.types) if isinstance(kind, Members) else messages.add(kind)
 
 
 def _environment(variables: dict[str, cel.Type], messages: MessageTypes | None) -> cel.Env:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_encoders, ext_math, ext_optional, ext_strings
+
+    from kubevouch.cel import functions
+
     return cel.NewEnv(
         descriptor_pool=messages.pool if messages else None,
         variables=variables,

@@ -79,5 +79,6 @@ def test_a_driver_changes_nothing_but_its_limit() -> None:
     assert validate_csi_node_update(node(driver("new")), old) == []
     [error] = validate_csi_node_update(node(driver(node_id="j", topology_keys=["zone"])), old)
     assert str(error) == (
-        'CSINodeDriver: Invalid value: {"name":"csi.example.com","nodeID":"j","topologyKeys":["zone"]}: field is immutable'
+        'CSINodeDriver: Invalid value: {"name":"csi.example.com","nodeID":"j","topologyKeys":["zone"]}: '
+        "field is immutable"
     )

@@ -91,6 +91,9 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
             return Database(path, writer, tuple(readers), lock)
     except sqlite3.Error as error:
         raise translated(error, path) from error
+    except UnicodeDecodeError as error:
+        # Python's module reads names and texts of the file, and SQLite's messages about them, as UTF-8.
+        raise damaged(path, "octets where text belongs") from error
     except OSError as error:
         raise StoreUnavailable(
             f"{path}: got {error.strerror} for {error.filename}, expected files this user may write; check the folder"
