@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.registry.admissionregistration import (
     validatingadmissionpolicies,
@@ -29,8 +30,8 @@ from kubevouch.registry.resource import resourceslices
 from kubevouch.registry.storage import csidrivers, csinodes
 
 
-def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
-    """All resources; ``guard`` checks writes of RBAC objects."""
+def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[Any]]:
+    """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies."""
     return [
         configmaps.DEFINITION,
         events.DEFINITION,
@@ -49,8 +50,8 @@ def definitions(guard: EscalationGuard) -> list[Definition[Any]]:
         csidrivers.DEFINITION,
         csinodes.DEFINITION,
         webhookconfigurations.MUTATING,
-        validatingadmissionpolicies.DEFINITION,
-        validatingadmissionpolicybindings.DEFINITION,
+        validatingadmissionpolicies.definition(access),
+        validatingadmissionpolicybindings.definition(access),
         webhookconfigurations.VALIDATING,
         leases.DEFINITION,
         runtimeclasses.DEFINITION,

@@ -14,6 +14,7 @@ from kubevouch.authentication.service_account import Issuer, SigningKeys
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.interface import Client
 from kubevouch.phases.certs import ControlPlanePKI, load_service_account_key
@@ -99,7 +100,7 @@ class StandaloneServer:
         self.api = APIServer(
             store,
             clock,
-            definitions(security.guard),
+            definitions(security.guard, ParamAccess(security.authorizer)),
             security.build,
             address=endpoint.address,
             issuer=issuer,
