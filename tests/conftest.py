@@ -34,10 +34,14 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def default_logs() -> Iterator[None]:
-    """A command that ran in process has pointed the loggers at its own standard error, which ends with its test."""
-    yield
+def own_logs() -> None:
+    """Logs go to the test's own standard error.
+
+    A command that ran in process has pointed the loggers at the one of its test, which is closed by now;
+    and structlog's own default is standard output, which belongs to the results of commands.
+    """
     structlog.reset_defaults()
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 @pytest.fixture(autouse=True)
