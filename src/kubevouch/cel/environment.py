@@ -2,16 +2,17 @@
 
     ExpressionError       does not compile; ``str()`` is what a field error says, in Kubernetes' words
     EvaluationError       no value came of it: a missing key, a wrong type, too much work
+    Unanswered            it asks the authorizer something to which no answer was given
+    OutOfBudget           what was to be spent on a set of expressions is spent
 
-The engine is Google's C++ runtime through cel-expr-python. It hands run-time errors back as values, whose Python form
-is a text and therefore true. Nothing outside this module sees such a value: :meth:`Program.evaluate` raises, and
-:meth:`Program.holds` is True for the boolean true alone.
+Google's C++ compiler, through cel-expr-python, parses and checks types; :mod:`kubevouch.cel.interpreter` evaluates. The
+engine's own evaluation is not used: it bounds turns of loops only, so that one comparison in a loop can take minutes,
+and has no values of libraries' types. Nothing but the boolean true ever holds.
 
-Bounds: the length of a source (below); nesting of 32 levels and 10,000 steps of comprehensions in one evaluation, which
-are the engine's own; the length of a value (below), so that chained variables cannot double a text for ever. Regular
-expressions run on RE2, in linear time.
+Bounds: the length of a source and nesting of 32 levels, which is the parser's; the cost of one evaluation and of a set
+of them, counted as Kubernetes does; the size of a value. Regular expressions run on RE2, in linear time.
 
-Source: k8s.io/apiserver/pkg/cel/environment/base.go, pkg/cel/plugin (Kubernetes 1.36).
+Source: k8s.io/apiserver/pkg/cel/environment/base.go, pkg/cel/plugin, pkg/apis/cel/config.go (Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kubevouch.cel.message_types import MessageTypes
+from kubevouch.cel.values import EvaluationError as EvaluationError
+from kubevouch.cel.values import OutOfBudget as OutOfBudget
+from kubevouch.cel.values import Run, plain, type_name
 
 # The engine takes 15 MiB; a server without expressions never loads it.
 if TYPE_CHECKING:
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 
 # cel-go's parser takes 100,000 code points; a policy that needs a tenth of that is none that anybody reviews.
 MAX_SOURCE = 10_000
+# The parser writes the receiver of these macros twice, so that each more in a chain doubles the tree.
+MAX_DOUBLING_MACROS = 8
+PER_CALL_LIMIT = 1_000_000
 MAX_VALUE = 1 << 20
 
 BOOL = "bool"
@@ -38,6 +46,10 @@ STRING = "string"
 NULL = "null_type"
 ANY = "dyn"
 MAP = "map(string, dyn)"
+AUTHORIZER = "kubernetes.authorization.Authorizer"
+RESOURCE_CHECK = "kubernetes.authorization.ResourceCheck"
+
+NO_ANSWERS: Mapping[Any, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,57 +66,94 @@ VariableType = str | type[msgspec.Struct] | Members
 """One of the names above, a declared struct, whose fields the compiler then knows, or the members of a map."""
 
 _STATUS = re.compile(r"\A[A-Z_]+: |\s*\[[A-Z_]+\]\Z")
+# What cel-go does not say: the type without the field, and what follows from an error.
+_MORE = re.compile(
+    r" not found in struct '[^'\n]*'|ERROR: <input>:\d+:\d+: expression of type '\*error\*' [^\n]*(?:\n \|[^\n]*)*\n?"
+)
 
 
 class ExpressionError(ValueError):
     """The source is no expression over the declared variables, or its type is not the one asked for."""
 
 
-class EvaluationError(Exception):
-    """The evaluation ended without a value."""
+class Budget:
+    """What a set of evaluations may cost together."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+
+    def spend(self, cost: int) -> None:
+        """Raises :class:`OutOfBudget`."""
+        self.left -= cost
+        if self.left < 0:
+            raise OutOfBudget(
+                "validation failed due to running out of cost budget, no further validation rules will be run"
+            )
 
 
 class Program:
     """A compiled expression. May be evaluated any number of times."""
 
-    def __init__(self, source: str, result_type: str, expression: cel.Expression) -> None:
+    def __init__(self, source: str, result_type: str, step: Any) -> None:
         self.source = source
         self.result_type = result_type
-        self._expression = expression
+        self._step = step
 
-    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+    def evaluate(
+        self, variables: Mapping[str, Any], answers: Mapping[Any, Any] = NO_ANSWERS, budget: Budget | None = None
+    ) -> Any:
         """The value, in Python's types.
 
         Args:
-            variables: a JSON-like tree for each declared variable.
+            variables: a JSON-like tree for each declared variable, or a value of :mod:`kubevouch.cel.library`.
+            answers: what the authorizer says, by :class:`kubevouch.cel.library.authorizer.Question`.
+            budget: pays for it.
 
         Raises:
             EvaluationError
+            Unanswered: ``answers`` has not what it asks.
+            OutOfBudget: the budget is spent; never for the evaluation's own limit, which is an error.
         """
-        return _plain(self._value(variables))
+        value = self.value(variables, answers, budget)
+        try:
+            return plain(value, Run(MAX_VALUE, NO_ANSWERS))
+        except (OutOfBudget, RecursionError) as err:
+            raise EvaluationError(f"got a value of more than {MAX_VALUE} parts, expected at most that many") from err
 
-    def holds(self, variables: Mapping[str, Any]) -> bool:
-        """True if the value is the boolean true, False if it is false.
+    def value(
+        self, variables: Mapping[str, Any], answers: Mapping[Any, Any] = NO_ANSWERS, budget: Budget | None = None
+    ) -> Any:
+        """As :meth:`evaluate`, in the language's types, for use by other expressions."""
+        run = Run(PER_CALL_LIMIT, answers)
+        try:
+            found = self._step(run, dict(variables))
+        except OutOfBudget as err:
+            self._pay(run, budget)
+            raise EvaluationError(str(err)) from err
+        except EvaluationError:
+            self._pay(run, budget)
+            raise
+        except RecursionError as err:
+            raise EvaluationError("nested too deeply") from err
+        self._pay(run, budget)
+        return found
+
+    @staticmethod
+    def _pay(run: Run, budget: Budget | None) -> None:
+        if budget is not None:
+            budget.spend(run.cost)
+
+    def holds(
+        self, variables: Mapping[str, Any], answers: Mapping[Any, Any] = NO_ANSWERS, budget: Budget | None = None
+    ) -> bool:
+        """True if the value is the boolean true, False if it is false. Arguments as :meth:`evaluate`.
 
         Raises:
             EvaluationError: it is neither.
         """
-        from cel_expr_python import cel
-
-        value = self._value(variables)
-        if value.type() != cel.Type.BOOL:
-            raise EvaluationError(f"got {value.type().name().lower()}, expected bool")
-        return value.value() is True
-
-    def _value(self, variables: Mapping[str, Any]) -> cel.Value:
-        from cel_expr_python import cel
-
-        try:
-            value = self._expression.eval(data=dict(variables))
-        except (RuntimeError, ValueError, TypeError) as err:
-            raise EvaluationError(_STATUS.sub("", str(err))) from err
-        if value.type() in (cel.Type.ERROR, cel.Type.UNKNOWN):
-            raise EvaluationError(_go_words(_STATUS.sub("", str(value.value()))))
+        value = self.value(variables, answers, budget)
+        if type(value) is not bool:
+            raise EvaluationError(f"got {type_name(value)}, expected bool")
         return value
 
 
@@ -117,17 +166,10 @@ class Environment:
     """
 
     def __init__(self, variables: Mapping[str, VariableType]) -> None:
-        from cel_expr_python import cel
-
         messages = MessageTypes()
-        named = _types()
-        typed = {
-            name: named[kind] if isinstance(kind, str) else cel.Type(_message(messages, name, kind))
-            for name, kind in variables.items()
-        }
-        plain = {name: named[kind] if isinstance(kind, str) else cel.Type.DYN for name, kind in variables.items()}
-        self._checks = _environment(typed, messages) if typed != plain else None
-        self._runs = _environment(plain, None)
+        self._compiler = _compiler(
+            {name: _variable(messages, name, kind) for name, kind in variables.items()}, messages
+        )
 
     def compile(self, source: str, result: Sequence[str] = ()) -> Program:
         """A program for ``source``.
@@ -138,75 +180,92 @@ class Environment:
         Raises:
             ExpressionError
         """
+        from kubevouch.cel import interpreter, literals, syntax
+
         if len(source) > MAX_SOURCE:
             raise ExpressionError(f"compilation failed: got {len(source)} characters, expected at most {MAX_SOURCE}")
-        checked = _compiled(self._checks or self._runs, source)
-        expression = _compiled(self._runs, source) if self._checks else checked
+        if source.count("optMap") + source.count("optFlatMap") > MAX_DOUBLING_MACROS:
+            raise ExpressionError(f"compilation failed: got more than {MAX_DOUBLING_MACROS} of optMap and optFlatMap")
+        try:
+            checked = self._compiler.compile(source)
+        except RuntimeError as err:
+            text = _MORE.sub("", _STATUS.sub("", str(err))).rstrip("\n")
+            raise ExpressionError(f"compilation failed: {text}") from err
         found = _type_name(checked.return_type())
         if result and found not in result:
             wanted = result[0] if len(result) == 1 else f"one of [{' '.join(result)}]"
             raise ExpressionError(f"must evaluate to {wanted}")
-        return Program(source, found, expression)
+        tree = syntax.parse(checked.serialize())
+        wrong = literals.issues(tree, source)
+        if wrong:
+            raise ExpressionError("compilation failed: " + "\n".join(wrong))
+        try:
+            return Program(source, found, interpreter.build(tree.expr))
+        except EvaluationError as err:
+            raise ExpressionError(f"compilation failed: {err}") from err
 
 
-def _types() -> dict[str, cel.Type]:
+def _variable(messages: MessageTypes, name: str, kind: VariableType) -> cel.Type:
     from cel_expr_python import cel
 
-    any_map = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-    return {BOOL: cel.Type.BOOL, STRING: cel.Type.STRING, ANY: cel.Type.DYN, MAP: any_map}
+    if isinstance(kind, str):
+        return _type(kind)
+    message = messages.add_members(name.title(), kind.types) if isinstance(kind, Members) else messages.add(kind)
+    return cel.Type(message)
 
 
-def _message(messages: MessageTypes, name: str, kind: type[msgspec.Struct] | Members) -> str:
-    return messages.add_members(name.title(), kind.types) if isinstance(kind, Members) else messages.add(kind)
-
-
-def _environment(variables: dict[str, cel.Type], messages: MessageTypes | None) -> cel.Env:
+def _type(name: str) -> cel.Type:
+    """The compiler's type of a name such as ``list(string)``."""
     from cel_expr_python import cel
-    from cel_expr_python.ext import ext_encoders, ext_math, ext_optional, ext_strings
 
-    from kubevouch.cel import functions
+    outer, _, inner = name.removesuffix(")").partition("(")
+    if outer == "list":
+        return cel.Type.List(_type(inner))
+    if outer == "map":
+        key, _, value = inner.partition(",")
+        return cel.Type.Map(_type(key), _type(value.strip()))
+    simple = {NULL: cel.Type.NULL, ANY: cel.Type.DYN}.get(name) or getattr(cel.Type, name.upper(), None)
+    return simple if isinstance(simple, cel.Type) else cel.Type.AbstractType(name)
+
+
+@cache
+def _declarations() -> list[cel.FunctionDecl]:
+    from cel_expr_python import cel
+
+    from kubevouch.cel import library, optionals, standard, time_parts  # noqa: F401 - makes their functions known
+    from kubevouch.cel.functions import FUNCTIONS
+
+    return [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(
+                    f"kubernetes_{name}_{number}",
+                    _type(overload.result),
+                    [_type(each) for each in overload.parameters],
+                    is_member=overload.is_member,
+                )
+                for number, overload in enumerate(overloads)
+            ],
+        )
+        for name, overloads in FUNCTIONS.items()
+        if not any(overload.built_in for overload in overloads)
+    ]
+
+
+def _compiler(variables: dict[str, cel.Type], messages: MessageTypes) -> cel.Env:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional
 
     return cel.NewEnv(
-        descriptor_pool=messages.pool if messages else None,
+        descriptor_pool=messages.pool,
         variables=variables,
-        extensions=[
-            ext_strings.ExtStrings(2),
-            ext_optional.ExtOptional(),
-            ext_math.ExtMath(),
-            ext_encoders.ExtEncoders(),
-        ],
-        functions=functions.DECLARATIONS,
+        extensions=[ext_optional.ExtOptional()],
+        functions=_declarations(),
     )
-
-
-def _compiled(environment: cel.Env, source: str) -> cel.Expression:
-    try:
-        return environment.compile(source)
-    except RuntimeError as err:
-        raise ExpressionError(f"compilation failed: {_STATUS.sub('', str(err))}") from err
 
 
 def _type_name(kind: cel.Type) -> str:
     """``list(string)`` where the engine writes ``LIST<STRING>``, ``null_type`` where it writes ``NULL``."""
     name = str(kind.name()).lower().replace("<", "(").replace(">", ")")
     return NULL if name == "null" else name
-
-
-def _go_words(text: str) -> str:
-    found = re.fullmatch(r'Key not found in map : "(.*)"', text, re.DOTALL)
-    return f"no such key: {found[1]}" if found else text
-
-
-def _plain(value: cel.Value) -> Any:
-    plain = value.plain_value()
-    if isinstance(plain, bytearray):
-        plain = bytes(plain)
-    if isinstance(plain, (str, bytes)):
-        size = len(plain)
-    elif isinstance(plain, (list, dict)):
-        size = len(str(plain))
-    else:
-        return plain
-    if size > MAX_VALUE:
-        raise EvaluationError(f"got a value of {size} characters, expected at most {MAX_VALUE}")
-    return plain

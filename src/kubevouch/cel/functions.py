@@ -1,57 +1,107 @@
-"""The functions that Kubernetes adds to the language, as far as they are served: lists and sets.
+"""What can be called: each function with its overloads, for the compiler and for the interpreter.
 
-Not served: a list's ``indexOf`` and ``lastIndexOf`` (the engine has no room for an overload), ``find`` and
-``findAll`` (Python's regular expressions backtrack, and these would run on them), quantity, semver, url, ip, cidr,
-format and the authorizer.
-
-Source: k8s.io/apiserver/pkg/cel/library/lists.go, cel-go ext/sets.go (Kubernetes 1.36).
+A function is declared where it is written: ``@method("charAt", "string int", "string")``. The compiler learns the
+signature; the interpreter goes by the types of the arguments that it has. A function whose last parameter is ``run``
+pays for itself; any other costs 1.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import Any
+import datetime
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
-from cel_expr_python import cel
+from kubevouch.cel.values import Opaque, Optional, TypeValue, UInt
 
-_LIST = cel.Type.List(cel.Type.DYN)
+Implementation = Callable[..., Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+_O = TypeVar("_O", bound=Opaque)
 
-
-def _is_sorted(items: list[Any]) -> bool:
-    return all(left <= right for left, right in itertools.pairwise(items))
-
-
-def _contains(items: list[Any], wanted: list[Any]) -> bool:
-    return all(item in items for item in wanted)
-
-
-def _equivalent(left: list[Any], right: list[Any]) -> bool:
-    return _contains(left, right) and _contains(right, left)
+_CLASSES: Final[dict[str, type]] = {
+    "bool": bool, "int": int, "uint": UInt, "double": float, "string": str, "bytes": bytes, "list": list, "map": dict,
+    "null": type(None), "type": TypeValue, "timestamp": datetime.datetime, "duration": datetime.timedelta,
+    "optional": Optional,
+}  # fmt: skip
 
 
-def _intersects(left: list[Any], right: list[Any]) -> bool:
-    return any(item in right for item in left) or (not left and not right)
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function.
+
+    Args:
+        parameters, result: types by their CEL names, the receiver's first.
+        built_in: the compiler knows it by itself.
+        pays: the implementation takes the run and spends for itself.
+        classes: the Python class of each argument; None takes any.
+    """
+
+    parameters: tuple[str, ...]
+    result: str
+    is_member: bool
+    built_in: bool
+    implementation: Implementation
+    pays: bool
+    classes: tuple[type | None, ...]
+
+    def takes(self, arguments: Sequence[Any]) -> bool:
+        for wanted, argument in zip(self.classes, arguments, strict=True):
+            if wanted is not None and type(argument) is not wanted:
+                return False
+        return True
 
 
-def _method(
-    name: str, result: cel.Type, implementation: Callable[..., Any], parameters: list[cel.Type]
-) -> cel.FunctionDecl:
-    overload = cel.Overload(f"kubernetes_{name}", result, parameters, is_member=True, impl=implementation)
-    return cel.FunctionDecl(name, [overload])
+FUNCTIONS: Final[dict[str, list[Overload]]] = {}
+_OPAQUE: Final[dict[str, type[Opaque]]] = {}
 
 
-def _function(name: str, implementation: Callable[..., Any]) -> cel.FunctionDecl:
-    overload = cel.Overload(f"kubernetes_{name}", cel.Type.BOOL, [_LIST, _LIST], impl=implementation)
-    return cel.FunctionDecl(name, [overload])
+def opaque(name: str) -> Callable[[type[_O]], type[_O]]:
+    """Makes a class known as the type ``name``."""
+
+    def known(cls: type[_O]) -> type[_O]:
+        cls.type_name = name
+        _OPAQUE[name] = cls
+        return cls
+
+    return known
 
 
-DECLARATIONS = [
-    _method("isSorted", cel.Type.BOOL, _is_sorted, [_LIST]),
-    _method("sum", cel.Type.DYN, sum, [_LIST]),
-    _method("min", cel.Type.DYN, min, [_LIST]),
-    _method("max", cel.Type.DYN, max, [_LIST]),
-    _function("sets.contains", _contains),
-    _function("sets.equivalent", _equivalent),
-    _function("sets.intersects", _intersects),
-]
+def is_opaque(name: str) -> bool:
+    return name in _OPAQUE
+
+
+def function(name: str, parameters: str, result: str) -> Callable[[_F], _F]:
+    """Declares a function; the types are separated by blanks."""
+    return _declared(name, parameters, result)
+
+
+def method(name: str, parameters: str, result: str) -> Callable[[_F], _F]:
+    """As :func:`function`, called on its first argument."""
+    return _declared(name, parameters, result, is_member=True)
+
+
+def built_in(name: str, parameters: str, *, is_member: bool = False) -> Callable[[_F], _F]:
+    """Implements what the compiler declares."""
+    return _declared(name, parameters, "", is_member=is_member, is_built_in=True)
+
+
+def _declared(
+    name: str, parameters: str, result: str, *, is_member: bool = False, is_built_in: bool = False
+) -> Callable[[_F], _F]:
+    names = tuple(parameters.split())
+
+    def declared(implementation: _F) -> _F:
+        pays = "run" in inspect.signature(implementation).parameters
+        overload = Overload(
+            names, result, is_member, is_built_in, implementation, pays, tuple(_class(each) for each in names)
+        )
+        FUNCTIONS.setdefault(name, []).append(overload)
+        return implementation
+
+    return declared
+
+
+def _class(name: str) -> type | None:
+    plain = name.partition("(")[0]
+    return _CLASSES.get(plain) or _OPAQUE.get(plain)

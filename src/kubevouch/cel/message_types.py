@@ -12,9 +12,8 @@ from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, Stru
 PACKAGE = "kubernetes"
 
 _Field = descriptor_pb2.FieldDescriptorProto
-# What JSON has only as text is text: expressions see the object as it is sent.
 _SCALARS = {
-    "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT64, "int64": _Field.TYPE_INT64,
+    "string": _Field.TYPE_STRING, "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT64, "int64": _Field.TYPE_INT64,
 }  # fmt: skip
 _MEMBERS = {
     "bool": _Field.TYPE_BOOL, "int": _Field.TYPE_INT64, "uint": _Field.TYPE_UINT64, "double": _Field.TYPE_DOUBLE,
@@ -27,7 +26,7 @@ class MessageTypes:
 
     def __init__(self) -> None:
         self.pool = descriptor_pool.DescriptorPool()
-        self._known: set[str] = set()
+        self._known: dict[type[msgspec.Struct], str] = {}
         values = descriptor_pb2.FileDescriptorProto()
         struct_pb2.DESCRIPTOR.CopyToProto(values)
         self.pool.Add(values)
@@ -50,9 +49,11 @@ class MessageTypes:
         return f"{PACKAGE}.{name}"
 
     def _message(self, schema: StructSchema) -> str:
-        name = schema.go_name
-        if name not in self._known:
-            self._known.add(name)
+        name = self._known.get(schema.type)
+        if name is None:
+            # Two groups may have kinds of the same name.
+            taken = sum(known.go_name == schema.go_name for known in map(schema_of, self._known))
+            name = self._known[schema.type] = f"{schema.go_name}{taken or ''}"
             file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=PACKAGE, syntax="proto3")
             file.dependency.append(struct_pb2.DESCRIPTOR.name)
             message = file.message_type.add(name=name)
@@ -85,14 +86,17 @@ class MessageTypes:
             self._single(file, field, kind)
 
     def _single(self, file: descriptor_pb2.FileDescriptorProto, field: _Field, kind: TypeSchema) -> None:
-        if isinstance(kind, ScalarSchema) and kind.kind != "json":
-            field.type = _SCALARS.get(kind.kind, _Field.TYPE_STRING)
+        if isinstance(kind, ScalarSchema) and kind.kind in _SCALARS:
+            field.type = _SCALARS[kind.kind]
             return
         field.type = _Field.TYPE_MESSAGE
         if isinstance(kind, StructSchema):
-            field.type_name = f".{self._message(kind)}"
-            if f"{kind.go_name}.proto" not in file.dependency:
-                file.dependency.append(f"{kind.go_name}.proto")
+            full_name = self._message(kind)
+            field.type_name = f".{full_name}"
+            needed = f"{full_name.removeprefix(PACKAGE)[1:]}.proto"
+            if needed not in (file.name, *file.dependency):
+                file.dependency.append(needed)
         else:
+            # What JSON has only as text (times, quantities, bytes) is any: what it means is for the expression to say.
             # A list inside a map or another list has no protobuf form of its own.
             field.type_name = ".google.protobuf.ListValue" if isinstance(kind, ListSchema) else ".google.protobuf.Value"

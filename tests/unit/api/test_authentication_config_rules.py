@@ -129,7 +129,7 @@ UNVERIFIED = (
             named("'a'", userValidationRules=[{"expression": "user.name == ''"}]),
             (
                 "jwt[0].userValidationRules[0].expression: Invalid value: \"user.name == ''\": compilation failed: "
-                "ERROR: <input>:1:5: undefined field 'name' not found in struct 'kubernetes.UserInfo'"
+                "ERROR: <input>:1:5: undefined field 'name'"
                 "\\n | user.name == ''\\n | ....^"
             ),
         ),

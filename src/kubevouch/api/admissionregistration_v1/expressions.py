@@ -1,7 +1,5 @@
 """The expressions of webhooks and policies, and what they may use.
 
-``authorizer`` is not among their variables: the engine has no room for functions that wait.
-
 Source: k8s.io/apiserver/pkg/admission/plugin/cel/compile.go (Kubernetes 1.36).
 """
 
@@ -12,19 +10,30 @@ from functools import lru_cache
 
 from kubevouch.api.admission_v1 import AdmissionRequest
 from kubevouch.api.core_v1.namespaces import Namespace
-from kubevouch.cel.environment import ANY, Environment, ExpressionError, Members, Program, VariableType
+from kubevouch.cel.environment import (
+    ANY,
+    AUTHORIZER,
+    RESOURCE_CHECK,
+    Environment,
+    ExpressionError,
+    Members,
+    Program,
+    VariableType,
+)
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
 
 OBJECT, OLD_OBJECT, REQUEST, NAMESPACE = "object", "oldObject", "request", "namespaceObject"
 PARAMS, VARIABLES = "params", "variables"
+ASKED, ASKED_RESOURCE = "authorizer", "authorizer.requestResource"
 NO_VARIABLES: Mapping[str, str] = {}
 
 
 @lru_cache(maxsize=64)
 def _environment(params: bool, variables: tuple[tuple[str, str], ...]) -> Environment:
     known: dict[str, VariableType] = {
-        OBJECT: ANY, OLD_OBJECT: ANY, REQUEST: AdmissionRequest, NAMESPACE: Namespace
+        OBJECT: ANY, OLD_OBJECT: ANY, REQUEST: AdmissionRequest, NAMESPACE: Namespace,
+        ASKED: AUTHORIZER, ASKED_RESOURCE: RESOURCE_CHECK,
     }  # fmt: skip
     if params:
         known[PARAMS] = ANY

@@ -27,7 +27,7 @@ from kubevouch.api.admissionregistration_v1.policies import (
     Validation,
     Variable,
 )
-from kubevouch.api.meta_v1 import validate_label_selector
+from kubevouch.api.meta_v1 import validate_conditions, validate_label_selector
 from kubevouch.cel.environment import ANY, BOOL, NULL, STRING, ExpressionError
 from kubevouch.machinery import field, names
 from kubevouch.machinery.field import FieldError, TypedString
@@ -191,7 +191,7 @@ def validate_policy_status(policy: ValidatingAdmissionPolicy) -> list[FieldError
             errors.append(field.required(f"{path}.warning"))
         if not warning.field_ref.strip():
             errors.append(field.required(f"{path}.fieldRef"))
-    return errors
+    return errors + validate_conditions(policy.status.conditions, "status.conditions")
 
 
 # ------------------------------------------------------------------ validation of bindings

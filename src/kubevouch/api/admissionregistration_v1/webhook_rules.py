@@ -11,11 +11,13 @@ from kubevouch.api.admissionregistration_v1.matching_rules import (
     validate_rule,
 )
 from kubevouch.api.admissionregistration_v1.webhooks import (
+    HTTPS_PORT,
     MAX_TIMEOUT_SECONDS,
     REINVOCATION_POLICIES,
     REVIEW_VERSIONS,
     WITHOUT_SIDE_EFFECTS,
     MutatingWebhook,
+    ServiceReference,
     WebhookClientConfig,
     WebhookConfiguration,
     WebhookDefinition,
@@ -86,9 +88,37 @@ def _name_errors(name: str, path: str) -> list[FieldError]:
 def _client_config_errors(config: WebhookClientConfig, path: str) -> list[FieldError]:
     if (config.url is None) == (config.service is None):
         return [field.required(path, "exactly one of url or service is required")]
-    if config.url is None:
-        return [field.forbidden(f"{path}.service", "kubevouch runs no services: give clientConfig.url")]
-    return _url_errors(config.url, f"{path}.url")
+    if config.service is not None:
+        return _service_errors(config.service, f"{path}.service")
+    return _url_errors(config.url or "", f"{path}.url")
+
+
+def _service_errors(service: ServiceReference, path: str) -> list[FieldError]:
+    """Source: k8s.io/apiserver/pkg/util/webhook/validation.go."""
+    errors: list[FieldError] = []
+    if not service.name:
+        errors.append(field.required(f"{path}.name", "service name is required"))
+    if not service.namespace:
+        errors.append(field.required(f"{path}.namespace", "service namespace is required"))
+    port = HTTPS_PORT if service.port is None else service.port
+    if not 1 <= port <= 65535:
+        why = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(field.invalid(f"{path}.port", port, why))
+    return errors + _path_errors(service.path or "", f"{path}.path")
+
+
+def _path_errors(text: str, path: str) -> list[FieldError]:
+    if text in ("", "/"):
+        return []
+    if text == "//":
+        return [field.invalid(path, text, "segment[0] may not be empty")]
+    whys = [] if text.startswith("/") else ["must start with a '/'"]
+    for index, segment in enumerate(text[1:].removesuffix("/").split("/")):
+        if not segment:
+            whys.append(f"segment[{index}] may not be empty")
+        else:
+            whys += [f"segment[{index}]: {why}" for why in names.subdomain(segment)]
+    return [field.invalid(path, text, why) for why in whys]
 
 
 def _url_errors(url: str, path: str) -> list[FieldError]:

@@ -42,7 +42,7 @@ class WebhookClientConfig(Struct):
     """Where a webhook is and how to know it."""
 
     url: Annotated[str | None, wire(3, "Where it listens: https://host:port/path.")] = None
-    service: Annotated[ServiceReference | None, wire(1, "Not served: there are no services here.")] = None
+    service: Annotated[ServiceReference | None, wire(1, "A service in the cluster.")] = None
     ca_bundle: Annotated[bytes, wire(2, "PEM of the CAs of its certificate; empty is this machine's.")] = b""
 
 

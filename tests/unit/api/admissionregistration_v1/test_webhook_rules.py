@@ -12,7 +12,9 @@ from kubevouch.api.admissionregistration_v1.webhooks import (
     default_validating,
 )
 from kubevouch.api.catalog import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery import json_codec, names, protobuf
+
+SUBDOMAIN = names.subdomain("B")[0]
 
 
 def entry(**changes: Any) -> Tree:
@@ -61,6 +63,25 @@ FORM = "; desired format: https://host[/path]"
                 'clientConfig.url: Invalid value: "a=b": query parameters are not permitted in the URL',
             ],
         ),
+        (
+            {"clientConfig": {"service": {"port": 0, "path": "a/B/"}}},
+            [
+                "clientConfig.service.name: Required value: service name is required",
+                "clientConfig.service.namespace: Required value: service namespace is required",
+                (
+                    "clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, "
+                    "inclusive"
+                ),
+                "clientConfig.service.path: Invalid value: \"a/B/\": must start with a '/'",
+                'clientConfig.service.path: Invalid value: "a/B/": segment[0] may not be empty',
+                f'clientConfig.service.path: Invalid value: "a/B/": segment[1]: {SUBDOMAIN}',
+            ],
+        ),
+        (
+            {"clientConfig": {"service": {"name": "w", "namespace": "n", "path": "//"}}},
+            ['clientConfig.service.path: Invalid value: "//": segment[0] may not be empty'],
+        ),
+        ({"clientConfig": {"service": {"name": "w", "namespace": "n", "path": "/a/b/"}}}, []),
         ({"clientConfig": {"url": "https://"}}, [f'clientConfig.url: Invalid value: "": host must be specified{FORM}']),
         ({"sideEffects": None}, ["sideEffects: Required value: must specify one of None, NoneOnDryRun"]),
         (

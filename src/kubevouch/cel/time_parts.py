@@ -1,0 +1,60 @@
+"""Parts of moments and of lengths of time.
+
+Source: cel-spec doc/langdef.md; cel-go common/types/{timestamp,duration}.go (0.26).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Callable
+
+from kubevouch.cel.functions import built_in
+from kubevouch.cel.values import EvaluationError, quotient, remainder
+
+_PARTS: dict[str, Callable[[dt.datetime], int]] = {
+    "getFullYear": lambda moment: moment.year,
+    "getMonth": lambda moment: moment.month - 1,
+    "getDate": lambda moment: moment.day,
+    "getDayOfMonth": lambda moment: moment.day - 1,
+    "getDayOfWeek": lambda moment: moment.isoweekday() % 7,
+    "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
+    "getHours": lambda moment: moment.hour,
+    "getMinutes": lambda moment: moment.minute,
+    "getSeconds": lambda moment: moment.second,
+    "getMilliseconds": lambda moment: moment.microsecond // 1000,
+}
+
+
+def _in_zone(moment: dt.datetime, zone: str) -> dt.datetime:
+    sign, digits = (-1, zone[1:]) if zone.startswith("-") else (1, zone.removeprefix("+"))
+    hours, colon, minutes = digits.partition(":")
+    if colon and hours.isdigit() and minutes.isdigit() and len(digits) <= 5:
+        return moment.astimezone(dt.timezone(sign * dt.timedelta(hours=int(hours), minutes=int(minutes))))
+    try:
+        return moment.astimezone(zoneinfo.ZoneInfo(zone))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as err:
+        raise EvaluationError(f"unknown time zone {zone}") from err
+
+
+def _accessor(name: str, part: Callable[[dt.datetime], int]) -> None:
+    built_in(name, "timestamp", is_member=True)(part)
+
+    def zoned(moment: dt.datetime, zone: str) -> int:
+        try:
+            return part(_in_zone(moment, zone))
+        except (OverflowError, ValueError) as err:
+            raise EvaluationError(str(err)) from err
+
+    built_in(name, "timestamp string", is_member=True)(zoned)
+
+
+for _name, _part in _PARTS.items():
+    _accessor(_name, _part)
+for _name, _unit in (("getHours", 3600), ("getMinutes", 60), ("getSeconds", 1)):
+    built_in(_name, "duration", is_member=True)(
+        lambda value, unit=_unit: quotient(value // dt.timedelta(microseconds=1), unit * 1_000_000)
+    )
+built_in("getMilliseconds", "duration", is_member=True)(
+    lambda value: remainder(value // dt.timedelta(microseconds=1), 1_000_000) // 1000
+)

@@ -1,0 +1,201 @@
+"""The values that expressions work on, and what holds for all of them: type, equality, order, size.
+
+JSON's values are Python's own; int is the signed integer. What JSON has not has a class here.
+
+Source: cel-spec doc/langdef.md; cel-go common/types (0.26, which Kubernetes 1.36 uses).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_INT, MIN_INT, MAX_UINT = (1 << 63) - 1, -(1 << 63), (1 << 64) - 1
+
+
+class EvaluationError(Exception):
+    """The evaluation ended without a value."""
+
+
+class OutOfBudget(Exception):
+    """The evaluation costs more than it may. No operator of the language absorbs it."""
+
+    def __init__(self, text: str = "operation cancelled: actual cost limit exceeded") -> None:
+        super().__init__(text)
+
+
+class UInt(int):
+    """An unsigned integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """A type as a value."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be absent; :data:`NONE` is."""
+
+    value: Any
+
+
+NONE: Final = Optional(Ellipsis)
+
+
+class Opaque:
+    """A value of a library. A subclass sets ``type_name`` and compares itself."""
+
+    type_name: str
+
+
+class Lazy:
+    """A map whose values are computed when they are first used.
+
+    Args:
+        compute: raises :class:`EvaluationError`.
+    """
+
+    __slots__ = ("_compute", "_known")
+
+    def __init__(self, compute: Callable[[str], Any]) -> None:
+        self._compute = compute
+        self._known: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        if name not in self._known:
+            try:
+                self._known[name] = self._compute(name)
+            except EvaluationError as err:
+                self._known[name] = err
+        value = self._known[name]
+        if isinstance(value, EvaluationError):
+            raise value
+        return value
+
+
+class Run:
+    """One evaluation: what it has cost so far, and the answers it may use."""
+
+    __slots__ = ("answers", "cost", "limit")
+
+    def __init__(self, limit: int, answers: Any) -> None:
+        self.cost = 0
+        self.limit = limit
+        self.answers = answers
+
+    def spend(self, cost: int) -> None:
+        """Raises :class:`OutOfBudget`."""
+        self.cost += cost
+        if self.cost > self.limit:
+            raise OutOfBudget
+
+    def spend_on_text(self, *texts: Any) -> None:
+        """The cost of going through texts, lists or maps once: a tenth of their sizes."""
+        self.spend(-(-sum(map(size, texts)) // 10))
+
+
+_NAMES: Final[dict[type, str]] = {
+    bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes", list: "list", dict: "map",
+    type(None): "null_type", TypeValue: "type", Optional: "optional_type", Lazy: "map",
+    datetime.datetime: "google.protobuf.Timestamp", datetime.timedelta: "google.protobuf.Duration",
+}  # fmt: skip
+_NUMBERS = (int, UInt, float)
+# Going into a list or map to compare it takes about as long as three other steps.
+_CONTAINER_COST: Final = 3
+_ORDERED = (bool, str, bytes, datetime.datetime, datetime.timedelta)
+
+
+def type_name(value: Any) -> str:
+    return _NAMES.get(type(value)) or value.type_name
+
+
+def no_such_overload(*_: Any) -> EvaluationError:
+    return EvaluationError("no such overload")
+
+
+def size(value: Any) -> int:
+    """The number of characters, bytes or elements; 1 for anything else."""
+    return len(value) if type(value) in (str, bytes, list, dict) else 1
+
+
+def integer(value: int) -> int:
+    """Raises :class:`EvaluationError` beyond 64 bits."""
+    if MIN_INT <= value <= MAX_INT:
+        return value
+    raise EvaluationError("integer overflow")
+
+
+def unsigned(value: int) -> UInt:
+    """Raises :class:`EvaluationError` beyond 64 bits and below zero."""
+    if 0 <= value <= MAX_UINT:
+        return UInt(value)
+    raise EvaluationError("unsigned integer overflow")
+
+
+def quotient(left: int, right: int) -> int:
+    """The whole part, towards zero. Raises :class:`EvaluationError` for a zero divisor."""
+    if right == 0:
+        raise EvaluationError("division by zero")
+    magnitude = abs(left) // abs(right)
+    return magnitude if (left < 0) is (right < 0) else -magnitude
+
+
+def remainder(left: int, right: int) -> int:
+    """What :func:`quotient` leaves. Raises :class:`EvaluationError` for a zero divisor."""
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    return left - right * quotient(left, right)
+
+
+def equal(left: Any, right: Any, run: Run) -> bool:
+    """Whether two values of any types are equal; numbers are across their types. Every part costs."""
+    kind = type(left)
+    if kind in _NUMBERS:
+        run.spend(1)
+        return type(right) in _NUMBERS and left == right
+    if kind is not type(right):
+        run.spend(1)
+        return False
+    if kind is list:
+        run.spend(_CONTAINER_COST)
+        return len(left) == len(right) and all(equal(*pair, run) for pair in zip(left, right, strict=True))
+    if kind is dict:
+        run.spend(_CONTAINER_COST)
+        return len(left) == len(right) and all(
+            key in right and equal(value, right[key], run) for key, value in left.items()
+        )
+    if kind is Optional:
+        return left is right if NONE in (left, right) else equal(left.value, right.value, run)
+    run.spend(-(-min(size(left), size(right)) // 10))
+    return bool(left == right)
+
+
+def compare(left: Any, right: Any, run: Run) -> int:
+    """-1, 0 or 1; a NaN is never equal and gives 2. Raises :class:`EvaluationError` for what has no order."""
+    kind = type(left)
+    if not (kind in _NUMBERS and type(right) in _NUMBERS) and not (kind is type(right) and kind in _ORDERED):
+        raise no_such_overload()
+    run.spend(-(-min(size(left), size(right)) // 10))
+    if kind is int and not MIN_INT <= left <= MAX_INT:
+        raise EvaluationError("integer overflow")
+    return -1 if left < right else 1 if left > right else 0 if left == right else 2
+
+
+def plain(value: Any, run: Run) -> Any:
+    """A copy in Python's own types. Raises :class:`EvaluationError` for a value that only expressions can use."""
+    run.spend(1 + size(value))
+    kind = type(value)
+    if kind is list:
+        return [plain(each, run) for each in value]
+    if kind is dict:
+        return {key: plain(each, run) for key, each in value.items()}
+    if kind is UInt:
+        return int(value)
+    if kind in (bool, int, float, str, bytes, type(None), datetime.datetime, datetime.timedelta):
+        return value
+    raise EvaluationError(f"a value of type {type_name(value)} cannot be used here")

@@ -1,0 +1,57 @@
+"""controllers/validating_admission_policy_status.py"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from asynctest import async_test
+from controller_world import world
+from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicy
+from kubevouch.api.catalog import VALIDATING_ADMISSION_POLICIES
+from kubevouch.controllers import validating_admission_policy_status
+from kubevouch.machinery import json_codec
+
+
+def policy(expression: str, **spec: Any) -> ValidatingAdmissionPolicy:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    tree = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": [rule],
+            },
+            "validations": [{"expression": expression}],
+            **spec,
+        },
+    }  # fmt: skip
+    found: ValidatingAdmissionPolicy = json_codec.from_tree(tree, ValidatingAdmissionPolicy).value
+    return found
+
+
+@async_test
+async def test_each_generation_is_checked_once() -> None:
+    async with world() as at:
+        running = await at.run(validating_admission_policy_status.NAME)
+        await at.client.create(VALIDATING_ADMISSION_POLICIES, policy("object.nope == 1"))
+        await running.settle()
+        stored = await at.client.get(VALIDATING_ADMISSION_POLICIES, "p")
+        assert stored.status.observed_generation == 1
+        assert stored.status.type_checking is not None
+        (warning,) = stored.status.type_checking.expression_warnings
+        assert warning.field_ref == "spec.validations[0].expression"
+        text = "/v1, Kind=ConfigMap: ERROR: <input>:1:7: undefined field 'nope'\n | object.nope == 1\n | ......^\n"
+        assert warning.warning == text
+
+        good = msgspec.structs.replace(stored, spec=policy("has(object.data)").spec)
+        await at.client.update(VALIDATING_ADMISSION_POLICIES, good)
+        await running.settle()
+        stored = await at.client.get(VALIDATING_ADMISSION_POLICIES, "p")
+        assert stored.status.observed_generation == 2
+        assert stored.status.type_checking is not None
+        assert stored.status.type_checking.expression_warnings == []
+        at.calls.clear()
+        await running.settle()
+        assert at.calls == []
