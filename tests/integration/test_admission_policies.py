@@ -2,70 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import msgspec
 import pytest
 
 import aio
 from admission_webhook import Tree, config_map, rule
-from kubevouch.client.interface import Client, RawResponse
+from admission_world import (
+    BINDINGS,
+    POLICIES,
+    binding,
+    install,
+    policy,
+    post,
+    tree_of,
+    with_cluster,
+)
+from kubevouch.client.interface import Client
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.rest_config import resolve
 from kubevouch.testing import Cluster
 
-GROUP = "/apis/admissionregistration.k8s.io/v1"
-POLICIES = f"{GROUP}/validatingadmissionpolicies"
-BINDINGS = f"{GROUP}/validatingadmissionpolicybindings"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 HAS_OWNER = "has(object.data.owner)"
-
-
-def with_cluster(scenario: Callable[[Client], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with Cluster() as cluster:
-            await scenario(cluster.client())
-
-    aio.run(run())
-
-
-def policy(*validations: Tree, name: str = "p", rules: list[Tree] | None = None, **spec: Any) -> Tree:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {"resourceRules": rules or [rule("configmaps", "CREATE", "UPDATE")]},
-            "validations": list(validations),
-            **spec,
-        },
-    }
-
-
-def binding(*actions: str, name: str = "b", policy_name: str = "p", **spec: Any) -> Tree:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": policy_name, "validationActions": list(actions or ("Deny",)), **spec},
-    }
-
-
-async def post(client: Client, path: str, tree: Tree, method: str = "POST", kind: str = "json") -> RawResponse:
-    headers = {"Content-Type": f"application/{kind}"}
-    return await client.raw(method, path, msgspec.json.encode(tree), headers)
-
-
-async def install(client: Client, *trees: Tree) -> None:
-    for tree in trees:
-        answer = await post(client, POLICIES if tree["kind"].endswith("Policy") else BINDINGS, tree)
-        assert answer.status == 201, answer.body
-
-
-def tree_of(answer: RawResponse) -> Tree:
-    tree: Tree = msgspec.json.decode(answer.body)
-    return tree
 
 
 def test_a_denial() -> None:
@@ -294,5 +251,71 @@ def test_a_policy_counts_its_changes_and_keeps_its_status() -> None:
         assert changed["status"]["observedGeneration"] == 1
         same = tree_of(await post(client, path, {"metadata": {"labels": {"a": "b"}}}, "PATCH", kind))
         assert same["metadata"]["generation"] == 2
+
+    with_cluster(scenario)
+
+
+def test_the_authorizer() -> None:
+    async def run() -> None:
+        async with Cluster() as cluster:
+            admin = cluster.client()
+            rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "claim"]}]
+            subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+            creator = {**rules[0], "verbs": ["create"]}
+            for user, granted in (("jane", rules), ("joe", [creator])):
+                for path, tree in (
+                    ("roles", {"rules": granted}),
+                    (
+                        "rolebindings",
+                        {
+                            "subjects": [{**subject, "name": user}],
+                            "roleRef": {"apiGroup": subject["apiGroup"], "kind": "Role", "name": user},
+                        },
+                    ),
+                ):
+                    where = f"/apis/rbac.authorization.k8s.io/v1/namespaces/default/{path}"
+                    made = await post(admin, where, {"metadata": {"name": user}, **tree})
+                    assert made.status == 201, made.body
+            check = {
+                "expression": "authorizer.requestResource.check('claim').allowed()",
+                "messageExpression": "'may not claim ' + request.name + ', nor ' + "
+                "string(authorizer.serviceAccount('default', 'a').path('/healthz').check('get').allowed())",
+                "reason": "Forbidden",
+            }
+            await install(admin, policy(check), binding())
+            assert (await post(cluster.client("jane"), CONFIG_MAPS, config_map())).status == 201
+            denied = await post(cluster.client("joe"), CONFIG_MAPS, config_map("b"))
+            assert denied.status == 403
+            assert tree_of(denied)["message"].endswith("denied request: may not claim b, nor false")
+            # The check is of the requester, not of whoever wrote the policy.
+            assert (await post(admin, CONFIG_MAPS, config_map("c"))).status == 201
+
+    aio.run(run())
+
+
+def test_types_are_checked() -> None:
+    async def run() -> None:
+        async with Cluster(controllers=("validatingadmissionpolicy-status-controller",)) as cluster:
+            client = cluster.client()
+            made = await post(client, POLICIES, policy({"expression": "object.spec.nope == 1"}))
+            assert made.status == 201
+            await cluster.settle_async()
+            status = tree_of(await client.raw("GET", f"{POLICIES}/p"))["status"]
+        text = "/v1, Kind=ConfigMap: ERROR: <input>:1:7: undefined field 'spec'\n | object.spec.nope == 1\n | ......^\n"
+        warning = {"fieldRef": "spec.validations[0].expression", "warning": text}
+        assert status == {"observedGeneration": 1, "typeChecking": {"expressionWarnings": [warning]}}
+
+    aio.run(run())
+
+
+def test_an_expression_that_costs_too_much() -> None:
+    async def scenario(client: Client) -> None:
+        keys = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != '')))"
+        await install(client, policy({"expression": keys}), binding())
+        large = {**config_map(), "data": {f"key-{n}": "v" for n in range(2000)}}
+        status = tree_of(await post(client, CONFIG_MAPS, large))
+        assert status["code"] == 422
+        why = f"expression '{keys}' resulted in error: operation cancelled: actual cost limit exceeded"
+        assert status["message"].endswith(why)
 
     with_cluster(scenario)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,13 @@ from admission_webhook import (
     rule,
     set_data,
 )
-from decisions import admission_request, request_pem
+from admission_world import (
+    configure,
+    post,
+    tree_of,
+    with_webhook,
+)
+from decisions import admission_request, request_pem, rights_of
 from kubevouch.admission.interface import Operation
 from kubevouch.admission.mutating_webhook import MutatingAdmissionWebhook
 from kubevouch.admission.webhook_call import WebhookCaller
@@ -31,7 +36,7 @@ from kubevouch.admission.webhook_source import HookSource
 from kubevouch.api import catalog
 from kubevouch.api.admissionregistration_v1.webhooks import MutatingWebhookConfiguration, default_mutating
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.client.interface import Client, RawResponse
+from kubevouch.client.interface import Client
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.rest_config import resolve
 from kubevouch.machinery import json_codec
@@ -40,33 +45,7 @@ from kubevouch.testing import Cluster
 from kubevouch.testing.clock import FakeClock
 from scripted_server import reply, reply_json, reply_status
 
-Scenario = Callable[[Client, AdmissionWebhook], Awaitable[None]]
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-def with_webhook(folder: Path, scenario: Scenario, *, runtime_config: str = "") -> None:
-    async def run() -> None:
-        async with AdmissionWebhook(folder) as webhook, Cluster(runtime_config=runtime_config) as cluster:
-            await scenario(cluster.client(), webhook)
-
-    aio.run(run())
-
-
-async def post(client: Client, path: str, tree: Tree, method: str = "POST", content: str = "json") -> RawResponse:
-    headers = {"Content-Type": f"application/{content}"}
-    return await client.raw(method, path, msgspec.json.encode(tree), headers)
-
-
-async def configure(client: Client, tree: Tree) -> RawResponse:
-    path = f"/apis/admissionregistration.k8s.io/v1/{tree['kind'].lower()}s"
-    answer = await post(client, path, tree)
-    assert answer.status == 201, answer.body
-    return answer
-
-
-def status_of(answer: RawResponse) -> Tree:
-    tree: Tree = msgspec.json.decode(answer.body)
-    return tree
 
 
 # ------------------------------------------------------------------ validating
@@ -136,7 +115,7 @@ def test_denials(tmp_path: Path, answer: Any, code: int, reason: str, message: s
         for kind in ("Validating", "Mutating"):
             await configure(client, configuration(kind, webhook.entry()))
             answered = await post(client, CONFIG_MAPS, config_map())
-            status = status_of(answered)
+            status = tree_of(answered)
             assert answered.status == code
             assert (status["status"], status.get("reason", ""), status["code"]) == ("Failure", reason, code)
             assert status["message"] == message
@@ -176,7 +155,7 @@ def test_validating_webhooks_are_asked_at_once(tmp_path: Path) -> None:
         entries = (webhook.entry("a.example.com"), webhook.entry("b.example.com"))
         await configure(client, configuration("Validating", *entries))
         answered = await post(client, CONFIG_MAPS, config_map())
-        assert status_of(answered)["message"] == 'admission webhook "b.example.com" denied the request: /b.example.com'
+        assert tree_of(answered)["message"] == 'admission webhook "b.example.com" denied the request: /b.example.com'
 
     with_webhook(tmp_path, scenario)
 
@@ -193,11 +172,11 @@ def test_a_webhook_that_does_not_answer(tmp_path: Path, kind: str) -> None:
         await configure(client, configuration(kind, webhook.entry(clientConfig=nowhere, timeoutSeconds=3)))
         answered = await post(client, CONFIG_MAPS, config_map())
         assert answered.status == 500
-        assert status_of(answered)["message"] == (
+        assert tree_of(answered)["message"] == (
             f'{INTERNAL}failed to call webhook: Post "https://127.0.0.1:1/x?timeout=3s": no connection to '
             "127.0.0.1:1: connection refused"
         )
-        assert status_of(answered)["reason"] == "InternalError"
+        assert tree_of(answered)["reason"] == "InternalError"
         open_ = webhook.entry("v.example.com", clientConfig=nowhere, failurePolicy="Ignore")
         path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations/c"
         changed = await post(client, path, {"webhooks": [open_]}, "PATCH", "merge-patch+json")
@@ -211,7 +190,7 @@ def test_a_webhook_of_another_ca(tmp_path: Path) -> None:
     async def scenario(client: Client, webhook: AdmissionWebhook) -> None:
         config = {"url": webhook.server.url}
         await configure(client, configuration("Validating", webhook.entry(clientConfig=config)))
-        message = status_of(await post(client, CONFIG_MAPS, config_map()))["message"]
+        message = tree_of(await post(client, CONFIG_MAPS, config_map()))["message"]
         assert message.startswith(f"{INTERNAL}failed to call webhook: Post ")
         assert "comes from a certificate authority that is not trusted here" in message
         assert not webhook.reviews
@@ -240,7 +219,7 @@ def test_answers_that_are_none(tmp_path: Path, answer: Any, message: str) -> Non
         await configure(client, configuration("Validating", webhook.entry()))
         answered = await post(client, CONFIG_MAPS, config_map())
         uid = msgspec.json.decode(webhook.server.seen[0].body)["request"]["uid"]
-        assert status_of(answered)["message"] == INTERNAL + message.replace("UID", uid)
+        assert tree_of(answered)["message"] == INTERNAL + message.replace("UID", uid)
 
     with_webhook(tmp_path, scenario)
 
@@ -249,7 +228,7 @@ def test_text_instead_of_json(tmp_path: Path) -> None:
     async def scenario(client: Client, webhook: AdmissionWebhook) -> None:
         webhook.server.script(reply("hello"))
         await configure(client, configuration("Validating", webhook.entry()))
-        message = status_of(await post(client, CONFIG_MAPS, config_map()))["message"]
+        message = tree_of(await post(client, CONFIG_MAPS, config_map()))["message"]
         assert message.startswith(f"{INTERNAL}failed to call webhook: ")
 
     with_webhook(tmp_path, scenario)
@@ -272,7 +251,7 @@ def test_patches_one_after_the_other(tmp_path: Path) -> None:
         await configure(client, configuration("Mutating", webhook.entry("b.example.com"), name="b"))
         await configure(client, configuration("Mutating", webhook.entry("a.example.com"), name="a"))
         answered = await post(client, CONFIG_MAPS, config_map(k="v"))
-        assert status_of(answered)["data"] == {"first": "1", "k": "v", "seen": "first,k"}
+        assert tree_of(answered)["data"] == {"first": "1", "k": "v", "seen": "first,k"}
         assert [seen.path for seen in webhook.server.seen] == ["/a.example.com", "/b.example.com"]
         # Before anything is checked: no uid yet.
         assert "uid" not in webhook.requests[0]["object"]["metadata"]
@@ -288,12 +267,12 @@ def test_what_a_patch_makes_is_checked(tmp_path: Path) -> None:
         webhook.answer = patch({"op": "replace", "path": "/data", "value": 7})
         answered = await post(client, CONFIG_MAPS, config_map())
         assert answered.status == 500
-        assert "cannot unmarshal number into Go struct field ConfigMap.data" in status_of(answered)["message"]
+        assert "cannot unmarshal number into Go struct field ConfigMap.data" in tree_of(answered)["message"]
         webhook.answer = patch({"op": "remove", "path": "/data/missing"})
         assert (await post(client, CONFIG_MAPS, config_map())).status == 500
         webhook.answer = lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": "bm8="}
         answered = await post(client, CONFIG_MAPS, config_map())
-        assert status_of(answered)["message"].startswith(f"{INTERNAL}received undecodable patch in webhook response: ")
+        assert tree_of(answered)["message"].startswith(f"{INTERNAL}received undecodable patch in webhook response: ")
 
     with_webhook(tmp_path, scenario)
 
@@ -304,7 +283,7 @@ def test_deletions_have_nothing_to_patch(tmp_path: Path) -> None:
         webhook.answer = set_data("k", "v")
         await configure(client, configuration("Mutating", webhook.entry()))
         answered = await client.raw("DELETE", f"{CONFIG_MAPS}/a")
-        assert status_of(answered)["message"] == (
+        assert tree_of(answered)["message"] == (
             'Internal error occurred: admission webhook "w.example.com" attempted to modify the object, which is not '
             "supported for this operation"
         )
@@ -398,7 +377,7 @@ def test_a_condition_that_fails(tmp_path: Path) -> None:
         await configure(client, configuration("Validating", webhook.entry(matchConditions=[broken])))
         answered = await post(client, CONFIG_MAPS, config_map())
         assert answered.status == 403
-        assert status_of(answered)["message"] == (
+        assert tree_of(answered)["message"] == (
             "configmaps \"a\" is forbidden: expression 'object.metadata.labels['x'] == 'y'' resulted in error: "
             "no such key: labels"
         )
@@ -466,16 +445,22 @@ def test_a_namespace_is_in_itself(tmp_path: Path) -> None:
     with_webhook(tmp_path, scenario)
 
 
-def test_a_service_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "path"), [("Validating", None), ("Mutating", "/mutate")])
+def test_a_service_that_is_not_there(tmp_path: Path, kind: str, path: str | None) -> None:
     async def scenario(client: Client, webhook: AdmissionWebhook) -> None:
-        service = {"service": {"namespace": "default", "name": "w"}}
-        tree = configuration("Validating", webhook.entry(clientConfig=service))
-        answered = await post(client, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", tree)
-        assert answered.status == 422
-        assert status_of(answered)["message"] == (
-            'ValidatingWebhookConfiguration.admissionregistration.k8s.io "c" is invalid: '
-            "webhooks[0].clientConfig.service: Forbidden: kubevouch runs no services: give clientConfig.url"
+        service = {"namespace": "default", "name": "w"} | ({"path": path} if path else {})
+        made = await configure(client, configuration(kind, webhook.entry(clientConfig={"service": service})))
+        assert tree_of(made)["webhooks"][0]["clientConfig"]["service"] == service | {"port": 443}
+        answered = await post(client, CONFIG_MAPS, config_map())
+        assert answered.status == 500
+        assert tree_of(answered)["message"] == (
+            f'{INTERNAL}failed to call webhook: Post "https://w.default.svc:443{path or "/"}?timeout=10s": '
+            'service "w" not found'
         )
+        open_ = webhook.entry("v.example.com", clientConfig={"service": service}, failurePolicy="Ignore")
+        where = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations/c"
+        await post(client, where, {"webhooks": [open_]}, "PATCH", "merge-patch+json")
+        assert (await post(client, CONFIG_MAPS, config_map())).status == 201
 
     with_webhook(tmp_path, scenario)
 
@@ -500,11 +485,15 @@ def test_what_is_put_on_record(tmp_path: Path) -> None:
             source.load([config])
             obj = ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data={"k": "v"})
             request = admission_request(Operation.CREATE, catalog.CONFIG_MAPS, obj)
-            await MutatingAdmissionWebhook(source, caller, lambda _: None).admit(request)
+            await MutatingAdmissionWebhook(source, caller, lambda _: None, rights_of(request.user)).admit(request)
             await caller.close()
         place = "mutation.webhook.admission.k8s.io/round_0_index"
         assert request.annotations == {
             "a.example.com/why": "because",
+            "patch.webhook.admission.k8s.io/round_0_index_0": (
+                '{"configuration":"c","webhook":"a.example.com",'
+                '"patch":[{"op":"add","path":"/data/b","value":"1"}],"patchType":"JSONPatch"}'
+            ),
             f"{place}_0": '{"configuration":"c","webhook":"a.example.com","mutated":true}',
             f"{place}_1": '{"configuration":"c","webhook":"b.example.com","mutated":false}',
             f"failed-open.{place}_1": "b.example.com",

@@ -7,6 +7,9 @@ import structlog
 from kubevouch.admission.interface import Request
 from kubevouch.machinery import names
 
+PATCH = "patch.webhook.admission.k8s.io"
+"""Prefix of annotations that show what was written: for events that hold the request's object, and only for them."""
+
 log = structlog.get_logger("admission")
 
 

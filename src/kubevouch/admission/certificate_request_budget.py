@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.api import catalog, wellknown
-from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki import x509_request
@@ -46,7 +46,7 @@ class OpenRequests:
 
     def changed(self, name: str, obj: CertificateSigningRequest | None) -> None:
         """The request ``name`` is now ``obj``, or gone."""
-        if obj is not None and is_open(obj):
+        if obj is not None and is_undecided(obj):
             if name not in self._keys:
                 key = self._keys[name] = _key_of(obj, obj.spec.username)
                 self._by_requester.setdefault(obj.spec.username, {})[name] = None
@@ -69,11 +69,6 @@ def _drop(index: dict[K, dict[str, None]], key: K, name: str) -> None:
     del index[key][name]
     if not index[key]:
         del index[key]
-
-
-def is_open(obj: CertificateSigningRequest) -> bool:
-    """Nothing is decided: no certificate, not approved, denied or failed."""
-    return not obj.status.certificate and not obj.status.conditions
 
 
 def _key_of(obj: CertificateSigningRequest, requester: str) -> _Key:

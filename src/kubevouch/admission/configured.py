@@ -12,6 +12,7 @@ from kubevouch.admission.validating_admission_policy import (
 from kubevouch.admission.validating_webhook import ValidatingAdmissionWebhook
 from kubevouch.admission.webhook_call import WebhookCaller
 from kubevouch.admission.webhook_source import HookSource
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.util.clock import Clock
 
 
@@ -20,17 +21,20 @@ class ConfiguredAdmission:
 
     Args:
         namespace_named: a namespace from the watch cache, or None.
+        authorizer: what expressions ask.
         objects_of: the objects of a kind, for policies' parameters; None for a kind that is not served.
     """
 
-    def __init__(self, clock: Clock, namespace_named: NamespaceGetter, objects_of: ObjectsOf) -> None:
+    def __init__(
+        self, clock: Clock, namespace_named: NamespaceGetter, objects_of: ObjectsOf, authorizer: Authorizer
+    ) -> None:
         self._caller = WebhookCaller(clock)
         self.mutating = HookSource(self._caller.forget)
         self.validating = HookSource(self._caller.forget)
         self.policies = PolicySource()
-        self.mutating_webhook = MutatingAdmissionWebhook(self.mutating, self._caller, namespace_named)
-        self.validating_webhook = ValidatingAdmissionWebhook(self.validating, self._caller, namespace_named)
-        self.validating_policy = ValidatingAdmissionPolicyPlugin(self.policies, namespace_named, objects_of)
+        self.mutating_webhook = MutatingAdmissionWebhook(self.mutating, self._caller, namespace_named, authorizer)
+        self.validating_webhook = ValidatingAdmissionWebhook(self.validating, self._caller, namespace_named, authorizer)
+        self.validating_policy = ValidatingAdmissionPolicyPlugin(self.policies, namespace_named, objects_of, authorizer)
 
     async def close(self) -> None:
         """Close the connections to webhooks."""

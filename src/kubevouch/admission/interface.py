@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from kubevouch.admission.observer import UNOBSERVED, Observer
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind, Resource
 
@@ -26,11 +27,20 @@ def _as_it_is(obj: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a kind under which its objects are served, and the ways from and to the stored one."""
+    """A version of a kind under which its objects are served, and the ways from and to the stored one.
+
+    Args:
+        body: the kind of the object where it is not the resource's own (serviceaccounts/token).
+    """
 
     resource: Resource[Any]
     from_storage: Callable[[Any], Any] = _as_it_is
     to_storage: Callable[[Any], Any] = _as_it_is
+    body: GroupVersionKind | None = None
+
+    @property
+    def kind(self) -> GroupVersionKind:
+        return self.body or self.resource.gvk
 
 
 @dataclass(slots=True)
@@ -70,6 +80,7 @@ class Request:
         options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request, where it has some.
         warnings: texts for ``Warning`` headers; plug-ins append.
         annotations: for the audit event; plug-ins add.
+        observer: what plug-ins report to; the chain sets it.
     """
 
     user: UserInfo
@@ -88,6 +99,7 @@ class Request:
     versions: tuple[Version, ...] = ()
     options: Any = None
     reinvocation: Reinvocation | None = None
+    observer: Observer = UNOBSERVED
 
 
 class MutatingPlugin(Protocol):

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from kubevouch.admission.questions import CONDITIONS_BUDGET, Asking, Inquiry
 from kubevouch.api.admissionregistration_v1.expressions import compile_expression
 from kubevouch.api.admissionregistration_v1.matching import IGNORE, MatchCondition
 from kubevouch.authentication.aggregate import aggregate
-from kubevouch.cel.environment import BOOL, EvaluationError, ExpressionError, Program
+from kubevouch.cel.environment import BOOL, EvaluationError, ExpressionError, OutOfBudget, Program
 
 
 class ConditionError(Exception):
@@ -44,17 +45,21 @@ class MatchConditions:
         except ExpressionError as err:
             return f"compilation error: {err}"
 
-    def hold(self, variables: Mapping[str, Any]) -> bool:
+    def hold(self, variables: Mapping[str, Any]) -> Asking[bool]:
         """One that is false settles it, whatever the others come to. Raises :class:`ConditionError`."""
         found: list[str] = []
+        inquiry = Inquiry(dict(variables), CONDITIONS_BUDGET)
         for program in self._programs:
             try:
                 if isinstance(program, str):
                     found.append(program)
-                elif not program.holds(variables):
+                elif not (yield from inquiry.holds(program)):
                     return False
             except EvaluationError as err:
                 found.append(evaluation_text(program, err))
+            except OutOfBudget as err:
+                found = [str(err)]
+                break
         if found and not self._ignores:
             raise ConditionError(aggregate(found))
         return not found

@@ -9,15 +9,18 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.admission.audit_annotations import annotate
+from kubevouch.admission.audit_annotations import PATCH, annotate
 from kubevouch.admission.interface import Operation, Reinvocation, Request
 from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.observer import ADMIT
+from kubevouch.admission.questions import Interview
 from kubevouch.admission.review import Shown
-from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open
+from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open, report
 from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
 from kubevouch.api.admission_v1 import JSON_PATCH, AdmissionResponse
 from kubevouch.api.admissionregistration_v1.webhooks import IF_NEEDED, MutatingWebhook
 from kubevouch.api.catalog import SCHEME
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery import errors, json_codec, json_patch
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
@@ -31,10 +34,13 @@ class MutatingAdmissionWebhook:
 
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter) -> None:
+    def __init__(
+        self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter, authorizer: Authorizer
+    ) -> None:
         self._source = source
         self._caller = caller
         self._namespace_named = namespace_named
+        self._authorizer = authorizer
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
         return not is_exempt(resource)
@@ -48,8 +54,9 @@ class MutatingAdmissionWebhook:
             state = request.reinvocation = Reinvocation()
         if state.again and state.output != request.obj:
             state.changed()
+        interview = Interview(self._authorizer, request.user)
         for index, hook in enumerate(hooks):
-            shown = hook.show(request, self._namespace_named)
+            shown = await hook.show(request, self._namespace_named, interview)
             # Whoever was not asked in the first round is not asked in the second.
             if shown is not None and (not state.again or hook.uid in state.due):
                 request.obj = await self._ask(hook, shown, state, index)
@@ -59,30 +66,47 @@ class MutatingAdmissionWebhook:
     async def _ask(self, hook: Hook, shown: Shown, state: Reinvocation, index: int) -> Any:
         """The object as the webhook leaves it."""
         request, place = shown.request, f"round_{int(state.again)}_index_{index}"
-        obj, failure = request.obj, None
+        obj, begun = request.obj, request.observer.monotonic()
+        failure: CallFailed | APIStatusError | None = None
         try:
             response = await self._caller.ask(hook, shown, mutating=True)
             obj = _patched(hook, shown, response)
-        except CallFailed as err:
+            if obj is not request.obj:
+                annotate(request, f"{PATCH}/{place}", _patch(hook, response))
+        except (CallFailed, APIStatusError) as err:
             failure = err
-        finally:
-            mutated = obj is not request.obj and obj != request.obj
-            annotate(request, f"{_MUTATION}/{place}", _mutation(hook, mutated))
+        mutated = obj is not request.obj and obj != request.obj
+        annotate(request, f"{_MUTATION}/{place}", _mutation(hook, mutated))
+        report(hook, request, ADMIT, begun, failure)
         if mutated:
             state.changed()
             state.wanted = True
         if isinstance(hook.webhook, MutatingWebhook) and hook.webhook.reinvocation_policy == IF_NEEDED:
             state.invoked.add(hook.uid)
+        if isinstance(failure, APIStatusError):
+            raise failure
         if failure is not None:
             if not hook.ignores_failures:
                 raise failure.refusal() from failure
-            failed_open(hook, failure)
+            failed_open(hook, request, ADMIT, failure)
             annotate(request, f"failed-open.{_MUTATION}/{place}", hook.webhook.name)
         return obj
 
 
 def _mutation(hook: Hook, mutated: bool) -> str:
     value = {"configuration": hook.configuration, "webhook": hook.webhook.name, "mutated": mutated}
+    return json_codec.encode_in_order(value).decode()
+
+
+def _patch(hook: Hook, response: AdmissionResponse) -> str:
+    # Go writes the members of an operation sorted, and their values as they came.
+    operations = [dict(sorted(each.items())) for each in msgspec.json.decode(response.patch or b"[]")]
+    value = {
+        "configuration": hook.configuration,
+        "webhook": hook.webhook.name,
+        "patch": operations,
+        "patchType": response.patch_type,
+    }
     return json_codec.encode_in_order(value).decode()
 
 

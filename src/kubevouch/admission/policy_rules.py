@@ -5,34 +5,55 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go, pl
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from kubevouch.admission.match_conditions import ConditionError, MatchConditions, evaluation_text
+from kubevouch.admission.observer import NO_ERROR, UNOBSERVED
+from kubevouch.admission.questions import POLICY_BUDGET, Asking, Inquiry
 from kubevouch.admission.review import Tree
 from kubevouch.api.admissionregistration_v1.expressions import PARAMS, VARIABLES, compile_expression
 from kubevouch.api.admissionregistration_v1.matching import IGNORE
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicySpec, Validation
-from kubevouch.cel.environment import ANY, BOOL, NULL, STRING, EvaluationError, ExpressionError, Program
+from kubevouch.cel.environment import (
+    ANY,
+    BOOL,
+    NULL,
+    STRING,
+    EvaluationError,
+    ExpressionError,
+    OutOfBudget,
+    Program,
+)
+from kubevouch.cel.values import Lazy
 from kubevouch.machinery.gotext import quote
 
 MAX_MESSAGE_BYTES = 5 * 1024
 MAX_ANNOTATION_BYTES = 10 * 1024
 INVALID = "Invalid"
 
-_NO_SUCH_KEY = re.compile(r"no such key: (\w+)", re.ASCII)
+_COMPILE_ERROR, _INVALID_ERROR = "compile_error", "invalid_error"
+
+Monotonic = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A validation that does not hold, or cannot be evaluated; ``index`` is its place in the policy."""
+    """A validation that does not hold, or cannot be evaluated.
+
+    Args:
+        index: its place in the policy.
+        error: for metrics: what kind of error it is, if any.
+        seconds: how long it took.
+    """
 
     index: int
     message: str
     reason: str = INVALID
+    error: str = NO_ERROR
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -42,11 +63,13 @@ class Findings:
     Args:
         failures: what the binding's actions follow from.
         errors: what refuses the request whatever the binding's actions are.
+        ignored: errors that the failure policy forgives.
         annotations: for the audit event, without the policy's name.
     """
 
     failures: list[Failure] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    errors: list[Failure] = field(default_factory=list)
+    ignored: list[Failure] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
 
 
@@ -113,42 +136,67 @@ class PolicyRules:
         except ExpressionError as err:
             return _Unusable(source, f"compilation error: {err}")
 
-    def evaluate(self, variables: Tree, params: Tree | None) -> Findings:
+    def evaluate(
+        self, variables: Tree, params: Tree | None, monotonic: Monotonic = UNOBSERVED.monotonic
+    ) -> Asking[Findings]:
         """What the policy finds.
 
         Args:
-            variables: object, oldObject, request, namespaceObject.
+            variables: object, oldObject, request, namespaceObject, authorizer.
             params: the parameters, None when there are none.
+            monotonic: tells the seconds from which durations are made.
         """
         if self._has_params:
             variables = {**variables, PARAMS: params}
         findings = Findings()
         try:
-            if self._conditions and not self._conditions.hold(variables):
+            if self._conditions and not (yield from self._conditions.hold(variables)):
                 return findings
         except ConditionError as err:
-            findings.failures.append(Failure(0, str(err)))
+            findings.failures.append(Failure(0, str(err), error=_INVALID_ERROR))
             return findings
-        evaluation = _Evaluation(variables, self._variables)
+        try:
+            return (yield from self._findings(_Evaluation(variables, self._variables), monotonic))
+        except OutOfBudget as err:
+            failure = Failure(0, str(err), error=_INVALID_ERROR)
+            (findings.ignored if self.ignores_errors else findings.failures).append(failure)
+            return findings
+
+    def _findings(self, evaluation: _Evaluation, monotonic: Monotonic) -> Asking[Findings]:
+        findings = Findings()
         for index, (validation, expression, message) in enumerate(self._validations):
+            begun = monotonic()
             try:
-                if evaluation.value(expression) is not True:
-                    text = evaluation.message(message) or validation.message.strip()
+                if (yield from evaluation.value(expression)) is not True:
+                    text = (yield from evaluation.message(message)) or validation.message.strip()
                     text = text or f"failed expression: {validation.expression.strip()}"
-                    findings.failures.append(Failure(index, text, validation.reason or INVALID))
+                    reason = validation.reason or INVALID
+                    findings.failures.append(Failure(index, text, reason, seconds=monotonic() - begun))
             except EvaluationError as err:
-                if not self.ignores_errors:
-                    findings.failures.append(Failure(index, str(err)))
+                failure = Failure(index, str(err), error=_error_of(expression), seconds=monotonic() - begun)
+                (findings.ignored if self.ignores_errors else findings.failures).append(failure)
         for key, expression in self._annotations:
+            begun = monotonic()
             try:
-                value = evaluation.value(expression)
+                value = yield from evaluation.value(expression)
             except EvaluationError as err:
                 if not self.ignores_errors:
-                    findings.errors.append(str(err))
+                    failure = Failure(0, str(err), error=_error_of(expression), seconds=monotonic() - begun)
+                    findings.errors.append(failure)
                 continue
             if isinstance(value, str) and value.strip():
                 findings.annotations[key] = _cut(value.strip(), MAX_ANNOTATION_BYTES)
         return findings
+
+
+def _error_of(expression: _Expression) -> str:
+    return _COMPILE_ERROR if isinstance(expression, _Unusable) else _INVALID_ERROR
+
+
+def _usable(expression: _Expression) -> Program:
+    if isinstance(expression, _Unusable):
+        raise EvaluationError(expression.why)
+    return expression
 
 
 def _type(expression: _Expression) -> str:
@@ -163,41 +211,32 @@ class _Evaluation:
     """One set of values of the variables. A variable that fails spoils only what uses it."""
 
     def __init__(self, variables: Tree, composed: Sequence[tuple[str, _Expression]]) -> None:
-        self._failed: dict[str, str] = {}
-        values: dict[str, Any] = {}
-        self._variables: Tree = {**variables, VARIABLES: values} if composed else variables
-        for name, expression in composed:
-            try:
-                values[name] = self._evaluate(expression)
-            except EvaluationError as err:
-                self._failed[name] = f"composited variable {quote(name)} fails to evaluate: {err}"
+        self._composed = dict(composed)
+        if composed:
+            variables = {**variables, VARIABLES: Lazy(self._variable)}
+        self._inquiry = Inquiry(variables, POLICY_BUDGET)
 
-    def value(self, expression: _Expression) -> Any:
+    def _variable(self, name: str) -> Any:
+        expression = self._composed[name]
+        try:
+            return self._inquiry.value(_usable(expression))
+        except EvaluationError as err:
+            raise EvaluationError(f"composited variable {quote(name)} fails to evaluate: {err}") from err
+
+    def value(self, expression: _Expression) -> Asking[Any]:
         """Raises :class:`EvaluationError` with Kubernetes' whole sentence."""
+        program = _usable(expression)
         try:
-            return self._evaluate(expression)
+            return (yield from self._inquiry.evaluate(program))
         except EvaluationError as err:
-            if isinstance(expression, _Unusable):
-                raise
-            raise EvaluationError(evaluation_text(expression, err)) from err
+            raise EvaluationError(evaluation_text(program, err)) from err
 
-    def _evaluate(self, expression: _Expression) -> Any:
-        if isinstance(expression, _Unusable):
-            raise EvaluationError(expression.why)
-        try:
-            return expression.evaluate(self._variables)
-        except EvaluationError as err:
-            missing = _NO_SUCH_KEY.fullmatch(str(err))
-            if missing and missing[1] in self._failed:
-                raise EvaluationError(self._failed[missing[1]]) from err
-            raise
-
-    def message(self, expression: _Expression | None) -> str:
+    def message(self, expression: _Expression | None) -> Asking[str]:
         """The text of a messageExpression; empty when there is none that can be used."""
         if expression is None:
             return ""
         try:
-            value = self._evaluate(expression)
+            value = yield from self._inquiry.evaluate(_usable(expression))
         except EvaluationError:
             return ""
         text = value.strip() if isinstance(value, str) else ""

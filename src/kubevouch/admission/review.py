@@ -1,6 +1,7 @@
 """A request as webhooks and expressions see it, and what webhooks answer; no I/O.
 
     InvalidResponse       a webhook's answer cannot be used; ``str()`` says why
+    Denied                an APIStatusError: a webhook's own
 
 Source: k8s.io/apiserver/pkg/admission/plugin/webhook/{request/admissionreview.go,errors/statuserror.go} (1.36).
 """
@@ -17,8 +18,16 @@ from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.admission.matching import namespace_of
 from kubevouch.api import admission_v1, meta_v1
 from kubevouch.api.admission_v1 import AdmissionResponse, AdmissionReview
-from kubevouch.api.admissionregistration_v1.expressions import NAMESPACE, OBJECT, OLD_OBJECT, REQUEST
+from kubevouch.api.admissionregistration_v1.expressions import (
+    ASKED,
+    ASKED_RESOURCE,
+    NAMESPACE,
+    OBJECT,
+    OLD_OBJECT,
+    REQUEST,
+)
 from kubevouch.api.admissionregistration_v1.webhooks import REVIEW_VERSIONS
+from kubevouch.cel.library.authorizer import Authorizer, Question, ResourceCheck
 from kubevouch.machinery import errors, json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
@@ -36,12 +45,16 @@ class InvalidResponse(Exception):
     """What a webhook answered is no answer."""
 
 
-def object_tree(obj: Any, resource: Resource[Any]) -> Tree | None:
+class Denied(APIStatusError):
+    """A webhook refuses the request."""
+
+
+def object_tree(obj: Any, kind: GroupVersionKind) -> Tree | None:
     """The JSON of an object with its kind; None stays None."""
     if obj is None:
         return None
     tree: Tree = json_codec.to_builtins(obj)
-    return {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **tree}
 
 
 class Shown:
@@ -60,18 +73,18 @@ class Shown:
         return self._tree(self.request.old)
 
     def _tree(self, obj: Any) -> Tree | None:
-        return None if obj is None else object_tree(self.version.from_storage(obj), self.version.resource)
+        return None if obj is None else object_tree(self.version.from_storage(obj), self.version.kind)
 
     @cached_property
     def attributes(self) -> Tree:
         """An AdmissionRequest without uid and objects."""
-        request, asked, shown = self.request, self.request.versions[0].resource, self.version.resource
+        request, asked, shown = self.request, self.request.versions[0], self.version
         user = request.user
         tree: Tree = {
-            "kind": _kind(shown),
-            "resource": _resource(shown),
-            "requestKind": _kind(asked),
-            "requestResource": _resource(asked),
+            "kind": _kind(shown.kind),
+            "resource": _resource(shown.resource),
+            "requestKind": _kind(asked.kind),
+            "requestResource": _resource(asked.resource),
             "operation": str(request.operation),
             "userInfo": _filled(
                 username=user.name,
@@ -93,7 +106,21 @@ class Shown:
         """What expressions see."""
         return {
             OBJECT: self.object, OLD_OBJECT: self.old_object, REQUEST: self.attributes, NAMESPACE: namespace,
+            ASKED: Authorizer(), ASKED_RESOURCE: self._asked_resource(),
         }  # fmt: skip
+
+    def _asked_resource(self) -> ResourceCheck:
+        request, resource = self.request, self.version.resource
+        return ResourceCheck(
+            Question(
+                "",
+                group=resource.group,
+                resource=resource.plural,
+                subresource=request.subresource,
+                namespace=namespace_of(request),
+                name=request.name,
+            )
+        )
 
     def review(self, uid: str, version: str) -> Tree:
         """The AdmissionReview to send."""
@@ -101,8 +128,8 @@ class Shown:
         return {"kind": admission_v1.KIND, "apiVersion": f"{admission_v1.GROUP}/{version}", "request": request}
 
 
-def _kind(resource: Resource[Any]) -> dict[str, str]:
-    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+def _kind(kind: GroupVersionKind) -> dict[str, str]:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
 def _resource(resource: Resource[Any]) -> dict[str, str]:
@@ -180,12 +207,12 @@ def _verify_v1(review: AdmissionReview, response: AdmissionResponse, uid: str, m
         raise InvalidResponse('webhook returned invalid response.patchType of ""')
 
 
-def rejection(webhook: str, status: Status | None) -> APIStatusError:
+def rejection(webhook: str, status: Status | None) -> Denied:
     """What a client hears of a webhook's denial; whatever status came with it, it is a failure."""
     status = status or Status()
     denied = f"admission webhook {quote(webhook)} denied the request"
     why = status.message or status.reason
-    return APIStatusError(
+    return Denied(
         msgspec.structs.replace(
             status,
             kind="",

@@ -15,6 +15,7 @@ from kubevouch.admission.audit_annotations import annotate
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.matching import Matcher, NamespaceGetter, namespace_of
 from kubevouch.admission.policy_rules import Failure, Findings, PolicyRules
+from kubevouch.admission.questions import Interview
 from kubevouch.admission.refusal import refused
 from kubevouch.admission.review import Shown, Tree, object_tree
 from kubevouch.api.admissionregistration_v1.policies import (
@@ -25,7 +26,18 @@ from kubevouch.api.admissionregistration_v1.policies import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from kubevouch.api.catalog import NAMESPACES, VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
+from kubevouch.api.catalog import (
+    LOCAL_SUBJECT_ACCESS_REVIEWS,
+    NAMESPACES,
+    SELF_SUBJECT_ACCESS_REVIEWS,
+    SELF_SUBJECT_REVIEWS,
+    SELF_SUBJECT_RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery import errors, json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import StatusCause
@@ -33,6 +45,21 @@ from kubevouch.machinery.scheme import GroupResource, GroupVersion, GroupVersion
 from kubevouch.machinery.selectors import SelectorError, label_selector_of
 
 _FAILURES = "validation.policy.admission.k8s.io/validation_failure"
+# Policies are not the subject of policies: else a bad one could not be taken back. Nor are the reviews on which
+# authentication and authorization stand (pkg/kubeapiserver/admission/exclusion, Kubernetes 1.36).
+_EXEMPT = frozenset(
+    resource.group_resource
+    for resource in (
+        VALIDATING_ADMISSION_POLICIES,
+        VALIDATING_ADMISSION_POLICY_BINDINGS,
+        SELF_SUBJECT_REVIEWS,
+        TOKEN_REVIEWS,
+        LOCAL_SUBJECT_ACCESS_REVIEWS,
+        SELF_SUBJECT_ACCESS_REVIEWS,
+        SELF_SUBJECT_RULES_REVIEWS,
+        SUBJECT_ACCESS_REVIEWS,
+    )
+)
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 
 
@@ -140,29 +167,31 @@ class ValidatingAdmissionPolicyPlugin:
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, source: PolicySource, namespace_named: NamespaceGetter, objects_of: ObjectsOf) -> None:
+    def __init__(
+        self, source: PolicySource, namespace_named: NamespaceGetter, objects_of: ObjectsOf, authorizer: Authorizer
+    ) -> None:
         self._source = source
         self._namespace_named = namespace_named
         self._objects_of = objects_of
+        self._authorizer = authorizer
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
-        # Policies are not the subject of policies: else a bad one could not be taken back.
-        exempt = (VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS)
-        return resource not in tuple(each.group_resource for each in exempt)
+        return resource not in _EXEMPT
 
     async def validate(self, request: Request) -> None:
         hooks = self._source.hooks
         if not hooks:
             return
         outcome = _Outcome()
+        interview = Interview(self._authorizer, request.user)
         for hook in hooks:
-            self._apply(hook, request, outcome)
+            await self._apply(hook, request, outcome, interview)
         if outcome.recorded:
             annotate(request, _FAILURES, json_codec.encode_in_order(outcome.recorded).decode())
         if outcome.denials:
             raise _refusal(request, outcome.denials[0])
 
-    def _apply(self, hook: PolicyHook, request: Request, outcome: _Outcome) -> None:
+    async def _apply(self, hook: PolicyHook, request: Request, outcome: _Outcome, interview: Interview) -> None:
         policy = hook.policy.metadata.name
         try:
             version = hook.matcher.match(request, self._namespace_named)
@@ -187,7 +216,7 @@ class ValidatingAdmissionPolicyPlugin:
                 continue
             variables = shown.variables(self._namespace(request))
             for each in params:
-                findings = hook.rules.evaluate(variables, each)
+                findings = await interview.settle(hook.rules.evaluate(variables, each, request.observer.monotonic))
                 _note(policy, bound.binding, findings, request, outcome)
                 for key, value in findings.annotations.items():
                     annotations.setdefault(key, []).append(value)
@@ -200,7 +229,7 @@ class ValidatingAdmissionPolicyPlugin:
         namespace = self._namespace_named(request.namespace)
         if namespace is None:
             raise errors.not_found(NAMESPACES.group_resource, request.namespace)
-        return object_tree(namespace, NAMESPACES)
+        return object_tree(namespace, NAMESPACES.gvk)
 
     def _params_of(self, hook: PolicyHook) -> Objects | None:
         """Where the policy's parameters are; None when it has none."""
@@ -244,14 +273,19 @@ def _collect(objects: Objects | None, ref: ParamRef | None, namespace: str) -> S
         found = [obj for obj in objects.list(where) if selector.matches(obj.metadata.labels)]
     if not found and ref.parameter_not_found_action == DENY:
         raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [object_tree(obj, objects.resource) for obj in found]
+    return [object_tree(obj, objects.resource.gvk) for obj in found]
 
 
 def _note(
     policy: str, binding: ValidatingAdmissionPolicyBinding, findings: Findings, request: Request, outcome: _Outcome
 ) -> None:
     name, actions = binding.metadata.name, binding.spec.validation_actions
+    report = request.observer.policy
+    for failure in findings.ignored:
+        report(policy, name, failure.error, "allow", failure.seconds)
     for failure in findings.failures:
+        for action in actions:
+            report(policy, name, failure.error, action.lower(), failure.seconds)
         if DENY in actions:
             outcome.denials.append(_Denial(policy, name, failure))
         if AUDIT in actions:
@@ -269,7 +303,9 @@ def _note(
                 f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{name}': {failure.message}"
             )
             request.warnings.append(text)
-    outcome.denials += (_Denial(policy, name, Failure(0, text)) for text in findings.errors)
+    for failure in findings.errors:
+        report(policy, name, failure.error, "deny", failure.seconds)
+        outcome.denials.append(_Denial(policy, name, failure))
 
 
 def _refusal(request: Request, denial: _Denial) -> APIStatusError:

@@ -10,9 +10,12 @@ import asyncio
 from kubevouch.admission.audit_annotations import annotate
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.observer import VALIDATING
+from kubevouch.admission.questions import Interview
 from kubevouch.admission.review import Shown
-from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open
+from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open, report
 from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import GroupResource
 
@@ -24,10 +27,13 @@ class ValidatingAdmissionWebhook:
 
     name = "ValidatingAdmissionWebhook"
 
-    def __init__(self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter) -> None:
+    def __init__(
+        self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter, authorizer: Authorizer
+    ) -> None:
         self._source = source
         self._caller = caller
         self._namespace_named = namespace_named
+        self._authorizer = authorizer
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
         return not is_exempt(resource)
@@ -36,9 +42,10 @@ class ValidatingAdmissionWebhook:
         hooks = self._source.hooks
         if not hooks:
             return
+        interview = Interview(self._authorizer, request.user)
         relevant: list[tuple[Hook, Shown]] = []
         for hook in hooks:
-            shown = hook.show(request, self._namespace_named)
+            shown = await hook.show(request, self._namespace_named, interview)
             if shown is not None:
                 # Those that want to see the same version share its trees.
                 same = next((known for _, known in relevant if known.version is shown.version), shown)
@@ -50,13 +57,17 @@ class ValidatingAdmissionWebhook:
 
     async def _ask(self, hook: Hook, shown: Shown, index: int) -> APIStatusError | None:
         """What stands against the request."""
+        request, begun = shown.request, shown.request.observer.monotonic()
+        failure: CallFailed | APIStatusError | None = None
         try:
             await self._caller.ask(hook, shown, mutating=False)
-        except CallFailed as err:
-            if not hook.ignores_failures:
-                return err.refusal()
-            failed_open(hook, err)
-            annotate(shown.request, f"{_FAILED_OPEN}/round_0_index_{index}", hook.webhook.name)
-        except APIStatusError as err:
-            return err
+        except (CallFailed, APIStatusError) as err:
+            failure = err
+        report(hook, request, VALIDATING, begun, failure)
+        if not isinstance(failure, CallFailed):
+            return failure
+        if not hook.ignores_failures:
+            return failure.refusal()
+        failed_open(hook, request, VALIDATING, failure)
+        annotate(request, f"{_FAILED_OPEN}/round_0_index_{index}", hook.webhook.name)
         return None

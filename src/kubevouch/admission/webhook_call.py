@@ -14,7 +14,10 @@ import msgspec
 import structlog
 
 from kubevouch.admission.audit_annotations import annotate
+from kubevouch.admission.interface import Request
+from kubevouch.admission.observer import CALLING_ERROR, NO_ERROR, SERVER_ERROR
 from kubevouch.admission.review import (
+    Denied,
     InvalidResponse,
     Shown,
     dry_run_unsupported,
@@ -26,7 +29,9 @@ from kubevouch.admission.webhook_source import Hook
 from kubevouch.api.admission_v1 import AdmissionResponse
 from kubevouch.api.admissionregistration_v1.webhooks import (
     DEFAULT_TIMEOUT_SECONDS,
+    HTTPS_PORT,
     WITHOUT_SIDE_EFFECTS,
+    ServiceReference,
     WebhookClientConfig,
 )
 from kubevouch.client.credentials import FixedCredential
@@ -46,10 +51,11 @@ log = structlog.get_logger("admission.webhook")
 
 
 class CallFailed(Exception):
-    """``str()`` names the webhook and says what went wrong."""
+    """``str()`` names the webhook and says what went wrong; ``code`` is for metrics."""
 
-    def __init__(self, webhook: str, why: str) -> None:
+    def __init__(self, webhook: str, why: str, code: int = 503) -> None:
         super().__init__(f"failed calling webhook {quote(webhook)}: {why}")
+        self.code = code
 
     def refusal(self) -> APIStatusError:
         """What the client hears when failures are not ignored."""
@@ -110,7 +116,7 @@ class WebhookCaller:
         try:
             version = review_version(hook.webhook.admission_review_versions or ())
         except InvalidResponse as err:
-            raise CallFailed(name, f"could not create admission objects: {err}") from err
+            raise CallFailed(name, f"could not create admission objects: {err}", 400) from err
         answer = await self._post(hook, shown.review(uid, version))
         try:
             response = verify_response(answer, uid, version, mutating=mutating)
@@ -127,25 +133,29 @@ class WebhookCaller:
     async def _post(self, hook: Hook, review: dict[str, object]) -> object:
         name, config = hook.webhook.name, hook.webhook.client_config
         seconds = hook.webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        if config.service is not None:
+            # No Service can be created here: the answer is kube-apiserver's for one that is not there.
+            asked = f"{_service_url(config.service)}?timeout={seconds}s"
+            why = f'Post "{asked}": service {quote(config.service.name)} not found'
+            raise CallFailed(name, f"failed to call webhook: {why}")
         try:
             connection = self._connection(config, seconds)
         except ClientConfigurationError as err:
-            raise CallFailed(name, f"could not get REST client: {err}") from err
+            raise CallFailed(name, f"could not get REST client: {err}", 400) from err
         await self._close_idle()
         connection.users += 1
         try:
             return await connection.webhook.ask(review, (("timeout", f"{seconds}s"),), attempts=1)
         except WebhookError as err:
             asked = f'Post "{config.url}?timeout={seconds}s": ' if isinstance(err.__cause__, TransportError) else ""
-            raise CallFailed(name, f"failed to call webhook: {asked}{err}") from err
+            raise CallFailed(name, f"failed to call webhook: {asked}{err}", err.code) from err
         finally:
             connection.users -= 1
             if not connection.users and not connection.kept:
                 await connection.webhook.close()
 
     def _connection(self, config: WebhookClientConfig, seconds: int) -> _Connection:
-        if config.url is None:
-            raise ClientConfigurationError("kubevouch runs no services: give clientConfig.url")
+        assert config.url is not None  # validation wants one of the two, and a service is never asked
         place = _Place(config.url, config.ca_bundle, seconds)
         found = self._connections.get(place)
         if found is None:
@@ -159,5 +169,26 @@ class WebhookCaller:
         return found
 
 
-def failed_open(hook: Hook, err: CallFailed) -> None:
+def _service_url(service: ServiceReference) -> str:
+    port = HTTPS_PORT if service.port is None else service.port
+    return f"https://{service.name}.{service.namespace}.svc:{port}/{(service.path or '').strip('/')}"
+
+
+def failed_open(hook: Hook, request: Request, kind: str, err: CallFailed) -> None:
     log.warning("failed calling webhook, failing open", webhook=hook.webhook.name, err=str(err))
+    request.observer.webhook_failed_open(hook.webhook.name, kind)
+
+
+def report(hook: Hook, request: Request, kind: str, begun: float, err: CallFailed | APIStatusError | None) -> None:
+    """Tell the request's observer how a call that began at ``begun`` ended."""
+    name, operation, observer = hook.webhook.name, str(request.operation), request.observer
+    code, error, rejected = 200, NO_ERROR, err is not None
+    if isinstance(err, CallFailed):
+        code, error, rejected = err.code, CALLING_ERROR, not hook.ignores_failures
+    elif isinstance(err, Denied):
+        code = err.code
+    elif err is not None:
+        code, error = 0, SERVER_ERROR
+    if rejected:
+        observer.webhook_rejected(name, kind, operation, error, code)
+    observer.webhook(name, kind, operation, observer.monotonic() - begun, code, rejected=rejected)

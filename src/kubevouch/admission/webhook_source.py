@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kubevouch.admission.interface import Request
 from kubevouch.admission.match_conditions import ConditionError, MatchConditions
 from kubevouch.admission.matching import Matcher, NamespaceGetter
+from kubevouch.admission.questions import Interview
 from kubevouch.admission.review import Shown
 from kubevouch.api.admissionregistration_v1 import GROUP
 from kubevouch.api.admissionregistration_v1.matching import EQUIVALENT, IGNORE
@@ -33,7 +34,7 @@ class Hook:
     def ignores_failures(self) -> bool:
         return self.webhook.failure_policy == IGNORE
 
-    def show(self, request: Request, namespace_named: NamespaceGetter) -> Shown | None:
+    async def show(self, request: Request, namespace_named: NamespaceGetter, interview: Interview) -> Shown | None:
         """The request as the webhook wants to see it, or None when it is not to be asked.
 
         Raises:
@@ -45,7 +46,7 @@ class Hook:
         shown = Shown(request, version)
         if self.conditions:
             try:
-                if not self.conditions.hold(shown.variables()):
+                if not await interview.settle(self.conditions.hold(shown.variables())):
                     return None
             except ConditionError as err:
                 raise errors.forbidden(request.resource, request.name, str(err)) from err

@@ -6,7 +6,7 @@ Kubernetes calls the hooks of a resource its strategy; the order in which they r
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +31,7 @@ class Context:
         warnings: texts for ``Warning`` headers; hooks append.
         annotations: for the audit event; hooks add.
         options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions that came with it.
+        source: the address that it came from; empty inside of this process.
     """
 
     user: UserInfo
@@ -44,6 +45,11 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     options: Any = None
+    source: str = ""
+
+
+Validate = Callable[[Any], Awaitable[None]]
+"""Validating admission of what is answered and not stored. Raises APIStatusError."""
 
 
 class Strategy(Generic[T]):

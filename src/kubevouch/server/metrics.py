@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -9,6 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from kubevouch.authentication.interface import Authentication
+from kubevouch.authentication.service_account import METHOD as SERVICE_ACCOUNT_TOKEN
+from kubevouch.server.access_metrics import AccessMetrics
 from kubevouch.server.storage_metrics import StorageMetrics
 from kubevouch.server.workqueue_metrics import WorkqueueFamilies
 
@@ -16,6 +20,15 @@ _LATENCY = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4
 _SHORT = tuple(0.001 * 2**power for power in range(15))
 _SIZES = tuple(10**power for power in range(3, 10))
 _EVENT_SIZES = tuple(1024 * 8**power for power in range(8))
+_REMAINING = (
+    0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
+)  # fmt: skip
+_KNOWN_USERS = frozenset(("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"))
+# Counters whose names in Kubernetes do not end in _total.
+_PLAIN_COUNTERS = (
+    b"authentication_attempts", b"authenticated_user_requests",
+    b"apiserver_admission_webhook_rejection_count", b"apiserver_admission_webhook_fail_open_count",
+)  # fmt: skip
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run", "code")
 
 
@@ -26,6 +39,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.workqueues = WorkqueueFamilies(self.registry)
+        self.access = AccessMetrics(self.registry)
         self._requests = Counter(
             "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS, registry=self.registry
         )
@@ -58,7 +72,32 @@ class Metrics:
         self._authorization = Counter(
             "authorization_attempts", "Attempts to authorize.", ("result",), registry=self.registry
         )
+        self._authorization_duration = Histogram(
+            "authorization_duration_seconds",
+            "Time to authorize, by result.",
+            ("result",),
+            buckets=_SHORT,
+            registry=self.registry,
+        )
+        self._users = Counter(
+            "authenticated_user_requests", "Authenticated requests by kind of user.", ("username",),
+            registry=self.registry,
+        )  # fmt: skip
+        self._certificate_expiration = Histogram(
+            "apiserver_client_certificate_expiration_seconds",
+            "How long the client certificates of requests are still valid.",
+            buckets=_REMAINING,
+            registry=self.registry,
+        )
+        self._valid_tokens = Counter(
+            "serviceaccount_valid_tokens", "Requests with service account tokens that hold.", registry=self.registry
+        )
         self._audit_events = Counter("apiserver_audit_event", "Audit events recorded.", registry=self.registry)
+        self._audit_rejected = Counter(
+            "apiserver_audit_requests_rejected",
+            "Requests refused because their audit event could not be kept.",
+            registry=self.registry,
+        )
         self._audit_levels = Counter(
             "apiserver_audit_level", "Requests by the audit policy's level.", ("level",), registry=self.registry
         )
@@ -107,7 +146,8 @@ class Metrics:
             for result in ("success", "failure", "error")
         }
         self._authorized = {
-            result: self._authorization.labels(result) for result in ("allowed", "denied", "no-opinion", "error")
+            result: (self._authorization.labels(result), self._authorization_duration.labels(result))
+            for result in ("allowed", "denied", "no-opinion", "error")
         }
 
     def authentication(self, result: str, seconds: float) -> None:
@@ -116,9 +156,19 @@ class Metrics:
         counter.inc()
         timer.observe(seconds)
 
-    def authorization(self, result: str) -> None:
+    def authenticated(self, found: Authentication, now: dt.datetime) -> None:
+        """Count a request by what it was authenticated with."""
+        self._users.labels(_user_label(found.user.name)).inc()
+        if found.expires is not None:
+            self._certificate_expiration.observe((found.expires - now).total_seconds())
+        if found.method == SERVICE_ACCOUNT_TOKEN:
+            self._valid_tokens.inc()
+
+    def authorization(self, result: str, seconds: float) -> None:
         """``result`` is allowed, denied, no-opinion or error."""
-        self._authorized[result].inc()
+        counter, timer = self._authorized[result]
+        counter.inc()
+        timer.observe(seconds)
 
     def audit_level(self, level: str) -> None:
         self._audit_levels.labels(level).inc()
@@ -126,9 +176,12 @@ class Metrics:
     def audit_event(self) -> None:
         self._audit_events.inc()
 
-    def audit_lost(self, backend: str, count: int) -> None:
-        """Events that ``backend`` (``log`` or ``webhook``) did not keep."""
-        self._audit_errors.labels(backend).inc(count)
+    def audit_lost(self, plugin: str, count: int) -> None:
+        """Events that ``plugin`` (``log``, ``webhook``, ``buffered`` or ``truncate``) did not keep."""
+        self._audit_errors.labels(plugin).inc(count)
+
+    def audit_rejected(self) -> None:
+        self._audit_rejected.inc()
 
     def watch_began(self, group: str, version: str, resource: str, subresource: str, scope: str) -> Callable[[], None]:
         """Count a watch until what is returned is called."""
@@ -188,7 +241,28 @@ class Metrics:
         if content_type.startswith("text/plain") and "escaping=" not in content_type:
             # Go's client says how names are escaped even when nobody asked.
             content_type += "; escaping=underscores"
-        return encode(self.registry), content_type
+        body = encode(self.registry)
+        return (_named_as_in_go(body) if content_type.startswith("text/plain") else body), content_type
+
+
+def exposed_name(family: Metric) -> str:
+    """What a family is called in the text format."""
+    plain = family.type != "counter" or family.name.encode() in _PLAIN_COUNTERS
+    return family.name if plain else f"{family.name}_total"
+
+
+def _named_as_in_go(body: bytes) -> bytes:
+    # prometheus_client puts _total behind every counter. Go does so in the OpenMetrics format only.
+    for name in _PLAIN_COUNTERS:
+        body = body.replace(name + b"_total", name)
+    return body
+
+
+def _user_label(name: str) -> str:
+    """Kubernetes' few words for users, so that names do not become series."""
+    if name in _KNOWN_USERS:
+        return name
+    return "email_id" if "@" in name else "other"
 
 
 class _AtScrape(Collector):

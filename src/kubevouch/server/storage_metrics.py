@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,6 +13,7 @@ _BUCKETS = (
 )  # fmt: skip
 _LABELS = ("operation", "group", "resource")
 _ROOT = "/registry/"
+_STORE_ID = "store-0"  # kube-apiserver numbers its etcd clusters like this
 _NOWHERE = GroupResource("", "")
 
 
@@ -29,6 +30,11 @@ class StorageMetrics:
         self._errors = Counter("etcd_request_errors", "Calls that the store failed.", _LABELS, registry=registry)
         self._objects = Gauge("apiserver_storage_objects", "Objects stored.", ("resource",), registry=registry)
         self._counted = Gauge("apiserver_resource_objects", "Objects stored.", ("group", "resource"), registry=registry)
+        self._size = Gauge(
+            "apiserver_storage_size_bytes",
+            "Bytes that the store takes on its disk.",
+            ("storage_cluster_id",), registry=registry,
+        )  # fmt: skip
         self._children: dict[tuple[str, GroupResource], tuple[Histogram, Counter]] = {}
 
     def know(self, prefixes: Iterable[tuple[str, GroupResource]]) -> None:
@@ -46,6 +52,10 @@ class StorageMetrics:
         children[1].inc()
         if failed:
             self._errors.labels(operation, resource.group, resource.resource).inc()
+
+    def size(self, read: Callable[[], int]) -> None:
+        """``read`` tells the bytes at each scrape."""
+        self._size.labels(_STORE_ID).set_function(read)
 
     def objects(self, resource: GroupResource, count: int) -> None:
         self._objects.labels(str(resource)).set(count)

@@ -8,6 +8,7 @@ from typing import Any
 from kubevouch.admission.configured import ConfiguredAdmission
 from kubevouch.admission.matching import NamespaceGetter
 from kubevouch.api import catalog
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery.scheme import GroupVersionKind, Resource
 from kubevouch.server.apiserver import Caches
 from kubevouch.storage.watchcache.objects import CacheEvent
@@ -17,14 +18,16 @@ from kubevouch.util.clock import Clock
 _STORED = {resource.gvk: resource for resource in catalog.STORED}
 
 
-def configured_admission(caches: Caches, clock: Clock, namespace_named: NamespaceGetter) -> ConfiguredAdmission:
+def configured_admission(
+    caches: Caches, clock: Clock, namespace_named: NamespaceGetter, authorizer: Authorizer
+) -> ConfiguredAdmission:
     """Webhooks and policies as the caches have them, from the moment they are loaded."""
 
     def objects_of(kind: GroupVersionKind) -> _CachedObjects | None:
         resource = _STORED.get(kind)
         return None if resource is None else _CachedObjects(resource, caches[resource.plural])
 
-    configured = ConfiguredAdmission(clock, namespace_named, objects_of)
+    configured = ConfiguredAdmission(clock, namespace_named, objects_of, authorizer)
     mutating, validating, policies = configured.mutating, configured.validating, configured.policies
     _follow(caches[catalog.MUTATING_WEBHOOK_CONFIGURATIONS.plural], mutating.load, mutating.changed)
     _follow(caches[catalog.VALIDATING_WEBHOOK_CONFIGURATIONS.plural], validating.load, validating.changed)

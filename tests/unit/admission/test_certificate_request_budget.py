@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests, is_open
+from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import (
@@ -14,6 +14,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
+    is_undecided,
 )
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
@@ -42,9 +43,10 @@ def opened(*objects: CertificateSigningRequest) -> OpenRequests:
 
 @pytest.mark.parametrize("kind", ["Approved", "Denied", "Failed"])
 def test_a_condition_or_a_certificate_closes_a_request(kind: str) -> None:
-    assert is_open(csr("a"))
-    assert not is_open(decided(csr("a"), conditions=[CertificateSigningRequestCondition(type=kind)]))
-    assert not is_open(decided(csr("a"), certificate=b"x"))
+    assert is_undecided(csr("a"))
+    assert not is_undecided(decided(csr("a"), conditions=[CertificateSigningRequestCondition(type=kind)]))
+    assert not is_undecided(decided(csr("a"), certificate=b"x"))
+    assert is_undecided(decided(csr("a"), conditions=[CertificateSigningRequestCondition(type="JoinStuck")]))
 
 
 def test_counting_follows_what_happens() -> None:

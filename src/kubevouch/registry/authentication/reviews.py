@@ -15,7 +15,7 @@ from kubevouch.authentication.interface import (
 from kubevouch.machinery import errors
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.times import Time
-from kubevouch.registry.interface import Context
+from kubevouch.registry.interface import Context, Validate
 
 INVALID_TOKEN = "invalid bearer token"
 
@@ -35,11 +35,14 @@ class Reviews:
     def __init__(self, tokens: TokenAuthenticator) -> None:
         self._tokens = tokens
 
-    async def token(self, _ctx: Context, namespace: str, _name: str, review: v1.TokenReview) -> v1.TokenReview:
+    async def token(
+        self, _ctx: Context, namespace: str, _name: str, review: v1.TokenReview, validate: Validate
+    ) -> v1.TokenReview:
         if namespace:
             raise errors.bad_request(f"namespace is not allowed on this type: {namespace}")
         if not review.spec.token:
             raise errors.bad_request("token is required for TokenReview in authentication")
+        await validate(review)
         status = v1.TokenReviewStatus(error=INVALID_TOKEN)
         try:
             found = await self._tokens.authenticate_token(review.spec.token, tuple(review.spec.audiences))
@@ -50,9 +53,10 @@ class Reviews:
         return msgspec.structs.replace(review, status=status)
 
     async def self_subject(
-        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectReview
+        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectReview, validate: Validate
     ) -> v1.SelfSubjectReview:
         """Who the requester is; the metadata that comes in is not kept."""
+        await validate(review)
         named: v1.SelfSubjectReview = replace_metadata(review, creation_timestamp=Time.of(ctx.now))
         status = v1.SelfSubjectReviewStatus(user_info=wire_user(ctx.user))
         return msgspec.structs.replace(named, status=status)

@@ -12,7 +12,7 @@ from kubevouch.authorization.interface import Attributes, Authorizer, Decision, 
 from kubevouch.machinery import errors
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.scheme import GroupVersionKind
-from kubevouch.registry.interface import Context
+from kubevouch.registry.interface import Context, Validate
 
 # Kubernetes really leaves the kind out of these two kinds' messages (observed on 1.36.2).
 _NAMELESS = GroupVersionKind(v1.GROUP, "v1", "")
@@ -29,24 +29,27 @@ class Reviews:
         self._resolver = resolver
 
     async def subject_access(
-        self, _ctx: Context, _namespace: str, _name: str, review: v1.SubjectAccessReview
+        self, _ctx: Context, _namespace: str, _name: str, review: v1.SubjectAccessReview, validate: Validate
     ) -> v1.SubjectAccessReview:
         _refuse(v1.validate_subject_access_review(review), _NAMELESS)
+        await validate(review)
         return await self._answered(review, _user_of(review.spec))
 
     async def local_subject_access(
-        self, _ctx: Context, namespace: str, _name: str, review: v1.LocalSubjectAccessReview
+        self, _ctx: Context, namespace: str, _name: str, review: v1.LocalSubjectAccessReview, validate: Validate
     ) -> v1.LocalSubjectAccessReview:
         _refuse(v1.validate_local_subject_access_review(review), _NAMELESS)
         if review.metadata.namespace != namespace:
             raise errors.bad_request(f"namespace mismatch: {namespace}, {review.metadata.namespace}")
+        await validate(review)
         return await self._answered(review, _user_of(review.spec))
 
     async def self_subject_access(
-        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectAccessReview
+        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectAccessReview, validate: Validate
     ) -> v1.SelfSubjectAccessReview:
         kind = GroupVersionKind(v1.GROUP, "v1", "SelfSubjectAccessReview")
         _refuse(v1.validate_self_subject_access_review(review), kind)
+        await validate(review)
         return await self._answered(review, ctx.user)
 
     async def _answered(self, review: Answerable, user: UserInfo) -> Answerable:
@@ -60,11 +63,12 @@ class Reviews:
         return msgspec.structs.replace(review, status=status)
 
     async def self_subject_rules(
-        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectRulesReview
+        self, ctx: Context, _namespace: str, _name: str, review: v1.SelfSubjectRulesReview, validate: Validate
     ) -> v1.SelfSubjectRulesReview:
         namespace = review.spec.namespace
         if not namespace:
             raise errors.bad_request("no namespace on request")
+        await validate(review)
         found = await self._resolver.rules_for(ctx.user, namespace)
         return msgspec.structs.replace(review, status=_rules_status(found))
 

@@ -16,7 +16,7 @@ from kubevouch.authentication.service_account import BoundObject, Issuer
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.times import Time
-from kubevouch.registry.interface import Context
+from kubevouch.registry.interface import Context, Validate
 
 MIN_SECONDS = 600
 MAX_SECONDS = 1 << 32
@@ -37,7 +37,9 @@ class TokenRequests:
         self._accounts = accounts
         self._bindable = {"Secret": secrets, "Node": nodes}
 
-    async def perform(self, ctx: Context, namespace: str, name: str, asked: TokenRequest) -> TokenRequest:
+    async def perform(
+        self, ctx: Context, namespace: str, name: str, asked: TokenRequest, validate: Validate
+    ) -> TokenRequest:
         """The request again, with a token in its status."""
         _require_same(asked, namespace, name)
         account = await self._accounts(namespace, name)
@@ -48,15 +50,22 @@ class TokenRequests:
         faults = _validate(seconds)
         if faults:
             raise errors.invalid(catalog.TOKEN_REQUEST, "", faults)
+        named: TokenRequest = replace_metadata(
+            asked, name=name, namespace=namespace, creation_timestamp=Time.of(ctx.now)
+        )
+        answered = msgspec.structs.replace(named, spec=spec, status=TokenRequestStatus())
+        await validate(answered)
         bound = None if spec.bound_object_ref is None else await self._bound(spec.bound_object_ref, namespace)
+        most = int(self._issuer.max_life.total_seconds())
+        if 0 < most < seconds:
+            ctx.warnings.append(f"requested expiration of {seconds} seconds shortened to {most} seconds")
+            seconds = most
+            answered = msgspec.structs.replace(answered, spec=msgspec.structs.replace(spec, expiration_seconds=seconds))
         until = ctx.now + dt.timedelta(seconds=seconds)
         assert spec.audiences is not None  # filled in above
         token = self._issuer.issue(account, spec.audiences, now=ctx.now, until=until, bound=bound)
-        answered: TokenRequest = replace_metadata(
-            asked, name=name, namespace=namespace, creation_timestamp=Time.of(ctx.now)
-        )
         status = TokenRequestStatus(token="" if ctx.dry_run else token, expiration_timestamp=Time.of(until))
-        return msgspec.structs.replace(answered, spec=spec, status=status)
+        return msgspec.structs.replace(answered, status=status)
 
     async def _bound(self, ref: BoundObjectReference, namespace: str) -> BoundObject:
         core = ref.api_version == "v1"

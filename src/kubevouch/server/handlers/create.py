@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from kubevouch.admission.interface import Operation, Version
+from kubevouch.admission.interface import Request as AdmissionRequest
 from kubevouch.machinery import errors
+from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import Action, Endpoint
 from kubevouch.server.handlers import shared
@@ -46,6 +52,33 @@ async def perform(env: Environment, action: Action, request: Request) -> Result:
         obj = shared.decode_body(request, data, media, expected, env, ctx)
     if resource.namespaced and not action.subresource:
         obj = shared.in_request_namespace(obj, True, info.namespace)
-    answer = await action.perform(ctx, info.namespace, info.name, obj)
+    asked = _admission_request(action, ctx, request, obj)
+
+    async def validate(final: Any) -> None:
+        await env.admission.validate(replace(asked, obj=final))
+
+    obj = await env.admission.admit(asked)
+    answer = await action.perform(ctx, info.namespace, info.name, obj, validate)
     kind = action.body
     return PlainResult(answer, kind.api_version, kind.kind, 201)
+
+
+def _admission_request(action: Action, ctx: Context, request: Request, obj: Any) -> AdmissionRequest:
+    info, resource = request.target, action.resource
+    return AdmissionRequest(
+        user=ctx.user,
+        operation=Operation.CREATE,
+        resource=resource.group_resource,
+        kind=action.body.gvk,
+        subresource=action.subresource,
+        namespace=info.namespace,
+        name=info.name or obj.metadata.name,
+        obj=obj,
+        old=None,
+        dry_run=ctx.dry_run,
+        field_manager=ctx.field_manager,
+        warnings=ctx.warnings,
+        annotations=ctx.annotations,
+        versions=(Version(resource, body=action.accepts),),
+        options=ctx.options,
+    )

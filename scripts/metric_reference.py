@@ -1,0 +1,70 @@
+"""The page of metrics, from what the server and the agent register."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from kubevouch.agent.report import CLIENT, SERVING
+from kubevouch.agent.report import Metrics as AgentMetrics
+from kubevouch.server import flow_metrics
+from kubevouch.server.admission_metrics import AdmissionMetrics
+from kubevouch.server.filters.flow_control import FlowControl
+from kubevouch.server.flow_control.connections import ConnectionLimits
+from kubevouch.server.histogram import Histogram
+from kubevouch.server.metrics import Metrics, exposed_name
+from kubevouch.util.clock import SystemClock
+from kubevouch.util.timers import Timers
+
+_INTRODUCTION = """\
+Names and labels are Kubernetes' where Kubernetes has such a metric; those that begin with `kubevouch_` are our own.
+Times are in seconds. A histogram `x` is in `/metrics` as `x_bucket`, `x_count` and `x_sum`."""
+_SERVER = "At `/metrics` of the API server, for whoever may get that path (ClusterRole `system:monitoring`)."
+_AGENT = "At `/metrics` of `kubevouch agent`, by default on `127.0.0.1:10451`."
+
+
+def page(made: str) -> str:
+    """``made`` says what makes the page."""
+    parts = ["# Metrics", made, _INTRODUCTION, "## Server", _SERVER, _table(_server())]
+    parts += ["## Agent", _AGENT, _table(_agent())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
+    clock, metrics = SystemClock(), Metrics()
+    AdmissionMetrics(metrics.registry, clock)
+    metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
+    return _families(metrics.registry)
+
+
+def _agent() -> Iterator[tuple[Metric, Iterable[str]]]:
+    def manager(name: str) -> Any:
+        return SimpleNamespace(name=name, pair=None, standing=SimpleNamespace(failures=0))
+
+    return _families(AgentMetrics((manager(CLIENT), manager(SERVING)), SystemClock()).registry)
+
+
+def _families(registry: CollectorRegistry) -> Iterator[tuple[Metric, Iterable[str]]]:
+    """Each family and its labels."""
+    collectors: list[Collector] = list(registry._collector_to_names)
+    for collector in collectors:
+        for family in collector.collect():
+            labels = collector.labels if isinstance(collector, Histogram) else getattr(collector, "_labelnames", None)
+            if labels is None:
+                # Read at a scrape: what it has now shows its labels.
+                labels = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+            yield family, labels
+
+
+def _table(families: Iterable[tuple[Metric, Iterable[str]]]) -> str:
+    rows = sorted(
+        f"| `{exposed_name(family)}` | {'untyped' if family.type == 'unknown' else family.type} | "
+        f"{', '.join(f'`{label}`' for label in labels)} | {family.documentation} |"
+        for family, labels in families
+    )
+    return "\n".join(["| metric | type | labels | |", "|---|---|---|---|", *rows])
