@@ -15,11 +15,12 @@ Structs are frozen: a change makes a new object (``msgspec.structs.replace``), s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import msgspec
+
+from kubevouch.machinery import quantity
 
 T = TypeVar("T")
 
@@ -111,11 +112,6 @@ class Struct(msgspec.Struct, metaclass=_StructMeta):
     """Base of every wire struct: frozen, keyword-only; wire names are camelCase, attributes snake_case."""
 
 
-# What Go's scanner takes (k8s.io/apimachinery/pkg/api/resource quantity.go); it wants no digits at all.
-_QUANTITY = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)")
-_QUANTITY_SUFFIX = re.compile(r"[numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+")
-
-
 class Quantity:
     """A Kubernetes resource quantity, kept as its text (``k8s.io/apimachinery/pkg/api/resource``)."""
 
@@ -123,15 +119,12 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Raises ``ValueError`` with Kubernetes' sentence for a text that is no quantity."""
-        scanned = _QUANTITY.fullmatch(text)
-        if not text or scanned is None:
-            raise ValueError(
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            )
-        if _QUANTITY_SUFFIX.fullmatch(scanned["suffix"]) is None:
-            raise ValueError("unable to parse quantity's suffix")
-        return cls(text)
+        """In the form in which Kubernetes writes it.
+
+        Raises:
+            ValueError: with Kubernetes' sentence, for a text that is no quantity.
+        """
+        return cls(quantity.canonical(text))
 
     def __init__(self, text: str) -> None:
         self.text = text

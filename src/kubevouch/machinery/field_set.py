@@ -75,7 +75,7 @@ def _parse_element(text: str) -> str | None:
     if head[0] in "kv":
         try:
             value = msgspec.json.decode(rest)
-        except (msgspec.DecodeError, RecursionError) as err:
+        except (msgspec.DecodeError, ValueError, RecursionError) as err:
             raise FieldSetError(f"bad path element {text}: {err}") from err
         if head == "v:":
             return value_element(value)
@@ -169,7 +169,7 @@ def _cached_set(raw: bytes) -> FieldSet:
 def _read_set(raw: bytes) -> FieldSet:
     try:
         tree = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as err:
+    except (msgspec.DecodeError, ValueError, RecursionError) as err:
         raise FieldSetError(str(err)) from err
     # The object as a whole is nobody's: a "." at the top means nothing.
     return EMPTY if tree is None else _children(_canonical(tree, 0))

@@ -14,11 +14,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kubevouch.machinery import errors, field_set, gotext, json_codec, last_applied, struct_compare, typed_tree
+from kubevouch.machinery import (
+    errors,
+    field_set,
+    gotext,
+    json_codec,
+    last_applied,
+    managed_versions,
+    struct_compare,
+    typed_tree,
+)
 from kubevouch.machinery.declaration import RawJSON
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.field_set import FieldSet, FieldSetError
 from kubevouch.machinery.json_patch import too_deep
+from kubevouch.machinery.managed_versions import Change, Changes, Foreign, Pruning
 from kubevouch.machinery.meta import ManagedFieldsEntry, Object, StatusCause, replace_metadata
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
@@ -130,6 +140,10 @@ def restore_times(new: T, old: T) -> T:
     return candidate if timeless == before and candidate == old else new
 
 
+def _as_it_is(obj: Any) -> Any:
+    return obj
+
+
 class ManagedFieldsManager:
     """Keeps managedFields for one kind and one way of writing it.
 
@@ -139,7 +153,7 @@ class ManagedFieldsManager:
         reset_fields: paths of fields that this way of writing never owns, with everything below them.
         defaulter: fills in defaults after an apply.
         kindred: other versions of the kind whose fields have the same names, so that their owners compare.
-        foreign: other versions whose fields have other names; what is owned in them stays as it is.
+        foreign: other versions whose fields have other names: objects are converted to see what their owners lose.
     """
 
     def __init__(
@@ -150,12 +164,13 @@ class ManagedFieldsManager:
         defaulter: Callable[[Any], Any] | None = None,
         *,
         kindred: Iterable[str] = (),
-        foreign: Iterable[str] = (),
+        foreign: Iterable[Foreign] = (),
     ) -> None:
+        self._resource: Resource[Any] = resource
         self._gvk = resource.gvk
         self._api_version = resource.api_version
         self._comparable = frozenset((resource.api_version, *kindred))
-        self._foreign = frozenset(foreign)
+        self._foreign = {each.resource.api_version: each for each in foreign}
         self._subresource = subresource
         self._reset = field_set.of_paths(*reset_fields)
         self._default = defaulter or (lambda obj: obj)
@@ -204,10 +219,9 @@ class ManagedFieldsManager:
             return {}
 
     def _after_update(self, managers: _Managers, live: Any, new: Any, manager: str, now: Time) -> _Managers:
-        changed, removed = struct_compare.compare(live, new)
-        changed = field_set.without(changed, self._reset)
-        removed = field_set.without(removed, self._reset)
-        managers = self._after_change(managers, changed, removed)
+        own = managed_versions.change(live, new, self._reset)
+        changed = own.changed
+        managers = self._after_change(managers, self._changes(own, live, lambda: new))
         if changed:
             key = _Key(manager or "unknown", _UPDATE, self._api_version, self._subresource)
             previous = managers.get(key)
@@ -215,21 +229,30 @@ class ManagedFieldsManager:
             managers[key] = _Owned(self._api_version, fields, now)
         return _capped(managers)
 
-    def _after_change(
-        self, managers: _Managers, changed: FieldSet, removed: FieldSet, but: _Key | None = None
-    ) -> _Managers:
+    def _changes(self, own: Change, live: Any, new: Callable[[], Any]) -> Changes:
+        """``own`` in every version; the new object is made only when somebody owns fields in another one."""
+        known = dict.fromkeys(self._comparable, own)
+
+        def in_version(api_version: str) -> Change | None:
+            found, other = known.get(api_version), self._foreign.get(api_version)
+            if found is None and other is not None:
+                found = known[api_version] = managed_versions.change(other.there(live), other.there(new()))
+            return found
+
+        return in_version
+
+    @staticmethod
+    def _after_change(managers: _Managers, changes: Changes, but: _Key | None = None) -> _Managers:
         """What is left to the managers when somebody else changes fields. Obsolete versions are dropped."""
         result: _Managers = {}
         for key, owned in managers.items():
-            if owned.api_version in self._foreign:
-                result[key] = owned
-                continue
-            if owned.api_version not in self._comparable:
+            change = changes(owned.api_version)
+            if change is None:
                 continue
             if key == but:
                 left = owned.fields
             else:
-                left = field_set.difference(field_set.difference(owned.fields, changed), removed)
+                left = field_set.difference(field_set.difference(owned.fields, change.changed), change.removed)
             if left == owned.fields:
                 if left:
                     result[key] = owned
@@ -271,7 +294,7 @@ class ManagedFieldsManager:
         key = _Key(manager, _APPLY, "", self._subresource)
         live_tree = self._tree(base)
         try:
-            merged, managers = self._merge(live_tree, patch, managers, key, force=force)
+            merged, managers = self._merge(base, live_tree, patch, managers, key, force=force)
         except _Conflicts as conflicts:
             if manager != last_applied.MANAGER:
                 raise conflicts.status() from None
@@ -279,7 +302,7 @@ class ManagedFieldsManager:
             remaining = conflicts.without(last_applied.owned(live_tree, self._api_version, self._type))
             if remaining.found:
                 raise remaining.status() from None
-            merged, managers = self._merge(live_tree, patch, managers, key, force=True)
+            merged, managers = self._merge(base, live_tree, patch, managers, key, force=True)
         if merged == live_tree:
             result = base
         else:
@@ -316,14 +339,11 @@ class ManagedFieldsManager:
         return f"{namespace}/{name}; {self._gvk}"
 
     def _tree(self, obj: Any) -> dict[str, Any]:
-        tree: dict[str, Any] = json_codec.to_builtins(obj)
-        tree["metadata"].pop("managedFields", None)
-        return tree | {"kind": self._gvk.kind, "apiVersion": self._api_version}
+        return managed_versions.tree_of(obj, self._resource)
 
     def _struct_of(self, tree: dict[str, Any], patch: dict[str, Any]) -> Any:
-        bare = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
         try:
-            return json_codec.from_tree(bare, self._struct).value
+            return managed_versions.struct_of(tree, self._struct)
         except json_codec.UnmarshalError as err:
             raise errors.untyped(
                 f"failed to convert new object ({self._describe(patch)}) to proper version: "
@@ -331,22 +351,28 @@ class ManagedFieldsManager:
             ) from err
 
     def _merge(
-        self, live: dict[str, Any], patch: dict[str, Any], managers: _Managers, key: _Key, *, force: bool
+        self, base: Any, live: dict[str, Any], patch: dict[str, Any], managers: _Managers, key: _Key, *, force: bool
     ) -> tuple[dict[str, Any], _Managers]:
-        """The merged tree and the managers after it. Raises :class:`_Conflicts` unless forced."""
+        """The merged tree and the managers after it; ``live`` is the tree of ``base``.
+
+        Raises:
+            _Conflicts: unless forced.
+        """
         last = managers.get(key)
         fields = field_set.without(typed_tree.to_set(patch, self._type), self._reset)
         applied = _Owned(self._api_version, fields, last.time if last else None)
         managers = {**managers, key: applied}
         merged = typed_tree.merge(live, patch, self._type)
-        if last is not None and last.fields and last.api_version in self._comparable:
-            merged = self._prune(merged, managers, last.fields)
+        if last is not None and last.fields:
+            merged = self._prune(merged, patch, managers, last)
         difference = typed_tree.compare(live, merged, self._type)
-        changed = field_set.without(difference.changed, self._reset)
-        removed = field_set.without(difference.removed, self._reset)
+        change = Change(
+            field_set.without(difference.changed, self._reset), field_set.without(difference.removed, self._reset)
+        )
+        changes = self._changes(change, base, lambda: self._struct_of(merged, patch))
         if not force:
-            self._check_conflicts(managers, changed, key)
-        managers = self._after_change(managers, changed, removed, but=key)
+            self._check_conflicts(managers, changes, key)
+        managers = self._after_change(managers, changes, but=key)
         own = field_set.difference(fields, _NEVER_OWNED)
         if own:
             unchanged = last is not None and last.fields == own and last.api_version == self._api_version
@@ -355,37 +381,55 @@ class ManagedFieldsManager:
             managers.pop(key, None)
         return merged, managers
 
-    def _check_conflicts(self, managers: _Managers, changed: FieldSet, key: _Key) -> None:
+    @staticmethod
+    def _check_conflicts(managers: _Managers, changes: Changes, key: _Key) -> None:
         found: list[_Conflict] = []
         for other in sorted(managers, key=lambda each: each.text):
             owned = managers[other]
-            if other != key and owned.api_version in self._comparable:
-                lost = field_set.intersection(owned.fields, changed)
+            change = changes(owned.api_version)
+            if other != key and change is not None:
+                lost = field_set.intersection(owned.fields, change.changed)
                 found += (_Conflict(other, path) for path in field_set.paths(lost))
         if found:
             raise _Conflicts(found)
 
-    def _prune(self, merged: dict[str, Any], managers: _Managers, last: FieldSet) -> dict[str, Any]:
+    def _prune(
+        self, merged: dict[str, Any], patch: dict[str, Any], managers: _Managers, last: _Owned
+    ) -> dict[str, Any]:
         """Takes out what was applied last time and not this time, unless another manager owns it."""
+        versions = {self._api_version: Foreign(self._resource, _as_it_is, _as_it_is), **self._foreign}
+        version = self._api_version if last.api_version in self._comparable else last.api_version
+        if version not in versions:
+            return merged
+        obj = self._struct_of(merged, patch)
 
-        def named(fields: FieldSet) -> FieldSet:
-            return typed_tree.with_named_fields(fields, self._type)
+        def at(which: str) -> Pruning:
+            other = versions[which]
+            if which == self._api_version:
+                return Pruning(other.resource, merged)
+            return Pruning(other.resource, managed_versions.tree_of(other.there(obj), other.resource))
 
-        def present(tree: Any) -> FieldSet:
-            return named(typed_tree.to_set(tree, self._type))
+        def moved(tree: dict[str, Any], source: str, target: str) -> dict[str, Any]:
+            if source == target:
+                return tree
+            origin, goal = versions[source], versions[target]
+            own = origin.back(managed_versions.struct_of(tree, origin.resource.type))
+            return managed_versions.tree_of(goal.there(own), goal.resource)
 
-        def without(gone: FieldSet) -> dict[str, Any]:
-            return typed_tree.remove(merged, gone, self._type) or {}
+        pruned = at(version).take_out(last.fields)
+        for each in versions:
+            owned = self._owned_in(each, managers)
+            if owned or each == version:
+                pruned = moved(at(each).add_back_owned(moved(pruned, version, each), owned), each, version)
+        return moved(at(version).add_back_dangling(pruned, last.fields), version, self._api_version)
 
+    def _owned_in(self, version: str, managers: _Managers) -> FieldSet:
+        alike = self._comparable if version in self._comparable else {version}
         owned: FieldSet = {}
         for manager in managers.values():
-            if manager.api_version in self._comparable:
+            if manager.api_version in alike:
                 owned = field_set.union(owned, manager.fields)
-        everything = present(merged)
-        pruned = without(named(last))
-        pruned = without(field_set.difference(everything, field_set.union(present(pruned), named(owned))))
-        # Nothing may go that this manager did not own, however it hangs together with what goes.
-        return without(field_set.intersection(field_set.difference(everything, present(pruned)), named(last)))
+        return owned
 
 
 class _Conflict(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, NewType, TypeVar, cast
 
 import msgspec
@@ -81,7 +81,7 @@ def _make_codec(struct: type[S]) -> ProtobufCodec[S]:
         try:
             msg.ParseFromString(data)
             return cast("S", make(msg))
-        except (message.DecodeError, UnicodeDecodeError, OverflowError) as err:
+        except (message.DecodeError, ValueError, OverflowError) as err:
             raise ProtobufError(str(err)) from err
 
     return ProtobufCodec(encode, decode)
@@ -90,9 +90,18 @@ def _make_codec(struct: type[S]) -> ProtobufCodec[S]:
 # ------------------------------------------------------------------ descriptors
 
 
+def _new_file(name: str) -> descriptor_pb2.FileDescriptorProto:
+    """Kubernetes' files are proto2, which has strings that are not UTF-8 come out as bytes; this refuses them."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=name, package=_PACKAGE, syntax="editions", edition=descriptor_pb2.EDITION_2023
+    )
+    file.options.features.repeated_field_encoding = descriptor_pb2.FeatureSet.EXPANDED
+    return file
+
+
 @cache
 def _support_file() -> str:
-    file = descriptor_pb2.FileDescriptorProto(name="support.proto", package=_PACKAGE, syntax="proto2")
+    file = _new_file("support.proto")
     for name, fields in {
         "Time": [("seconds", 1, "int64"), ("nanos", 2, "int32")],
         "Quantity": [("string", 1, "string")],
@@ -121,7 +130,7 @@ def _message_class(schema: StructSchema) -> type[message.Message]:
 @cache
 def _descriptor_file(schema: StructSchema) -> str:
     name = _full_name(schema)
-    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=_PACKAGE, syntax="proto2")
+    file = _new_file(f"{name}.proto")
     dependencies = {_support_file()}
     msg = file.message_type.add(name=name)
     for item in _wire_fields(schema):
@@ -240,7 +249,8 @@ def _make_microtime(msg: Any) -> MicroTime | None:
 
 
 def _make_quantity(msg: Any) -> Quantity:
-    return Quantity(msg.string)
+    # One that is not set is zero, as in Go.
+    return Quantity.parse(msg.string or "0")
 
 
 def _make_raw(msg: Any) -> RawJSON:
@@ -381,9 +391,15 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=4096)
+def field_head(number: int, size: int) -> bytes:
+    """What stands in front of the ``size`` bytes of a length-delimited field."""
+    return _varint(number << 3 | 2) + _varint(size)
+
+
 def length_delimited(number: int, payload: bytes) -> bytes:
     """A length-delimited field as it stands on the wire; the pieces of a list are joined from these."""
-    return _varint(number << 3 | 2) + _varint(len(payload)) + payload
+    return field_head(number, len(payload)) + payload
 
 
 @cache
@@ -399,7 +415,13 @@ _ENVELOPE_END = b"\x1a\x00\x22\x00"
 
 def seal(api_version: str, kind: str, raw: bytes) -> Envelope:
     """The ``k8s\\0`` envelope around a bare message (k8s.io/apimachinery runtime/serializer/protobuf)."""
-    return Envelope(envelope_prefix(api_version, kind) + length_delimited(2, raw) + _ENVELOPE_END)
+    before, after = seal_around(api_version, kind, len(raw))
+    return Envelope(before + raw + after)
+
+
+def seal_around(api_version: str, kind: str, size: int) -> tuple[bytes, bytes]:
+    """What an envelope has before and after a message of ``size`` bytes."""
+    return envelope_prefix(api_version, kind) + field_head(2, size), _ENVELOPE_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +436,7 @@ class Opened:
 
 @cache
 def _unknown_class() -> type[message.Message]:
-    file = descriptor_pb2.FileDescriptorProto(name="runtime.proto", package=_PACKAGE, syntax="proto2")
+    file = _new_file("runtime.proto")
     meta = file.message_type.add(name="TypeMeta")
     meta.field.add(name="apiVersion", number=1, type=Descriptor.TYPE_STRING, label=Descriptor.LABEL_OPTIONAL)
     meta.field.add(name="kind", number=2, type=Descriptor.TYPE_STRING, label=Descriptor.LABEL_OPTIONAL)
@@ -467,7 +489,7 @@ def split_list(raw: bytes) -> tuple[bytes, list[bytes]]:
     listing = _runtime("List")
     try:
         listing.ParseFromString(raw)
-    except message.DecodeError as err:
+    except (message.DecodeError, UnicodeDecodeError) as err:
         raise ProtobufError(str(err)) from err
     return listing.metadata, list(listing.items)
 

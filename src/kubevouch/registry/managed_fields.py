@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 
 from kubevouch.machinery import managed_fields
 from kubevouch.machinery.managed_fields import ManagedFieldsManager
-from kubevouch.machinery.meta import Object
+from kubevouch.machinery.managed_versions import Foreign
+from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.times import Time
 from kubevouch.registry.interface import Context, Definition
 
@@ -18,36 +19,45 @@ class FieldTracker(Generic[T]):
 
     def __init__(self, definition: Definition[T]) -> None:
         stored = definition.resource
+        views = {view.resource.api_version: view for view in definition.views if not view.same_fields}
         same = [stored.api_version, *(view.resource.api_version for view in definition.views if view.same_fields)]
-        other = [view.resource.api_version for view in definition.views if not view.same_fields]
         writers = {"": definition.strategy} | {sub.name: sub.strategy for sub in definition.subresources}
         self._managers: dict[tuple[str, str], ManagedFieldsManager] = {}
         for resource, defaulter in (
             (stored, definition.defaulter),
             *((view.resource, view.defaulter) for view in definition.views),
         ):
-            kindred, foreign = (same, other) if resource.api_version in same else ([], same)
+            own = views.get(resource.api_version)
+            if own is None:
+                foreign = [Foreign(view.resource, view.from_storage, view.to_storage) for view in views.values()]
+            else:
+                foreign = [Foreign(stored, own.to_storage, own.from_storage)]
             for subresource, strategy in writers.items():
                 self._managers[resource.api_version, subresource] = ManagedFieldsManager(
-                    resource, subresource, strategy.reset_fields, defaulter, kindred=kindred, foreign=foreign
-                )
+                    resource, subresource, strategy.reset_fields, defaulter,
+                    kindred=same if own is None else (), foreign=foreign,
+                )  # fmt: skip
         self._stored = stored.api_version
-        # Writes are tracked on stored objects: only a version that names their fields alike can be written down.
-        self._tracked = frozenset(same)
+        # Writes are tracked on stored objects; one through such a view on objects as the view has them.
+        self._views = views
 
-    def _tracker(self, ctx: Context, subresource: str) -> ManagedFieldsManager:
-        version = ctx.api_version if ctx.api_version in self._tracked else self._stored
-        return self._managers[version, subresource]
+    def _track(self, ctx: Context, new: T, old: T | None, subresource: str) -> T:
+        version = ctx.api_version or self._stored
+        tracker, view, now = self._managers[version, subresource], self._views.get(version), Time.of(ctx.now)
+        if view is None:
+            return tracker.track_update(new, old, ctx.field_manager, now, reset=ctx.resets_managed_fields)
+        before = None if old is None else view.from_storage(old)
+        seen: Object = tracker.track_update(
+            view.from_storage(new), before, ctx.field_manager, now, reset=ctx.resets_managed_fields
+        )
+        tracked: T = replace_metadata(new, managed_fields=seen.metadata.managed_fields)
+        return tracked
 
     def on_create(self, ctx: Context, obj: T) -> T:
-        return self._tracker(ctx, "").track_update(
-            obj, None, ctx.field_manager, Time.of(ctx.now), reset=ctx.resets_managed_fields
-        )
+        return self._track(ctx, obj, None, "")
 
     def on_update(self, ctx: Context, new: T, old: T, subresource: str) -> T:
-        return self._tracker(ctx, subresource).track_update(
-            new, old, ctx.field_manager, Time.of(ctx.now), reset=ctx.resets_managed_fields
-        )
+        return self._track(ctx, new, old, subresource)
 
     def apply(self, ctx: Context, live: Any | None, patch: Any, subresource: str, *, force: bool) -> Any:
         """``live`` and what is returned are objects of ``ctx.api_version``.

@@ -34,7 +34,8 @@ def test_reading_and_writing(raw: bytes, canonical: bytes, paths: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"[]", b"1", b"{", b'{"a":{}}', b'{"f:a":1}', b'{"k:x":{}}', b'{"v:":{}}', b'{"i:x":{}}']
+    "raw",
+    [b"", b"[]", b"1", b"{", b'{"a":{}}', b'{"f:a":1}', b'{"k:x":{}}', b'{"v:":{}}', b'{"i:x":{}}', b'{"f:\xff":{}}'],
 )
 def test_what_is_no_set(raw: bytes) -> None:
     with pytest.raises(FieldSetError):

@@ -164,11 +164,12 @@ def test_values_with_a_meaning() -> None:
         assert (spec.weight, spec.size, spec.loud) == (-(1 << 63), (1 << 31) - 1, False)
 
 
-def test_numbers_as_quantities_keep_their_text() -> None:
-    assert read('{"amount":1.50,"capacity":{"cpu":7}}').value == WidgetSpec(
-        amount=Quantity("1.50"), capacity={"cpu": Quantity("7")}
-    )
-    assert json_codec.from_tree({"amount": 1.5}, WidgetSpec).value.amount == Quantity("1.5")
+def test_quantities_may_be_numbers_and_are_written_as_kubernetes_does() -> None:
+    expected = WidgetSpec(amount=Quantity("1500m"), capacity={"cpu": Quantity("7"), "memory": Quantity("1Gi")})
+    text = '{"amount":1.50,"capacity":{"cpu":7,"memory":"1024Mi"}}'
+    assert read(text).value == expected
+    assert read(text.replace("1.50", '"1.50"').replace("7", '"7"')).value == expected
+    assert json_codec.from_tree({"amount": 1.5}, WidgetSpec).value.amount == Quantity("1500m")
 
 
 @pytest.mark.parametrize(

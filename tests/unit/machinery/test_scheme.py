@@ -71,31 +71,6 @@ def test_a_scheme_knows_kinds_and_their_defaults() -> None:
     assert scheme.default(widget).kind == "defaulted"
 
 
-@pytest.mark.parametrize(
-    "text", ["0", "1", "-1", "+1", "1.5", ".5", "1.", "100m", "1Ki", "2Gi", "5k", "1e3", "1E-3", "3u"]
-)
-def test_quantities_keep_their_text(text: str) -> None:
-    assert Quantity.parse(text) == Quantity(text)
-
-
-REGULAR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", REGULAR), ("x", REGULAR), ("1 Ki", REGULAR), ("1\n", REGULAR), ("٣", REGULAR),
-        ("1ki", "unable to parse quantity's suffix"), ("1mm", "unable to parse quantity's suffix"),
-        ("--1", "unable to parse quantity's suffix"),
-        ("1K", "unable to parse quantity's suffix"), ("1m5", "unable to parse quantity's suffix"),
-    ],
-)  # fmt: skip
-def test_what_is_no_quantity(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
-        Quantity.parse(text)
-    assert str(caught.value) == message
-
-
 def test_values_that_compare_by_their_content() -> None:
     assert len({Quantity("1"), Quantity("1"), Quantity("1.0")}) == 2
     assert len({RawJSON(b"1"), RawJSON(b"1"), RawJSON(b"2")}) == 2

@@ -16,6 +16,7 @@ from kubevouch.api.core_v1.nodes import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHED
 from kubevouch.machinery import field, names
 from kubevouch.machinery.declaration import Quantity
 from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.quantity import rounded_up_to_milli
 from kubevouch.machinery.times import Time
 
 _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
@@ -38,13 +39,24 @@ class _Taint(msgspec.Struct):
 
 
 def default_node(node: Node) -> Node:
-    """``allocatable`` is ``capacity`` if not given; ``podCIDR`` and the first of ``podCIDRs`` stand for each other."""
+    """``allocatable`` is ``capacity`` if not given; ``podCIDR`` and the first of ``podCIDRs`` stand for each other.
+
+    Resources are counted in thousandths.
+    """
     status = node.status
-    if status.capacity and not status.allocatable:
-        status = msgspec.structs.replace(status, allocatable=status.capacity)
-        node = msgspec.structs.replace(node, status=status)
+    if status.capacity:
+        capacity = _in_thousandths(status.capacity)
+        allocatable = _in_thousandths(status.allocatable) if status.allocatable else capacity
+        if capacity is not status.capacity or allocatable is not status.allocatable:
+            status = msgspec.structs.replace(status, capacity=capacity, allocatable=allocatable)
+            node = msgspec.structs.replace(node, status=status)
     spec = _with_pod_cidrs(node.spec)
     return node if spec is node.spec else msgspec.structs.replace(node, spec=spec)
+
+
+def _in_thousandths(resources: dict[str, Quantity]) -> dict[str, Quantity]:
+    rounded = {name: Quantity(rounded_up_to_milli(amount.text)) for name, amount in resources.items()}
+    return resources if rounded == resources else rounded
 
 
 def _with_pod_cidrs(spec: NodeSpec) -> NodeSpec:

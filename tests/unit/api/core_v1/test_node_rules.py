@@ -126,6 +126,7 @@ def test_pod_cidrs(cidrs: list[str], texts: list[str]) -> None:
         ("ephemeral-storage", "10Gi", []),
         ("cpu", "-0.0m", []),
         ("cpu", "cores", []),
+        ("memory", "-1Ki", ['status.capacity.memory: Invalid value: "-1Ki": must be greater than or equal to 0']),
         ("cpu", "-1", ['status.capacity.cpu: Invalid value: "-1": must be greater than or equal to 0']),
         ("pods", "1500m", ['status.capacity.pods: Invalid value: "1500m": must be an integer']),
         ("example.com/gpu", "0.5", ['status.capacity.example.com/gpu: Invalid value: "0.5": must be an integer']),
