@@ -22,6 +22,7 @@ _URL = re.compile(r"https://([0-9.]+):([0-9]+)")
 _TOKEN = re.compile(r"--token (\S+)")
 _PIN = re.compile(r"(sha256:[0-9a-f]{64})")
 _START_SECONDS = 60.0
+_QUIET_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,13 @@ class Cluster:
         """User and system time so far (proc(5), fields 14 and 15 of stat)."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    async def quiet(self) -> None:
+        """Wait until the work of a start is done: controllers look at everything once."""
+        before, now = 0.0, self.cpu_seconds()
+        while now - before > _QUIET_SECONDS / 10:
+            await asyncio.sleep(_QUIET_SECONDS)
+            before, now = now, self.cpu_seconds()
 
     def rss_mib(self) -> float:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])

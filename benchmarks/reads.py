@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import ssl
 import statistics
 import time
@@ -35,6 +36,7 @@ class Lists:
 
 async def lists(cluster: Cluster, accept: str, repeats: int) -> Lists:
     """Lists everything, over one kept connection."""
+    await cluster.quiet()
     connection = await cluster.connect()
 
     async def once() -> float:
@@ -45,6 +47,38 @@ async def lists(cluster: Cluster, accept: str, repeats: int) -> Lists:
     cold, *warm = [await once() for _ in range(1 + repeats)]
     connection.close()
     return Lists(cold, statistics.median(warm))
+
+
+async def stall(cluster: Cluster, accept: str, repeats: int) -> float:
+    """The longest get, in seconds, of one client while another lists everything; the median of several lists."""
+    admin = await cluster.connect_as_admin()
+    longest = []
+    for _ in range(repeats):
+        # In a thread, so that what is measured is the server's other work and not this client's.
+        listing = asyncio.create_task(asyncio.to_thread(_read_list, cluster, accept))
+        waits = []
+        while not listing.done():
+            begun = time.perf_counter()
+            await admin.request("GET", "/api/v1/namespaces/default")
+            waits.append(time.perf_counter() - begun)
+        await listing
+        longest.append(max(waits))
+    admin.close()
+    return statistics.median(longest)
+
+
+def _read_list(cluster: Cluster, accept: str) -> None:
+    with (
+        socket.create_connection((cluster.host, cluster.port)) as plain,
+        cluster.admin_context().wrap_socket(plain, server_hostname=cluster.host) as connection,
+    ):
+        head = request_head(cluster.host, cluster.port, "").decode()
+        connection.sendall(f"GET {CSRS}{head}Accept: {accept}\r\nConnection: close\r\n\r\n".encode())
+        buffer = bytearray(1 << 16)
+        if not connection.recv_into(buffer) or not buffer.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"listing failed: {bytes(buffer[:300])!r}")
+        while connection.recv_into(buffer):
+            pass
 
 
 async def pages(cluster: Cluster, size: int) -> float:

@@ -7,6 +7,7 @@ row means.
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -29,8 +30,7 @@ from report import Measure, Results
 
 AT_ONCE = 64
 PAGE = 500  # kubectl's --chunk-size
-BIG = (20_000, 100_000)
-CROWD = 5_000
+LISTS = (20_000,)
 _MS = 1000.0
 
 _FORMS = {"json": (JSON, "JSON"), "protobuf": (PROTOBUF, "protobuf"), "table": (reads.TABLE, "a Table")}
@@ -45,36 +45,44 @@ def _lists(key: str, count: str, wanted: float | None = None) -> tuple[Measure, 
     return tuple(rows)
 
 
-MEASURES = (
-    Measure("cold_start", "cold start of up to /readyz", "s", 1.0),
-    Measure("rss_idle", "RSS, idle", "MiB", 90),
-    Measure("join_one", "one join, kept connection", "ms", 6),
-    Measure("join_whole", "one whole join, discovery to files", "ms"),
-    Measure("storm_units", "server CPU a join, in units", "units", 15),
-    Measure("storm_rate", "joins at 64 at once", "1/s", 400, at_least=True),
-    Measure("storm_cpu", "server CPU a join", "ms"),
-    Measure("storm_median", "a join at 64 at once, median", "ms"),
-    Measure("storm_p99", "a join at 64 at once, 99th percentile", "ms"),
-    Measure("unit", "the unit: a CSR check and a P-256 certificate", "ms"),
-    Measure("rss_storm", "RSS after the storm", "MiB"),
-    Measure("memory_units", "memory store: server CPU a join, in units", "units"),
-    Measure("memory_rate", "memory store: joins at 64 at once", "1/s"),
-    Measure("get_one", "gets, one client", "1/s", 600, at_least=True),
-    Measure("get_many", "gets, 16 clients", "1/s", 1750, at_least=True),
-    Measure("patch", "patches, 16 clients", "1/s"),
-    Measure("apply", "applies, 16 clients", "1/s"),
-    *_lists("1000", "1,000", 15),
-    Measure("watchers_first", "first of 500 watchers to hear", "ms"),
-    Measure("watchers_last", "last of 500 watchers to hear", "ms", 20),
-    Measure("watchers_rss", "RSS a watcher, with its TLS connection", "KiB"),
-    *_lists("20000", "20,000"),
-    Measure("pages_20000", "20,000 in pages of 500", "ms"),
-    *_lists("100000", "100,000"),
-    Measure("pages_100000", "100,000 in pages of 500", "ms"),
-    Measure("crowd_first", "first of 5,000 watchers to hear", "ms"),
-    Measure("crowd_last", "last of 5,000 watchers to hear", "ms"),
-    Measure("crowd_rss", "RSS a watcher, of 5,000", "KiB"),
-)
+def measures(sizes: Sizes) -> tuple[Measure, ...]:
+    """All rows, in their order."""
+    crowd = f"{sizes.crowd:,}"
+    long_lists: list[Measure] = []
+    for count in sizes.lists:
+        shown = f"{count:,}"
+        long_lists += _lists(str(count), shown)
+        long_lists.append(Measure(f"pages_{count}", f"{shown} in pages of {PAGE}", "ms"))
+        for form, (_, title) in _FORMS.items():
+            row = Measure(f"stall_{form}_{count}", f"longest get during a list of {shown} in {title}", "ms")
+            long_lists.append(row)
+    return (
+        Measure("cold_start", "cold start of up to /readyz", "s", 1.0),
+        Measure("rss_idle", "RSS, idle", "MiB", 90),
+        Measure("join_one", "one join, kept connection", "ms", 6),
+        Measure("join_whole", "one whole join, discovery to files", "ms"),
+        Measure("storm_units", "server CPU a join, in units", "units", 15),
+        Measure("storm_rate", "joins at 64 at once", "1/s", 400, at_least=True),
+        Measure("storm_cpu", "server CPU a join", "ms"),
+        Measure("storm_median", "a join at 64 at once, median", "ms"),
+        Measure("storm_p99", "a join at 64 at once, 99th percentile", "ms"),
+        Measure("unit", "the unit: a CSR check and a P-256 certificate", "ms"),
+        Measure("rss_storm", "RSS after the storm", "MiB"),
+        Measure("memory_units", "memory store: server CPU a join, in units", "units"),
+        Measure("memory_rate", "memory store: joins at 64 at once", "1/s"),
+        Measure("get_one", "gets, one client", "1/s", 600, at_least=True),
+        Measure("get_many", "gets, 16 clients", "1/s", 1750, at_least=True),
+        Measure("patch", "patches, 16 clients", "1/s"),
+        Measure("apply", "applies, 16 clients", "1/s"),
+        *_lists("1000", "1,000", 15),
+        Measure("watchers_first", "first of 500 watchers to hear", "ms"),
+        Measure("watchers_last", "last of 500 watchers to hear", "ms", 20),
+        Measure("watchers_rss", "RSS a watcher, with its TLS connection", "KiB"),
+        *long_lists,
+        Measure("crowd_first", f"first of {crowd} watchers to hear", "ms"),
+        Measure("crowd_last", f"last of {crowd} watchers to hear", "ms"),
+        Measure("crowd_rss", f"RSS a watcher, of {crowd}", "KiB"),
+    )
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Sizes:
     listed: int
     watchers: int
     seconds: float
-    big: tuple[int, ...]
+    lists: tuple[int, ...]
     crowd: int
 
 
@@ -104,11 +112,13 @@ async def measure(results: Results, sizes: Sizes) -> None:
             await _lists_of(results, cluster, "1000", 10)
             await _rates(results, cluster, sizes.seconds)
             await _watchers(results, cluster, "watchers", sizes.watchers)
-        for count in sizes.big:
+        for count in sizes.lists:
             await fill(Path(folder) / "reads", count)
             async with running(Path(folder) / "reads") as cluster:
                 await _lists_of(results, cluster, str(count), 3)
                 results.add(f"pages_{count}", _MS * await reads.pages(cluster, PAGE))
+                for form, (accept, _) in _FORMS.items():
+                    results.add(f"stall_{form}_{count}", _MS * await reads.stall(cluster, accept, 3))
         if sizes.crowd:
             async with running(Path(folder) / "crowd") as cluster:
                 await _watchers(results, cluster, "crowd", sizes.crowd)
@@ -169,12 +179,14 @@ def main() -> None:
     parser.add_argument("--listed", type=int, default=1000, help="requests in the list")
     parser.add_argument("--watchers", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each kind of request is counted")
-    parser.add_argument("--big", action="store_true", help="also lists of 20,000 and 100,000, and 5,000 watchers")
+    parser.add_argument("--lists", type=int, nargs="*", default=LISTS, metavar="N", help="lengths of the long lists")
+    parser.add_argument("--crowd", type=int, default=0, help="watchers of one object, on a server of their own")
     options = parser.parse_args()
-    big, crowd = (BIG, CROWD) if options.big else ((), 0)
-    sizes = Sizes(options.joins, options.listed, options.watchers, options.seconds, big, crowd)
+    sizes = Sizes(options.joins, options.listed, options.watchers, options.seconds, tuple(options.lists), options.crowd)
     logs.configure(SystemClock(), level="error")
-    results = Results(MEASURES)
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    results = Results(measures(sizes))
     for number in range(1, options.runs + 1):
         print(f"run {number} of {options.runs}", flush=True)
         uvloop.run(measure(results, sizes))

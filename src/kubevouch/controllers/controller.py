@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -21,10 +22,15 @@ from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import Supervisor
 from kubevouch.util.tracing import Kind, Origins, Tracer, active
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("controllers")
 
 T = TypeVar("T", bound=Object)
+
+# Requests that a worker takes before it gives way. A reconcile that finds nothing to do never waits, and after a start
+# there may be many such.
+BURST = 20
 
 _EXPECTED = (ReconcileError, APIStatusError, TransportError)
 
@@ -125,7 +131,9 @@ class QueueController:
         self.queue.shut_down()
 
     async def _work(self) -> None:
-        while True:
+        for number in count(1):
+            if number % BURST == 0:
+                await give_way()
             try:
                 request = await self.queue.get()
             except WorkqueueShutDown:

@@ -24,12 +24,14 @@ from kubevouch.machinery.times import Time
 from kubevouch.pki import pem, x509_certificate
 from kubevouch.pki.errors import ParseError
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("controllers.csr_cleaner")
 
 NAME = wellknown.CSR_CLEANER_CONTROLLER
 
 INTERVAL_SECONDS = 3600.0
+SLICE = 50  # requests looked at before others have their turn; each may have a certificate to parse
 APPROVED_EXPIRATION = dt.timedelta(hours=1)
 DENIED_EXPIRATION = dt.timedelta(hours=1)
 PENDING_EXPIRATION = dt.timedelta(hours=24)
@@ -49,7 +51,9 @@ def why_clean(csr: CertificateSigningRequest, now: dt.datetime) -> str:
         return "Cleaning CSR as it is more than deniedExpiration duration old and denied."
     if _decided_before(csr, wellknown.CSR_FAILED, now, DENIED_EXPIRATION):
         return "Cleaning CSR as it is more than deniedExpiration duration old and failed."
-    if not csr.status.conditions and _older(csr.metadata.creation_timestamp, now, PENDING_EXPIRATION):
+    if all(each.type == wellknown.CSR_JOIN_STUCK for each in csr.status.conditions) and _older(
+        csr.metadata.creation_timestamp, now, PENDING_EXPIRATION
+    ):
         return "Cleaning CSR as it is more than pendingExpiration duration old and unhandled."
     if issued and has_condition(csr, wellknown.CSR_APPROVED) and _has_expired(csr.status.certificate, now):
         return "Cleaning CSR as the associated certificate is expired."
@@ -111,7 +115,9 @@ class CSRCleaner:
     async def clean(self) -> None:
         """One pass. A deletion that fails is logged and comes again with the next pass."""
         now = self._clock.now()
-        for csr in self._informer.lister.list():
+        for number, csr in enumerate(self._informer.lister.list(), 1):
+            if number % SLICE == 0:
+                await give_way()
             why = why_clean(csr, now)
             if why:
                 log.info(why, csr=csr.metadata.name, signer=csr.spec.signer_name)

@@ -269,7 +269,8 @@ def load_documents(text: bytes | str) -> list[Any]:
 def dumps(tree: Any) -> str:
     """``tree`` as block-style YAML with sorted keys, as kubectl prints it."""
     text = yaml.dump(tree, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 20)
-    return str(text)
+    # libyaml ends a document so whose last text keeps its line ends; go-yaml does not.
+    return str(text).removesuffix("...\n")
 
 
 class _Dumper(yaml.CSafeDumper):

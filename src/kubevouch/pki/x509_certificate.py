@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from functools import lru_cache
 
 import msgspec
 
@@ -30,6 +31,9 @@ _COMMON_IDENTIFIERS = frozenset(
         "06092a864886f70d0101010500",
     )
 )
+# Bounds what others can make the cache hold: 1 MiB of certificates.
+_CACHED_CERTIFICATES = 256
+_CACHED_BYTES = 4 << 10
 _VERSION = 0xA0
 _ISSUER_ID = 0x81
 _SUBJECT_ID = 0x82
@@ -111,7 +115,7 @@ def parse_der(contents: bytes) -> Certificate:
     Raises:
         ParseError: with Go's text.
     """
-    certificate = _parse(contents, 0)
+    certificate = _at(contents, 0)
     if len(certificate.contents) != len(contents):
         raise ParseError("x509: trailing data")
     return certificate
@@ -122,7 +126,7 @@ def parse_concatenated(contents: bytes) -> list[Certificate]:
     found = []
     position = 0
     while position < len(contents):
-        found.append(_parse(contents, position))
+        found.append(_at(contents, position))
         position += len(found[-1].contents)
     return found
 
@@ -156,6 +160,16 @@ def parse_bundle(text: bytes) -> list[Certificate]:
     if not found:
         raise ParseError("data does not contain any valid RSA or ECDSA certificates")
     return found
+
+
+def _at(octets: bytes, at: int) -> Certificate:
+    return _parse_first(octets) if at == 0 and len(octets) <= _CACHED_BYTES else _parse(octets, at)
+
+
+# The signer looks at what it has signed, then the server at the same bytes in the status, then controllers.
+@lru_cache(maxsize=_CACHED_CERTIFICATES)
+def _parse_first(octets: bytes) -> Certificate:
+    return _parse(octets, 0)
 
 
 def _parse(octets: bytes, at: int) -> Certificate:

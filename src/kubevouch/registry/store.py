@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from kubevouch.admission.chain import AdmissionChain
@@ -33,6 +32,7 @@ from kubevouch.storage.interface import (
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
+from kubevouch.util import turns
 from kubevouch.util.clock import Clock, wait_at_most
 
 T = TypeVar("T", bound=Object)
@@ -41,6 +41,9 @@ FieldErrors = list[field.FieldError]
 GENERATE_NAME_ATTEMPTS = 8
 # How long a read waits for a revision that is not there yet (apiserver storage/cacher blockTimeout).
 FUTURE_REVISION_WAIT_SECONDS = 3.0
+# Objects that are looked at, and stored values that are decoded, before others have their turn: 1 to 7 ms.
+SCAN_SLICE = 2000
+LOAD_SLICE = 200
 
 Transform = Callable[[T | None], Awaitable[T]]
 
@@ -136,17 +139,17 @@ class ResourceStore(Generic[T]):
             return await self._continue(scope, limit, paging.decode(continue_token), resource_version)
         revision = parse_resource_version(resource_version, _bad_list_version)
         if resource_version == "0":
-            return self._page(scope, self._cacher.revision, self._scan(scope), 0)
+            return await self._newest_page(scope, 0)
         exact = revision and (match == "Exact" or (not match and limit > 0))
         if exact:
             if revision > self._cacher.revision:
                 await self._await_revision(revision)
             try:
-                return self._page(scope, revision, self._scan_at(scope, revision), limit, exact=True)
+                return await self._page_at(scope, revision, limit)
             except Compacted:
                 return await self._list_from_store(scope, revision, limit)
         await self._fresh(revision)
-        return self._page(scope, self._cacher.revision, self._scan(scope), limit)
+        return await self._newest_page(scope, limit)
 
     async def _continue(
         self, scope: Scope[T], limit: int, token: paging.ContinueToken, resource_version: str
@@ -160,12 +163,12 @@ class ResourceStore(Generic[T]):
             raise errors.bad_request(f"invalid continue token: continue key is not valid: {token.start}")
         if token.revision < 0:
             await self._cacher.newest()
-            return self._page(scope, self._cacher.revision, self._scan(scope, start), limit)
+            return await self._newest_page(scope, limit, start)
         revision = Revision(token.revision)
         if revision > self._cacher.revision:
             await self._await_revision(revision)
         try:
-            return self._page(scope, revision, self._scan_at(scope, revision, start), limit, exact=True)
+            return await self._page_at(scope, revision, limit, start)
         except Compacted:
             pass
         try:
@@ -174,31 +177,34 @@ class ResourceStore(Generic[T]):
             fresh = paging.ContinueToken(-1, token.start).encode()
             raise errors.expired(paging.TOO_OLD, continue_token=fresh) from None
 
-    def _scan(self, scope: Scope[T], start: str = "") -> Iterator[Stored[T]]:
+    async def _newest_page(self, scope: Scope[T], limit: int, start: str = "") -> ListResult[T]:
+        revision = self._cacher.revision
+        return await self._page(scope, revision, self._scan(scope, start, limit), limit)
+
+    async def _page_at(self, scope: Scope[T], revision: Revision, limit: int, start: str = "") -> ListResult[T]:
+        """Raises ``Compacted``."""
+        found = self.cache.scan_at(revision, scope.prefix, start, lasting=_is_long(scope, limit))
+        return await self._page(scope, revision, found, limit)
+
+    def _scan(self, scope: Scope[T], start: str = "", limit: int = 0) -> Iterator[Stored[T]]:
         if scope.key:
             only = self.cache.get(scope.key) if scope.key >= start else None
             return iter(() if only is None else (only,))
-        return self.cache.scan(scope.prefix, start)
+        return self.cache.scan(scope.prefix, start, lasting=_is_long(scope, limit))
 
-    def _scan_at(self, scope: Scope[T], revision: Revision, start: str = "") -> Iterator[Stored[T]]:
-        if revision < self.cache.oldest:
-            raise Compacted(revision, self.cache.oldest)
-        return self.cache.scan_at(revision, scope.prefix, start)
-
-    def _page(
-        self, scope: Scope[T], revision: Revision, found: Iterator[Stored[T]], limit: int, *, exact: bool = False
+    async def _page(
+        self, scope: Scope[T], revision: Revision, found: Iterator[Stored[T]], limit: int, total: int | None = None
     ) -> ListResult[T]:
-        wanted = (stored for stored in found if scope.covers(stored)) if scope.key or scope.matches else found
-        if limit <= 0:
-            return ListResult(list(wanted), revision)
-        items = list(islice(wanted, limit))
-        following = next(wanted, None) if len(items) == limit else None
-        if following is None:
+        """``total``: how many there are in ``found`` and after it, if the cache can't tell."""
+        keep = scope.covers if scope.key or scope.matches else None
+        items = await turns.take(found, SCAN_SLICE, keep=keep, most=limit + 1 if limit > 0 else None)
+        if limit <= 0 or len(items) <= limit:
             return ListResult(items, revision)
+        following = items.pop()
         token = self._token(items[-1].key, revision)
-        if scope.matches is not None or scope.key:
+        if keep is not None:
             return ListResult(items, revision, token)
-        rest = 1 + sum(1 for _ in wanted) if exact else self.cache.count(scope.prefix, following.key)
+        rest = self.cache.count(scope.prefix, following.key, revision) if total is None else total - limit
         return ListResult(items, revision, token, rest)
 
     def _token(self, last_key: str, revision: Revision) -> str:
@@ -209,18 +215,17 @@ class ResourceStore(Generic[T]):
         self, scope: Scope[T], revision: Revision, limit: int, start: str = "", *, consistent: bool = False
     ) -> ListResult[T]:
         """A state that the cache no longer holds but the store still does."""
-        items: list[Stored[T]] = []
+        selects = scope.matches is not None or scope.key
+        wanted = limit + 1 if limit > 0 and not selects else 0
         try:
-            page = await self._store.list(scope.prefix, start=start, revision=revision)
+            page = await self._store.list(scope.prefix, start=start, limit=wanted, revision=revision)
         except Compacted:
             if consistent:
                 raise
             raise errors.expired("The resourceVersion for the provided list is too old.") from None
-        for entry in page.items:
-            stored = Stored(entry.key, self._load(entry.value, entry.revision), entry.revision, entry.value)
-            if scope.covers(stored):
-                items.append(stored)
-        return self._page(scope, revision, iter(items), limit, exact=True)
+        stored = (Stored(e.key, self._load(e.value, e.revision), e.revision, e.value) for e in page.items)
+        loaded = await turns.take(stored, LOAD_SLICE)
+        return await self._page(scope, revision, iter(loaded), limit, page.total)
 
     @property
     def revision(self) -> Revision:
@@ -238,17 +243,22 @@ class ResourceStore(Generic[T]):
             return self.cache.watch(scope, revision), [], revision
         if resource_version != "0":
             await self._cacher.newest()
-        return self._initial(scope)
+        return await self._initial(scope)
 
     async def watch_list(self, scope: Scope[T], resource_version: str) -> tuple[Watcher[T], list[Stored[T]], Revision]:
         """As :meth:`watch`, for a stream that begins with the current objects whatever the version."""
         await self._fresh(parse_resource_version(resource_version, _bad_version))
-        return self._initial(scope)
+        return await self._initial(scope)
 
-    def _initial(self, scope: Scope[T]) -> tuple[Watcher[T], list[Stored[T]], Revision]:
+    async def _initial(self, scope: Scope[T]) -> tuple[Watcher[T], list[Stored[T]], Revision]:
         revision = self._cacher.revision
-        found = self._page(scope, revision, self._scan(scope), 0)
-        return self.cache.watch(scope, revision), found.items, revision
+        watcher = self.cache.watch(scope, revision)
+        try:
+            page = await self._page(scope, revision, self._scan(scope), 0)
+        except BaseException:
+            watcher.close()
+            raise
+        return watcher, page.items, revision
 
     # -------------------------------------------------------------- create
 
@@ -660,3 +670,8 @@ def _bad_list_version(detail: str) -> APIStatusError:
 def _bad_version(detail: str) -> APIStatusError:
     text = detail.split('"')[1]
     return errors.untyped(str(field.invalid("resourceVersion", text, detail)))
+
+
+def _is_long(scope: Scope[Any], limit: int) -> bool:
+    """Whether a page may take more than one slice, so that writes come between."""
+    return scope.matches is not None or not 0 < limit < SCAN_SLICE

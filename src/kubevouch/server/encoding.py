@@ -6,7 +6,7 @@ An object's JSON body and protobuf message are cached on the stored object; list
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.interface import Printer
 from kubevouch.registry.store import ListResult
+from kubevouch.server import pieces
 from kubevouch.server.negotiation import Negotiated, Transform
 from kubevouch.server.request import Bookmark, WatchItem
 from kubevouch.storage.watchcache.objects import Stored
@@ -109,28 +110,34 @@ class ObjectEncoder:
 
     # -------------------------------------------------------------- lists
 
-    def many(self, page: ListResult[Any], how: Negotiated, now: dt.datetime, include: str = "Metadata") -> bytes:
-        """A reply that is a list."""
+    def pieces(
+        self, page: ListResult[Any], how: Negotiated, now: dt.datetime, include: str = "Metadata"
+    ) -> Iterator[bytes]:
+        """A reply that is a list, one piece after another; see ``server/pieces.py``."""
         meta = ListMeta(
             resource_version=str(page.revision), continue_=page.continue_token, remaining_item_count=page.remaining
         )
         transform = how.transform
         if transform.kind == "Table":
-            return _text(self._table(page.items, meta, transform, now, include), how)
+            head = self._table_head(meta, transform, columns=True)
+            return pieces.document(head, "rows", page.items, lambda s: self._row(s, transform, now, include), how)
         partial = transform.kind == "PartialObjectMetadataList"
         api_version = f"{_META_GROUP}/{transform.version}" if partial else self.resource.api_version
         kind = transform.kind if partial else self.resource.list_kind
         if how.encoding == "protobuf":
-            message = self._metadata_message if partial else self._message
-            items = b"".join(protobuf.length_delimited(2, message(stored)) for stored in page.items)
-            head = protobuf.length_delimited(1, protobuf.codec_for(ListMeta).encode(meta))
-            return protobuf.seal(api_version, kind, head + items)
-        if partial:
-            bodies = [_partial_json(self._metadata_json(stored), transform.version) for stored in page.items]
-        else:
-            bodies = [self._json(stored) for stored in page.items]
+            encoded = protobuf.length_delimited(1, protobuf.codec_for(ListMeta).encode(meta))
+            body = self._metadata_message if partial else self._message
+            return pieces.message(api_version, kind, encoded, page.items, body)
         head = json_codec.with_type_meta(b'{"metadata":' + json_codec.encode(meta) + b"}", kind, api_version)
-        return _text(head[:-1] + b',"items":[' + b",".join(bodies) + b"]}", how)
+        if not partial:
+            return pieces.document(head, "items", page.items, self._json, how)
+        return pieces.document(
+            head, "items", page.items, lambda s: _partial_json(self._metadata_json(s), transform.version), how
+        )
+
+    def many(self, page: ListResult[Any], how: Negotiated, now: dt.datetime, include: str = "Metadata") -> bytes:
+        """As :meth:`pieces`, at once: for lists that are not sent over the network."""
+        return b"".join(self.pieces(page, how, now, include))
 
     # -------------------------------------------------------------- tables
 
@@ -139,10 +146,13 @@ class ObjectEncoder:
         *, columns: bool = True,
     ) -> bytes:  # fmt: skip
         rows = b",".join(self._row(stored, transform, now, include) for stored in items)
+        return self._table_head(meta, transform, columns=columns)[:-1] + b',"rows":[' + rows + b"]}"
+
+    def _table_head(self, meta: ListMeta, transform: Transform, *, columns: bool) -> bytes:
         definitions = self._columns() if columns else b"null"
         return (
             b'{"kind":"Table","apiVersion":"meta.k8s.io/' + transform.version.encode() + b'","metadata":'
-            + json_codec.encode(meta) + b',"columnDefinitions":' + definitions + b',"rows":[' + rows + b"]}"
+            + json_codec.encode(meta) + b',"columnDefinitions":' + definitions + b"}"
         )  # fmt: skip
 
     def _columns(self) -> bytes:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 Revision = NewType("Revision", int)
 
@@ -130,6 +130,15 @@ class StoreEvent:
 
 EventBatch = list[StoreEvent]
 """Events in the order of their revisions, at least one. Watches share it: it is not to be changed."""
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """A store that knows how much of a disk it takes."""
+
+    def size(self) -> int:
+        """Bytes."""
+        ...
 
 
 class Store(Protocol):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+from typing import Any
 
 import pytest
 
+from asynctest import async_test
 from controller_world import NOW, fixture
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
-from kubevouch.controllers.csr_cleaner import why_clean
+from kubevouch.controllers.csr_cleaner import SLICE, CSRCleaner, why_clean
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.times import Time
+from kubevouch.testing.clock import FakeClock
 
 VALID, EXPIRED, GARBAGE = (fixture(f"issued-{kind}.crt") for kind in ("valid", "expired", "garbage"))
 
@@ -79,3 +83,27 @@ def test_a_time_that_is_not_set_is_never_old() -> None:
     csr = CertificateSigningRequest(status=CertificateSigningRequestStatus(conditions=[denied]))
     assert why_clean(csr, NOW) == ""
     assert why_clean(CertificateSigningRequest(), NOW) == ""
+
+
+class _Many:
+    """An informer that has been filled, and its lister."""
+
+    def __init__(self, csrs: list[CertificateSigningRequest]) -> None:
+        self._csrs = csrs
+        self.lister: Any = self
+
+    def list(self) -> list[CertificateSigningRequest]:
+        return self._csrs
+
+
+@async_test
+async def test_others_have_their_turn_during_a_long_pass() -> None:
+    informer: Any = _Many([_csr(VALID, Approved=0.5)] * (10 * SLICE))
+    client: Any = None  # nothing is deleted
+    cleaning = asyncio.create_task(CSRCleaner(client, informer, FakeClock()).clean())
+    turns = 0
+    while not cleaning.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await cleaning
+    assert turns >= 10

@@ -183,3 +183,7 @@ def test_writing_knows_no_anchors_and_takes_marked_objects() -> None:
     shared = [1]
     assert yamltext.dumps({"a": shared, "b": shared}) == "a:\n- 1\nb:\n- 1\n"
     assert yamltext.dumps(gojson.loads(b'{"a": 1, "a": 2}')) == "a: 2\n"
+
+
+def test_a_document_ends_without_a_mark() -> None:
+    assert yamltext.dumps({"a": "kept\n\n"}) == "a: |+\n  kept\n\n"

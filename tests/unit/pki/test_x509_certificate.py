@@ -174,3 +174,12 @@ def test_bundles(build: Make) -> None:
     with pytest.raises(ParseError, match="no CERTIFICATE block found"):
         x509_certificate.parse_pem(pem.encode("X", b""))
     assert x509_certificate.parse_pem(text).serial == 7
+
+
+def test_the_same_bytes_are_parsed_once(make_certificate: Callable[..., Certificate]) -> None:
+    made = make_certificate()
+    (again,) = x509_certificate.parse_bundle(made.pem())
+    assert again is x509_certificate.parse_der(made.contents)
+    with pytest.raises(ParseError, match="trailing data"):
+        x509_certificate.parse_der(made.contents + made.contents)
+    assert x509_certificate.parse_concatenated(made.contents + made.contents) == [made, made]

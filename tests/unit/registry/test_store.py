@@ -19,7 +19,7 @@ from kubevouch.machinery.meta import DeleteOptions, ObjectMeta, Preconditions, r
 from kubevouch.registry import store as registry_store
 from kubevouch.registry.core import configmaps
 from kubevouch.registry.interface import Context
-from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, ResourceStore, parse_resource_version
+from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, SCAN_SLICE, ResourceStore, parse_resource_version
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
@@ -288,3 +288,70 @@ def test_what_is_no_resource_version(text: str, why: str) -> None:
     with pytest.raises(APIStatusError) as caught:
         parse_resource_version(text, errors.bad_request)
     assert str(caught.value) == f'strconv.ParseUint: parsing "{text}": {why}'
+
+
+LONG = 3 * SCAN_SLICE + 10
+
+
+@asynccontextmanager
+async def long_world() -> AsyncIterator[World]:
+    """A world that begins with many objects."""
+    made = World()
+    for number in range(LONG):
+        obj = ConfigMap(metadata=ObjectMeta(name=f"{number:05}", namespace="n"), data={"number": str(number)})
+        await made.store.create(made.maps.definition.key("n", f"{number:05}"), made.maps._value(obj))
+    await made.cacher.start()
+    yield made
+    await made.cacher.close()
+    await made.store.close()
+
+
+def _by_data(value: str) -> Scope[ConfigMap]:
+    prefix = configmaps.DEFINITION.key_prefix
+    return Scope(prefix, matches=lambda stored: stored.obj.data["number"].endswith(value), name=value)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("value", ["", "7"], ids=["all", "selected"])
+@async_test
+async def test_others_write_while_a_long_list_is_looked_through_and_it_shows_one_moment(
+    value: str, exact: bool
+) -> None:
+    async with long_world() as w:
+        version = str(w.cacher.revision)
+        scope = _by_data(value) if value else Scope(configmaps.DEFINITION.key_prefix)
+        expected = [f"{n:05}" for n in range(LONG) if str(n).endswith(value)]
+        listing = asyncio.create_task(
+            w.maps.list_(scope, resource_version=version if exact else "", match="Exact" if exact else "")
+        )
+        written = 0
+        while not listing.done():
+            # The last ones, which the list comes to last.
+            await w.maps.delete(w.context(), "n", f"{LONG - 1 - written:05}", DeleteOptions())
+            written += 1
+        assert written >= 3
+        page = await listing
+        names = [stored.obj.metadata.name for stored in page.items]
+        assert names == expected[: len(names)]
+        assert len(expected) - len(names) <= written
+        gone_before = sum(1 for n in range(LONG - (int(page.revision) - int(version)), LONG) if f"{n:05}" in expected)
+        assert len(names) == len(expected) - gone_before
+
+
+@async_test
+async def test_a_watch_that_begins_with_a_long_list_misses_nothing_of_the_meantime() -> None:
+    async with long_world() as w:
+        opening = asyncio.create_task(w.maps.watch(_by_data(""), "0"))
+        written = 0
+        while not opening.done():
+            await w.label("l", f"{written:05}")
+            written += 1
+        assert written >= 3
+        watcher, initial, revision = await opening
+        assert len(initial) == LONG
+        assert max(stored.revision for stored in initial) <= revision
+        changed = {stored.obj.metadata.name for stored in initial if stored.obj.metadata.labels}
+        told = [change.stored.obj.metadata.name for change in await watcher.next_batch()]
+        assert len(changed) + len(told) == written
+        assert changed | set(told) == {f"{number:05}" for number in range(written)}
+        watcher.close()

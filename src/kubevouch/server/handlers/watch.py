@@ -16,14 +16,15 @@ from kubevouch.server.request import Bookmark, Request, Result, WatchItem, Watch
 from kubevouch.storage.interface import Compacted, Revision
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change, Scope, WatchClosed, Watcher
+from kubevouch.util.turns import give_way
 
 # Without timeoutSeconds a watch lasts 30 to 60 minutes (--min-request-timeout 1800 s, times a factor of 1 to 2).
 DEFAULT_SECONDS = 1800.0
 BOOKMARK_SECONDS = 60.0
 # A bookmark is also sent this long before the end, so that the next watch starts from a recent version.
 LAST_BOOKMARK_SECONDS = 2.0
-# Initial objects are written in pieces, so that a long list does not stand in memory twice.
-INITIAL_BATCH = 500
+# Initial objects are written in pieces: a long list does not stand in memory twice, and others have their turn.
+INITIAL_BATCH = 250
 
 _jitter = random.Random()  # noqa: S311 - spreads reconnects, guards nothing
 
@@ -105,6 +106,7 @@ class _Stream:
             yield []
             for at in range(0, len(self._initial), INITIAL_BATCH):
                 part = self._initial[at : at + INITIAL_BATCH]
+                await give_way()
                 yield [Change("ADDED", stored, None, stored.revision) for stored in part]
             self._initial = []
             if self._marks_end:

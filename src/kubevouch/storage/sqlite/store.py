@@ -140,6 +140,10 @@ class SQLiteStore:
             self.path.stat().st_size,
         )
 
+    def size(self) -> int:
+        statistics = self.statistics()
+        return statistics.file_bytes + statistics.wal_bytes
+
     async def _close(self) -> None:
         await self._sweeper.close()
         await asyncio.to_thread(self._stop_threads)

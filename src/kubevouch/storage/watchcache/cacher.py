@@ -7,46 +7,51 @@ stream has reached the store's newest revision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from kubevouch.storage.interface import Compacted, Revision, Store, StoreError, StoreEvent
-from kubevouch.storage.watchcache.objects import CacheEvent, Stored
-from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
+from kubevouch.storage.watchcache.resource_cache import HISTORY, ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("storage.cacher")
 
 RESTART_SECONDS = 1.0
-
-Decoder = Callable[[bytes, Revision], Any]
+# Values decoded before others have their turn.
+LOAD_SLICE = 200
 
 
 @dataclass(slots=True)
 class _Registered:
     cache: ResourceCache[Any]
-    decode: Decoder
+    decode: Decode
 
 
 class Cacher:
-    """Keeps a :class:`ResourceCache` for each registered key prefix in step with the store."""
+    """Keeps a :class:`ResourceCache` for each registered key prefix in step with the store.
 
-    def __init__(self, store: Store, clock: Clock, *, root: str = "/registry/") -> None:
+    Args:
+        history: how many events of each resource are remembered.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, root: str = "/registry/", history: int = HISTORY) -> None:
         self._store = store
         self._clock = clock
         self._root = root
+        self._history = history
         self._registered: dict[str, _Registered] = {}
         self._revision = Revision(0)
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
-    def register(self, prefix: str, decode: Decoder) -> ResourceCache[Any]:
+    def register(self, prefix: str, decode: Decode) -> ResourceCache[Any]:
         """The cache of the keys under ``prefix`` (one or two path segments below the root, ending in a slash)."""
-        cache: ResourceCache[Any] = ResourceCache(prefix)
+        cache: ResourceCache[Any] = ResourceCache(prefix, self._history)
         self._registered[prefix] = _Registered(cache, decode)
         return cache
 
@@ -95,7 +100,9 @@ class Cacher:
     async def _load(self) -> None:
         page = await self._store.list(self._root)
         grouped: dict[str, list[Stored[Any]]] = {prefix: [] for prefix in self._registered}
-        for item in page.items:
+        for number, item in enumerate(page.items, 1):
+            if number % LOAD_SLICE == 0:
+                await give_way()
             registered = self._for_key(item.key)
             if registered is None:
                 continue
@@ -103,7 +110,9 @@ class Cacher:
             if stored is not None:
                 grouped[registered.cache.prefix].append(stored)
         for prefix, objects in grouped.items():
-            self._registered[prefix].cache.load(objects, page.revision)
+            cache = self._registered[prefix].cache
+            cache.close_watchers()  # whoever began meanwhile would miss what lies between
+            cache.load(objects, page.revision)
         self._advance(page.revision)
         self._ready.set()
 
@@ -164,7 +173,7 @@ class Cacher:
     @staticmethod
     def _decode(registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:
         try:
-            return Stored(key, registered.decode(value, revision), revision, value)
+            return Stored(key, registered.decode(value, revision), revision, value, registered.decode)
         except ValueError as err:
             # One unreadable value must not take the resource down; reads of it answer 500 (registry).
             log.error("unreadable value in the store", key=key, revision=revision, err=str(err))

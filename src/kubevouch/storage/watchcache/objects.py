@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.storage.interface import Revision
 
 T = TypeVar("T", bound=Object)
+Decode = Callable[[bytes, Revision], Any]
 
 
 class Stored(Generic[T]):
     """An object as it is stored, with its encodings made at most once each.
 
-    ``obj`` has its resourceVersion set; ``raw`` is the stored value.
+    ``obj`` has its resourceVersion set; ``raw`` is the stored value, and ``decode`` makes the one from the other.
     """
 
-    __slots__ = ("_encodings", "key", "obj", "raw", "revision")
+    __slots__ = ("_decode", "_encodings", "key", "obj", "raw", "revision")
 
-    def __init__(self, key: str, obj: T, revision: Revision, raw: bytes) -> None:
+    def __init__(self, key: str, obj: T, revision: Revision, raw: bytes, decode: Decode | None = None) -> None:
         self.key = key
         self.obj = obj
         self.revision = revision
         self.raw = raw
+        self._decode = decode
         self._encodings: dict[Hashable, Any] | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):  # noqa: ANN001, ANN204 - hidden from the type checker, which knows ``obj``
+            """Called for what is missing: the object was given back, and is made anew for this one use."""
+            if name != "obj" or self._decode is None:
+                raise AttributeError(name)
+            return self._decode(self.raw, self.revision)
 
     def encoded(self, form: Hashable, make: Callable[[Stored[T]], Any]) -> Any:
         """The encoding named ``form``; ``make`` is called once, whoever asks and however often."""
@@ -35,9 +45,14 @@ class Stored(Generic[T]):
             value = self._encodings[form] = make(self)
         return value
 
-    def forget_encodings(self) -> None:
-        """Give their memory back; they are made again if somebody asks."""
+    def shrink(self) -> None:
+        """Give back what can be made again from the stored value. For objects that were superseded; to be called once.
+
+        A decoded object takes five times as much memory as its stored value.
+        """
         self._encodings = None
+        if self._decode is not None:
+            del self.obj
 
 
 class CacheEvent(Generic[T]):
@@ -78,3 +93,9 @@ class CacheEvent(Generic[T]):
         except KeyError:
             value = self._frames[form] = make()
             return value
+
+    def shrink(self) -> None:
+        """Give back the memory of what only watchers that keep up have in common. To be called once."""
+        self._frames = {}
+        if self.previous is not None:
+            self.previous.shrink()

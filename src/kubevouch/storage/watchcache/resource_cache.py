@@ -15,10 +15,13 @@ from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 
 T = TypeVar("T", bound=Object)
 
-# Enough for clients to resume after a reconnect and to page through consistently; an event holds two pointers.
+# Enough for clients to resume after a reconnect and to page through consistently; an event holds two stored values.
 HISTORY = 10_000
-# A superseded object keeps its encodings for so many events: until then every watch that keeps up has sent them.
-ENCODED_HISTORY = 500
+# A superseded object stays decoded and encoded for so many events: until then every watch that keeps up has sent it.
+DECODED_HISTORY = 500
+WOKEN_AT_ONCE = 200  # watchers; each then writes for 40 to 80 µs
+# So many objects are fetched at once for a scan that has to last; for more of them, the whole table is copied.
+FEW = 2000
 # A client this far behind is cut off and starts again from a list, as kube-apiserver does.
 MAX_BACKLOG = 10_000
 
@@ -79,22 +82,23 @@ class Watcher(Generic[T]):
         self._closed = False
 
     def offer(self, change: Change[T]) -> None:
+        """Queue ``change``; :meth:`wake` has to follow."""
         if self._closed or change.revision <= self._after:
             return
         if len(self._queue) >= MAX_BACKLOG:
             self.close()
             return
         self._queue.append(change)
-        self._wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let ``next_batch`` return what is queued."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
 
     def poke(self) -> None:
         """Let ``next_batch`` return although nothing changed: time for a bookmark, or to end."""
         self._poked = True
-        self._wake()
+        self.wake()
 
     async def next_batch(self) -> list[Change[T]]:
         """The changes that came since the last call; waits for one or for a poke.
@@ -118,14 +122,15 @@ class Watcher(Generic[T]):
             self._closed = True
             self._queue.clear()
             self._cache.forget(self)
-            self._wake()
+            self.wake()
 
 
 class ResourceCache(Generic[T]):
     """Objects of one resource by key, in key order, with the events that led here."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, history: int = HISTORY) -> None:
         self.prefix = prefix
+        self._size = history
         self._objects: dict[str, Stored[T]] = {}
         self._keys: list[str] = []
         self._history: deque[CacheEvent[T]] = deque()
@@ -165,22 +170,46 @@ class ResourceCache(Generic[T]):
         """Call ``handler`` whenever the whole state was replaced without events."""
         self._load_handlers.append(handler)
 
-    def scan(self, prefix: str, start: str = "") -> Iterator[Stored[T]]:
-        """The objects under ``prefix`` with keys from ``start`` on, in key order."""
-        at = bisect.bisect_left(self._keys, max(prefix, start))
-        while at < len(self._keys):
-            key = self._keys[at]
-            if not key.startswith(prefix):
-                return
-            yield self._objects[key]
-            at += 1
+    def scan(self, prefix: str, start: str = "", *, lasting: bool = False) -> Iterator[Stored[T]]:
+        """The objects under ``prefix`` with keys from ``start`` on, in key order.
 
-    def count(self, prefix: str, start: str = "") -> int:
-        """How many keys begin with ``prefix`` and are not below ``start``."""
+        Args:
+            lasting: the iterator may be used after the next write, and still shows the state as it is now.
+        """
+        at, end = self._range(prefix, start)
+        if lasting and end - at > FEW:
+            return map(self._objects.copy().__getitem__, self._keys[at:end])
+        if lasting:
+            return iter([self._objects[key] for key in self._keys[at:end]])
+        return map(self._objects.__getitem__, map(self._keys.__getitem__, range(at, end)))
+
+    def _range(self, prefix: str, start: str) -> tuple[int, int]:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        return bisect.bisect_left(self._keys, end) - bisect.bisect_left(self._keys, max(prefix, start))
+        return bisect.bisect_left(self._keys, max(prefix, start)), bisect.bisect_left(self._keys, end)
 
-    def scan_at(self, revision: Revision, prefix: str, start: str = "") -> Iterator[Stored[T]]:
+    def count(self, prefix: str, start: str = "", revision: Revision | None = None) -> int:
+        """How many keys begin with ``prefix`` and are not below ``start``, now or right after ``revision``."""
+        at, end = self._range(prefix, start)
+        total = max(end - at, 0)
+        if revision is not None:
+            lowest = max(prefix, start)
+            for key, earlier in self._before(revision).items():
+                if key.startswith(prefix) and key >= lowest:
+                    total += (earlier is not None) - (key in self._objects)
+        return total
+
+    def _before(self, revision: Revision) -> dict[str, Stored[T] | None]:
+        """What the keys that changed after ``revision`` held then."""
+        before: dict[str, Stored[T] | None] = {}
+        for event in reversed(self._history):
+            if event.revision <= revision:
+                break
+            before[event.key] = event.previous
+        return before
+
+    def scan_at(
+        self, revision: Revision, prefix: str, start: str = "", *, lasting: bool = False
+    ) -> Iterator[Stored[T]]:
         """As ``scan``, but the state right after ``revision``, rebuilt by undoing newer events.
 
         Raises:
@@ -188,34 +217,13 @@ class ResourceCache(Generic[T]):
         """
         if revision < self._floor:
             raise Compacted(revision, self._floor)
-        before: dict[str, Stored[T] | None] = {}
-        for event in reversed(self._history):
-            if event.revision <= revision:
-                break
-            before[event.key] = event.previous
+        before = self._before(revision)
+        now = self.scan(prefix, start, lasting=lasting)
         if not before:
-            yield from self.scan(prefix, start)
-            return
+            return now
         lowest = max(prefix, start)
-        changed = sorted(key for key in before if key.startswith(prefix) and key >= lowest)
-        at = 0
-        for stored in self.scan(prefix, start):
-            while at < len(changed) and changed[at] < stored.key:
-                gone = before[changed[at]]
-                if gone is not None:
-                    yield gone
-                at += 1
-            if at < len(changed) and changed[at] == stored.key:
-                earlier = before[stored.key]
-                if earlier is not None:
-                    yield earlier
-                at += 1
-            else:
-                yield stored
-        for key in changed[at:]:
-            gone = before[key]
-            if gone is not None:
-                yield gone
+        changed = {key: before[key] for key in sorted(before) if key.startswith(prefix) and key >= lowest}
+        return _undone(now, changed) if changed else now
 
     # -------------------------------------------------------------- events
 
@@ -231,23 +239,20 @@ class ResourceCache(Generic[T]):
             at = bisect.bisect_left(self._keys, key)
             del self._keys[at]
         self._history.append(event)
-        if len(self._history) > ENCODED_HISTORY:
-            aged = self._history[-ENCODED_HISTORY].previous
-            if aged is not None:
-                aged.forget_encodings()
-        if len(self._history) > HISTORY:
+        if len(self._history) > DECODED_HISTORY:
+            self._history[-DECODED_HISTORY].shrink()
+        if len(self._history) > self._size:
             self._floor = self._history.popleft().revision
         for handler in self._handlers:
             handler(event)
-        for watcher in tuple(self._watchers_by_key.get(key, ())):
-            self._offer(watcher, event)
-        for watcher in tuple(self._watchers):
-            self._offer(watcher, event)
+        watchers = (*self._watchers_by_key.get(key, ()), *self._watchers)
+        _wake([watcher for watcher in watchers if self._offer(watcher, event)])
 
-    def _offer(self, watcher: Watcher[T], event: CacheEvent[T]) -> None:
+    def _offer(self, watcher: Watcher[T], event: CacheEvent[T]) -> bool:
         change = self._change(watcher.scope, event)
         if change is not None:
             watcher.offer(change)
+        return change is not None
 
     def _change(self, scope: Scope[T], event: CacheEvent[T]) -> Change[T] | None:
         """The event through a selector: what starts to match is added, what stops is deleted."""
@@ -320,3 +325,26 @@ class ResourceCache(Generic[T]):
     def oldest(self) -> Revision:
         """A watch may start after this revision, not before."""
         return self._floor
+
+
+def _wake(watchers: list[Watcher[T]]) -> None:
+    """A slice in each turn of the loop: thousands that write at once would keep all others waiting."""
+    for watcher in watchers[:WOKEN_AT_ONCE]:
+        watcher.wake()
+    if len(watchers) > WOKEN_AT_ONCE:
+        asyncio.get_running_loop().call_soon(_wake, watchers[WOKEN_AT_ONCE:])
+
+
+def _undone(now: Iterator[Stored[T]], changed: dict[str, Stored[T] | None]) -> Iterator[Stored[T]]:
+    """The objects of ``now`` with those of ``changed`` in their places; both in key order, None was not there."""
+    keys = deque(changed)
+    for stored in now:
+        while keys and keys[0] < stored.key:
+            if (gone := changed[keys.popleft()]) is not None:
+                yield gone
+        if keys and keys[0] == stored.key:
+            if (earlier := changed[keys.popleft()]) is not None:
+                yield earlier
+        else:
+            yield stored
+    yield from (gone for key in keys if (gone := changed[key]) is not None)
