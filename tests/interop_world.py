@@ -51,10 +51,11 @@ class InteropWorld:
 
 
 @contextmanager
-def interop_world(folder: Path) -> Iterator[InteropWorld]:
-    with Up(folder) as up:
+def interop_world(folder: Path, *arguments: str) -> Iterator[InteropWorld]:
+    """Args: ``arguments`` are more options of `kubevouch up`."""
+    with Up(folder, arguments) as up:
         # The restarted process listens where the first one did: of an option given twice the last one counts.
-        up.arguments = ("--secure-port", up.port)
+        up.arguments = (*arguments, "--secure-port", up.port)
         with CuttingProxy(int(up.port)) as proxy:
             yield InteropWorld(up, proxy)
 
