@@ -5,11 +5,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 WORKERS ?= 2       # pytest processes in the suites that run in parallel
 PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
+SECONDS ?= 20      # make fuzz: for each parser
+TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration interop
 
-.PHONY: help venv demo test peers bench reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench fuzz bench-large reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -20,8 +22,9 @@ help:
 	@echo 'make venv      .venv from requirements-dev.lock'
 	@echo 'make peers     the real clients the tests talk to, into .peers; PEERS="name …" for others'
 	@echo 'make docs      the manual, into site'
-	@echo 'make reference docs/reference/cli.md and findings.md;  make man: manual pages, into build/man'
-	@echo 'make bench     the benchmarks, into bench-results'
+	@echo 'make reference docs/reference/cli.md, findings.md and docs/compatibility.md;  make man: manual pages, into build/man'
+	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
+	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -66,7 +69,7 @@ unit property contract: venv
 integration interop: venv peers
 	$(call pytest,--dist loadfile)
 
-# Commands and findings, from the program itself; a test compares them.
+# Commands and findings from the program itself, differences from docs/compatibility.toml; a test compares them.
 reference: venv
 	$(PY) scripts/reference.py
 
@@ -76,10 +79,20 @@ man: venv
 docs: venv
 	$(PY) -m sphinx -W --keep-going -b html docs site
 
+# Not part of `make test`: it takes as long as it is given. What it finds becomes a seed in tests/fuzz_parsers.py.
+fuzz: venv
+	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --upgrade --target .fuzz/site \
+	    -r requirements-fuzz.lock
+	PYTHONPATH=.fuzz/site:tests $(PY) scripts/fuzz.py --seconds $(strip $(SECONDS)) $(TARGETS)
+	$(PY) -m pytest tests/property -k fuzz -n $(strip $(WORKERS)) --hypothesis-profile=long --timeout=3600 $(PYTEST_FLAGS)
+
 bench: venv
 	$(PY) benchmarks/run.py --into bench-results
 
+bench-large: venv
+	$(PY) benchmarks/run.py --into bench-results --runs 3 --lists 20000 100000 --crowd 5000
+
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results build dist site
+	    bench-results build dist site .fuzz
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # A slow example is no finding while two test processes share the machine; pytest-timeout ends what hangs.
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
+# For `make fuzz`.
+settings.register_profile("long", settings.get_profile("default"), max_examples=3000)
 
 
 @pytest.fixture(scope="session", autouse=True)

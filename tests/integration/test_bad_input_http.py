@@ -129,6 +129,21 @@ def test_a_compressed_body(admin: Wire) -> None:
     assert text == "the body of the request is compressed (gzip); send it uncompressed"
 
 
+def test_header_bytes_that_are_no_text(admin: Wire) -> None:
+    """What is not UTF-8 is shown as U+FFFD, also where it is stored or sent back."""
+    with admin.connected() as connection:
+        review = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+        connection.sendall(
+            b"POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nImpersonate-User: a\xffb\r\nContent-Length: %d\r\n\r\n"
+            % len(review)
+            + review
+        )
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 201 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"]["userInfo"]["username"] == "a\ufffdb"
+
+
 def test_no_representation_is_accepted(admin: Wire) -> None:
     code, reason, text = admin.request("GET", MAPS, Accept="image/png").told
     assert (code, reason) == (406, "NotAcceptable")

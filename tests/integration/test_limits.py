@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from pathlib import Path
 
 import aiohttp
@@ -114,13 +113,12 @@ async def test_a_flood_of_wrong_tokens_gets_429_and_the_right_one_passes(tmp_pat
 async def test_connections_over_the_limit_are_hung_up_on(tmp_path: Path) -> None:
     async with served(tmp_path) as at:
         limits = at.server.api._https.limits
-        limits._total = 2  # opening the default number of connections would take minutes
-        loop = asyncio.get_running_loop()
+        limits._total = limits._from_one_source = 2  # opening the default number of connections would take minutes
         host, port = "127.0.0.1", at.server.endpoint.port
-        held = [await loop.run_in_executor(None, socket.create_connection, (host, port)) for _ in range(2)]
-        third = await loop.run_in_executor(None, socket.create_connection, (host, port))
-        assert await loop.run_in_executor(None, third.recv, 1) == b""
-        for each in held:
+        held = [await asyncio.open_connection(host, port, ssl=at.context) for _ in range(2)]
+        reader, third = await asyncio.open_connection(host, port)
+        assert await reader.read() == b""
+        for _, each in held:
             each.close()
         while limits.open:  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.001)

@@ -98,7 +98,7 @@ def parse_output(output: bytes, api_version: str) -> Issued:
     """What stands on a plug-in's standard output. Raises :class:`PluginError`."""
     try:
         document = _decoder.decode(output)
-    except msgspec.DecodeError as err:
+    except (msgspec.DecodeError, ValueError, RecursionError) as err:
         raise PluginError(f"decoding stdout: {err}") from err
     if document.api_version != api_version or document.kind != "ExecCredential":
         if document.api_version == api_version:

@@ -101,7 +101,7 @@ def _trust(context: ssl.SSLContext, bundle: bytes | None) -> None:
         try:
             context.load_verify_locations(cadata=certificate)
             loaded += 1
-        except ssl.SSLError:
+        except (ssl.SSLError, ValueError):  # the latter for an empty one
             continue  # Go's AppendCertsFromPEM passes over what it cannot parse, too
     if not loaded:
         raise ClientConfigurationError(

@@ -248,6 +248,9 @@ class HTTPSTransport:
         )
         try:
             head = {name.lower(): value for name, value in response.headers.items()}
+            if "warning" in head:
+                # The one header that comes more than once: each warning has its own.
+                head["warning"] = ", ".join(response.headers.getall("Warning"))
             self._note(response, head)
             if request.stream and response.status == 200:
                 answer = Answer(response.status, head)

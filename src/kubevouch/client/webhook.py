@@ -34,7 +34,11 @@ _RETRIED = frozenset({429, 500, 504})
 
 
 class WebhookError(Exception):
-    """The webhook could not be asked, or its answer is none."""
+    """The webhook could not be asked, or its answer is none; ``code`` is that of a refusal, else 503."""
+
+    def __init__(self, text: str, code: int = 503) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Webhook:
@@ -95,7 +99,7 @@ class Webhook:
             await self._clock.sleep(next(delays))
         refused = refusal(answer, self._transport.peer, self._clock.now())
         text = refused.status.message if isinstance(refused, APIStatusError) else str(refused)
-        raise WebhookError(text)
+        raise WebhookError(text, answer.status)
 
     def _delays(self) -> Iterator[float]:
         return backoff.added_jitter(backoff.exponential(RETRY_SECONDS, 60.0, RETRY_FACTOR), self._random, RETRY_JITTER)

@@ -15,6 +15,8 @@ from kubevouch.machinery import field, gotext
 from kubevouch.machinery.meta import ListMeta, Status, StatusCause, StatusDetails
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
 
+MAX_FAULTS = 1000
+
 
 class Reason(StrEnum):
     """``Status.reason``."""
@@ -190,17 +192,22 @@ def request_entity_too_large(message: str) -> APIStatusError:
 
 
 def invalid(kind: GroupVersionKind, name: str, errors: list[field.FieldError]) -> APIStatusError:
-    """422. Repeated texts are left out of the message and kept in the causes, as in Kubernetes."""
+    """422. Repeated texts are left out of the message and kept in the causes, as in Kubernetes.
+
+    Unlike there, faults beyond the first thousand are only counted: an answer is not much longer than the request.
+    """
+    told, others = errors[:MAX_FAULTS], len(errors) - MAX_FAULTS
+    more = f", and {others} more" if others > 0 else ""
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     return _failure(
         422,
         Reason.INVALID,
-        f"{subject} {gotext.quote(name)} is invalid: {field.aggregate(errors)}",
+        f"{subject} {gotext.quote(name)} is invalid: {field.aggregate(told)}{more}",
         StatusDetails(
             name=name,
             group=kind.group,
             kind=kind.kind,
-            causes=[StatusCause(reason=e.type.reason, message=e.body, field=e.path) for e in errors],
+            causes=[StatusCause(reason=e.type.reason, message=e.body, field=e.path) for e in told],
         ),
     )
 

@@ -217,9 +217,10 @@ def validate_managed_fields(entries: list[ManagedFieldsEntry], path: str) -> lis
 
 def validate_field_manager(manager: str, path: str = "fieldManager") -> list[FieldError]:
     """The name of a field manager, in managedFields and in the query of a request."""
-    errors = []
     if _byte_length(manager) > MAX_FIELD_MANAGER_BYTES:
-        errors.append(field.too_long(path, MAX_FIELD_MANAGER_BYTES))
+        # Kubernetes goes on and prints all of it for each bad character: a megabyte of them would be a terabyte.
+        return [field.too_long(path, MAX_FIELD_MANAGER_BYTES)]
+    errors = []
     position = 0
     for char in manager:
         if not gotext.is_printable(char):

@@ -6,8 +6,10 @@ import asyncio
 import gzip
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 import structlog
@@ -16,6 +18,7 @@ from aiohttp.http_exceptions import LineTooLong, PayloadEncodingError
 from aiohttp.http_writer import StreamWriter
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server as AiohttpServer
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
@@ -38,37 +41,33 @@ from kubevouch.server.request import (
     Result,
     WatchResult,
 )
+from kubevouch.server.timeouts import Timeouts
 from kubevouch.server.tls import peer_chain
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("server")
 
-# Time for a client to send its request line and headers, on a fresh connection and between requests.
-HEADER_SECONDS = 32.0
 IDLE_SECONDS = 90.0
 GZIP_FROM_BYTES = 128 * 1024  # apiserver endpoints/handlers/responsewriters
 GZIP_LEVEL = 1
 MAX_WARNINGS_RUNES = 4096
 WARNING_CUT_RUNES = 256
-STREAM_WRITE_SECONDS = 30.0
-# For the whole body of a request to come in: Kubernetes' time for a request (--request-timeout).
-BODY_SECONDS = 60.0
-# An answer up to this size fits into the buffers on the way; a longer one the client has to take within a time.
-LONG_ANSWER_BYTES = 64 * 1024
-LONG_ANSWER_SECONDS = 60.0
 # For the last bytes of an answer, once the server is told to stop.
 FLUSH_SECONDS = 1.0
 
 _NO_CACHE = "no-cache, private"
+_GZIPPED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 class Connection(RequestHandler):
     """One TCP connection: remembers the client's certificates and tells watches when it is gone."""
 
-    __slots__ = ("_answer_timer", "_gone", "_header_timer", "_peer_chain")
+    __slots__ = ("_answer_timer", "_gone", "_header_timer", "_peer_chain", "_timeouts")
 
-    def __init__(self, manager: AiohttpServer, **settings: Any) -> None:
+    def __init__(self, manager: AiohttpServer, timeouts: Timeouts, **settings: Any) -> None:
         super().__init__(manager, **settings)
+        self._timeouts = timeouts
         self._gone: list[Callable[[], None]] = []
         self._peer_chain: tuple[bytes, ...] | None = None
         self._header_timer: asyncio.TimerHandle | None = None
@@ -76,23 +75,32 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._header_timer = self._loop.call_later(HEADER_SECONDS, self.force_close)
+        self._header_timer = self._loop.call_later(self._timeouts.head, self._cut_off)
 
     def request_started(self) -> None:
         """The first request is complete: the connection has proven useful."""
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+    def pause_writing(self) -> None:
+        """The buffers on the way are full: from here on the client has its time to take what is in them."""
+        super().pause_writing()
+        self._answer_timer = self._loop.call_later(self._timeouts.answer, self._cut_off_slow)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
         if self._answer_timer is not None:
             self._answer_timer.cancel()
             self._answer_timer = None
 
-    def expect_long_answer(self) -> None:
-        """Cut the client off if it has not taken the coming answer in time."""
-        self._answer_timer = self._loop.call_later(LONG_ANSWER_SECONDS, self._cut_off_slow)
+    def _cut_off(self) -> None:
+        """Without TLS' goodbye, for which a client could be waited for once more."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def _cut_off_slow(self) -> None:
-        if self.transport is not None and self.transport.get_write_buffer_size():
+        if self.transport is not None:
             log.info("cut off a client that does not take its answer", source=str(self.peername))
             self.transport.abort()
 
@@ -145,8 +153,10 @@ class Connection(RequestHandler):
 
 
 class _ConnectionServer(AiohttpServer):
+    timeouts: Timeouts
+
     def __call__(self) -> RequestHandler:
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return Connection(self, self.timeouts, loop=self._loop, **self._kwargs)
 
 
 def _when_gone(protocol: asyncio.Protocol, callback: Callable[[], None]) -> None:
@@ -190,14 +200,23 @@ async def _end_all(endings: list[_Ending]) -> None:
 class HTTPSServer:
     """Listens, and hands each request to ``handler``."""
 
-    def __init__(self, handler: Handler, clock: Clock, traffic: Traffic | None = None, *, serving: bool = True) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        clock: Clock,
+        traffic: Traffic | None = None,
+        *,
+        serving: bool = True,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+    ) -> None:
         self._handler = handler
         self._traffic = traffic or Traffic(Metrics())
         self._clock = clock
         self._aiohttp: _ConnectionServer | None = None
         self._listeners: list[Listener] = []
         self._serving = serving
-        self.limits = ConnectionLimits()
+        self._timeouts = timeouts
+        self.limits = ConnectionLimits.of_process()
 
     async def start(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections on bound sockets; ``context`` None means plain HTTP, for tests on loopback only."""
@@ -210,9 +229,10 @@ class HTTPSServer:
             max_field_size=64 * 1024,
             lingering_time=0,
         )
+        self._aiohttp.timeouts = self._timeouts
         handshakes = HandshakeSlots()
         self._listeners = [
-            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone, handshakes)
+            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone, handshakes, self._timeouts)
             for bound in sockets
         ]
 
@@ -240,10 +260,15 @@ class HTTPSServer:
             return self._failure(request, err)
         if isinstance(result, WatchResult):
             return await self._stream(raw, connection, request, result)
-        reply = self._reply(request, result)
+        if isinstance(result, ListingResult):
+            pieces = self._pieces(request, result)
+            first, second = next(pieces), next(pieces, None)
+            if second is not None:
+                return await self._send(raw, connection, request, result, chain((first, second), pieces))
+            reply = self._negotiated(request, result, first)
+        else:
+            reply = self._reply(request, result)
         self._traffic.answered(request, reply.content_length or 0)
-        if (reply.content_length or 0) >= LONG_ANSWER_BYTES:
-            connection.expect_long_answer()
         return reply
 
     def _request(self, raw: web.BaseRequest, connection: Connection) -> Request:
@@ -252,19 +277,20 @@ class HTTPSServer:
             target = raw.rel_url.raw_path_qs  # absolute form, as to a proxy
         path, _, query = target.partition("?")
         peer = connection.peername
+        headers = _readable(raw)
         return Request(
             method=raw.method,
             path=path,
             query=Query(query),
-            headers=raw.headers,
+            headers=headers,
             received=self._clock.now(),
             credentials=Credentials(
                 peer_chain=connection.peer_chain,
-                authorization=raw.headers.get("Authorization"),
-                headers=_LazyHeaders(raw),
+                authorization=headers.get("Authorization"),
+                headers=_LazyHeaders(headers),
                 source=str(peer[0]) if isinstance(peer, tuple) else "",
             ),
-            read_body=lambda limit: _read(raw.content, raw.headers, limit),
+            read_body=lambda limit: _read(raw.content, headers, limit, self._timeouts.body),
         )
 
     @staticmethod
@@ -294,28 +320,63 @@ class HTTPSServer:
             headers.update(result.headers)
             return self._finish(request, result.body, result.status, headers)
         how = request.negotiated or Negotiated("json")
-        body = self._body(request, result, how)
-        return self._finish(request, body, result.status, self._headers(request, how.content_type))
-
-    def _body(self, request: Request, result: Result, how: Negotiated) -> bytes:
-        include = request.query.get("includeObject") or "Metadata"
         if isinstance(result, ObjectResult):
             encoder: Any = result.encoder
-            return encoder.one(result.stored, how, request.received, include)  # type: ignore[no-any-return]
-        if isinstance(result, ListingResult):
-            encoder = result.encoder
-            return encoder.many(result.page, how, request.received, include)  # type: ignore[no-any-return]
-        assert isinstance(result, PlainResult)  # the only kind left
-        return encoding.plain(result.obj, result.api_version, result.kind, how)
+            body = encoder.one(result.stored, how, request.received, _include(request))
+        else:
+            assert isinstance(result, PlainResult)  # the only kind left
+            body = encoding.plain(result.obj, result.api_version, result.kind, how)
+        return self._negotiated(request, result, body)
+
+    def _negotiated(self, request: Request, result: Result, body: bytes) -> web.StreamResponse:
+        how = request.negotiated or Negotiated("json")
+        return self._finish(request, body, result.status, self._headers(request, how.content_type))
 
     def _finish(self, request: Request, body: bytes, status: int, headers: dict[str, str]) -> web.StreamResponse:
         if len(body) >= GZIP_FROM_BYTES and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-            headers["Content-Encoding"] = "gzip"
-            headers["Vary"] = "Accept-Encoding"
+            headers |= _GZIPPED
         reply = web.Response(body=body, status=status, headers=headers)
-        for warning in warning_headers(request.warnings):
-            reply.headers.add("Warning", warning)
+        return _warned(request, reply)
+
+    # -------------------------------------------------------------- long lists
+
+    @staticmethod
+    def _pieces(request: Request, result: ListingResult) -> Iterator[bytes]:
+        encoder: Any = result.encoder
+        how = request.negotiated or Negotiated("json")
+        made: Iterator[bytes] = encoder.pieces(result.page, how, request.received, _include(request))
+        return made
+
+    async def _send(
+        self, raw: web.BaseRequest, connection: Connection, request: Request, result: Result, pieces: Iterator[bytes]
+    ) -> web.StreamResponse:
+        """A list that is not written in one go: chunked, and made only as fast as the client takes it."""
+        how = request.negotiated or Negotiated("json")
+        headers = self._headers(request, how.content_type)
+        zipper = None
+        if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+            zipper = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
+            headers |= _GZIPPED
+        reply = _warned(request, web.StreamResponse(status=result.status, headers=headers))
+        size, whole = 0, False
+        try:
+            writer = await reply.prepare(raw)
+            assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
+            for piece in pieces:
+                sent = await asyncio.to_thread(zipper.compress, piece) if zipper else piece
+                size += len(sent)
+                await writer.write(sent, drain=False)
+                await (writer.drain() if connection.writing_paused else give_way())
+            await reply.write_eof(zipper.flush() if zipper else b"")
+            whole = True
+        except ConnectionError:
+            pass  # the client went away, or was cut off
+        finally:
+            # The last chunk is missing, so the client can tell.
+            if not whole and connection.transport is not None:
+                connection.transport.abort()
+        self._traffic.answered(request, size)
         return reply
 
     # -------------------------------------------------------------- watches
@@ -324,11 +385,9 @@ class HTTPSServer:
         self, raw: web.BaseRequest, connection: Connection, request: Request, result: WatchResult
     ) -> web.StreamResponse:
         how = request.negotiated or Negotiated("json", stream=True)
-        reply = web.StreamResponse(status=200, headers=self._headers(request, how.content_type))
-        for warning in warning_headers(request.warnings):
-            reply.headers.add("Warning", warning)
+        reply = _warned(request, web.StreamResponse(status=200, headers=self._headers(request, how.content_type)))
         reply.enable_chunked_encoding()
-        include = request.query.get("includeObject") or "Metadata"
+        include = _include(request)
         current = asyncio.current_task()
         assert current is not None  # a handler always runs in a task
 
@@ -347,14 +406,16 @@ class HTTPSServer:
                 first = first and not batch
                 # A timer for each write would be a fifth of the work; only those that lag behind need one.
                 if connection.writing_paused:
-                    async with asyncio.timeout(STREAM_WRITE_SECONDS):
+                    async with asyncio.timeout(self._timeouts.frame):
                         await writer.drain()
                 await writer.write(frames, drain=False)
                 if batch:
                     sent(len(batch), len(frames))
             await reply.write_eof()
         except (ConnectionError, TimeoutError):
-            connection.force_close()
+            # To close it would wait until the client takes what it does not take.
+            if connection.transport is not None:
+                connection.transport.abort()
         except asyncio.CancelledError:
             if connection.transport is not None:
                 raise
@@ -367,25 +428,34 @@ class HTTPSServer:
 class _LazyHeaders(Mapping[str, list[str]]):
     """All headers by lower-case name; most requests never ask for them."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_headers",)
 
-    def __init__(self, raw: web.BaseRequest) -> None:
-        self._raw = raw
+    def __init__(self, headers: CIMultiDictProxy[str]) -> None:
+        self._headers = headers
 
     def __getitem__(self, name: str) -> list[str]:
-        found: list[str] = self._raw.headers.getall(name, [])
+        found: list[str] = self._headers.getall(name, [])
         if not found:
             raise KeyError(name)
         return found
 
     def __iter__(self) -> Any:
-        return iter(dict.fromkeys(key.lower() for key in self._raw.headers))
+        return iter(dict.fromkeys(key.lower() for key in self._headers))
 
     def __len__(self) -> int:
         return len(set(self))
 
 
-async def _read(content: StreamReader, headers: Mapping[str, str], limit: int) -> bytes:
+def _readable(raw: web.BaseRequest) -> CIMultiDictProxy[str]:
+    """The headers, with U+FFFD for what is not UTF-8, as Go prints it: nothing behind here could write it."""
+    if all(value.isascii() for _, value in raw.raw_headers):
+        return raw.headers
+    pairs = ((name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+             for name, value in raw.headers.items())  # fmt: skip
+    return CIMultiDictProxy(CIMultiDict(pairs))
+
+
+async def _read(content: StreamReader, headers: Mapping[str, str], limit: int, seconds: float) -> bytes:
     """The whole body.
 
     Raises:
@@ -401,10 +471,10 @@ async def _read(content: StreamReader, headers: Mapping[str, str], limit: int) -
     try:
         if content.is_eof():
             return await _gather(content, limit)
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             return await _gather(content, limit)
     except TimeoutError:
-        raise errors.bad_request(f"the body of the request did not come within {BODY_SECONDS:.0f} s") from None
+        raise errors.bad_request(f"the body of the request did not come within {seconds:g} s") from None
     except (PayloadEncodingError, web.RequestPayloadError, ConnectionError, ValueError) as err:
         raise errors.bad_request(f"the body of the request could not be read: {err}") from err
 
@@ -417,6 +487,16 @@ async def _gather(content: StreamReader, limit: int) -> bytes:
             raise errors.request_entity_too_large(f"limit is {limit}")
         chunks.append(chunk)
     return b"".join(chunks) if len(chunks) != 1 else chunks[0]
+
+
+def _include(request: Request) -> str:
+    return request.query.get("includeObject") or "Metadata"
+
+
+def _warned(request: Request, reply: web.StreamResponse) -> web.StreamResponse:
+    for warning in warning_headers(request.warnings):
+        reply.headers.add("Warning", warning)
+    return reply
 
 
 def _accepts_gzip(header: str) -> bool:

@@ -18,11 +18,11 @@ import structlog
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.server.flow_control.sources import source_prefix
+from kubevouch.server.timeouts import Timeouts
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("server")
 
-HANDSHAKE_SECONDS = 10.0
 # What asyncio waits after it ran out of descriptors.
 _PAUSE_SECONDS = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -30,6 +30,10 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _HTTP_HEADS = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
 _HTTP_ANSWER = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _DRAIN_BYTES = 1 << 16
+# RFC 8446 section 5.1: type, version, length, and the most that a record holds.
+_RECORD_HEAD = 5
+_HANDSHAKE = b"\x16"
+_MAX_RECORD = 1 << 14
 
 
 class Listener:
@@ -52,6 +56,7 @@ class Listener:
         limits: ConnectionLimits,
         when_gone: Callable[[asyncio.Protocol, Callable[[], None]], None],
         handshakes: HandshakeSlots | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
     ) -> None:
         # asyncio's own loop would wait in accept() itself.
         bound.setblocking(False)
@@ -62,7 +67,9 @@ class Listener:
         self._limits = limits
         self._when_gone = when_gone
         self._handshakes = handshakes or HandshakeSlots()
-        self._greetings: set[asyncio.Task[None]] = set()
+        self._seconds = timeouts.handshake
+        # In the order in which they came.
+        self._greetings: dict[asyncio.Task[None], None] = {}
         self._accepting = asyncio.create_task(self._accept(), name="listener")
 
     async def close(self) -> None:
@@ -85,19 +92,28 @@ class Listener:
                     await self._clock.sleep(_PAUSE_SECONDS)
                 continue
             source = source_prefix(str(peer[0])) if isinstance(peer, tuple) else ""
-            if not self._limits.admit(source):
+            oldest = next(iter(self._greetings), None) if self._limits.is_full else None
+            if not self._limits.admit(source, gives_way=oldest is not None):
                 connection.close()
                 continue
+            if oldest is not None:
+                # Whoever means it has finished a handshake by now: clients that say nothing lock nobody out.
+                self._limits.refused += 1
+                self._forget(oldest)
+                oldest.cancel()
             task = loop.create_task(self._greet(connection, source))
-            self._greetings.add(task)
-            task.add_done_callback(self._greetings.discard)
+            self._greetings[task] = None
+            task.add_done_callback(self._forget)
+
+    def _forget(self, greeting: asyncio.Task[None]) -> None:
+        self._greetings.pop(greeting, None)
 
     async def _greet(self, connection: socket.socket, source: str) -> None:
         handed_over = counted = False
         try:
             if self._context is not None:
-                async with asyncio.timeout(HANDSHAKE_SECONDS):
-                    head = await _first_bytes(connection)
+                async with asyncio.timeout(self._seconds):
+                    head = await _first_message(connection)
                 if not head or any(word.startswith(head) for word in _HTTP_HEADS):
                     _refuse_http(connection)
                     return
@@ -108,7 +124,7 @@ class Listener:
                     lambda: served,  # uvloop gives back its TLS layer in place of the protocol
                     connection,
                     ssl=self._context,
-                    ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
+                    ssl_handshake_timeout=None if self._context is None else self._seconds,
                 )
             self._when_gone(served, lambda: self._limits.release(source))
             counted = True
@@ -121,8 +137,22 @@ class Listener:
                 self._limits.release(source)
 
 
-async def _first_bytes(connection: socket.socket) -> bytes:
-    """What the client says first, left in place for TLS to read; empty if it went away."""
+async def _first_message(connection: socket.socket) -> bytes:
+    """The head of what the client says first, left in place for TLS to read; empty if it went away.
+
+    A handshake's first record is waited for as a whole, so that who sends half of one takes nobody's slot.
+    """
+    head = await _peek(connection, _RECORD_HEAD)
+    if head.startswith(_HANDSHAKE) and len(head) == _RECORD_HEAD:
+        length = min(int.from_bytes(head[3:], "big"), _MAX_RECORD)
+        await _peek(connection, _RECORD_HEAD + length)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    return head
+
+
+async def _peek(connection: socket.socket, wanted: int) -> bytes:
+    """The first bytes once ``wanted`` are there, or fewer if no more will come; at most a record's head."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection, readable.set)
@@ -130,7 +160,7 @@ async def _first_bytes(connection: socket.socket) -> bytes:
         await readable.wait()
     finally:
         loop.remove_reader(connection)
-    return connection.recv(len(_HTTP_HEADS[0]), socket.MSG_PEEK)
+    return connection.recv(_RECORD_HEAD, socket.MSG_PEEK)
 
 
 def _refuse_http(connection: socket.socket) -> None:

@@ -8,6 +8,7 @@ being encoded.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kubevouch.authentication.interface import Authentication, UserInfo
@@ -29,6 +30,7 @@ from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.server import encoding
 from kubevouch.server.encoding import INITIAL_EVENTS_END
+from kubevouch.server.https import warning_headers
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     Bookmark,
@@ -162,8 +164,11 @@ class LoopbackClient:
         try:
             result = await self._handler(request)
         except APIStatusError as err:
-            return RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
-        return _raw_response(result, request, self._clock)
+            answer = RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
+        else:
+            answer = _raw_response(result, request, self._clock)
+        warnings = ", ".join(warning_headers(request.warnings))
+        return replace(answer, headers={**answer.headers, "warning": warnings}) if warnings else answer
 
     async def close(self) -> None:
         """Nothing is held open."""

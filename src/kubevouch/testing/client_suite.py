@@ -446,6 +446,9 @@ class ClientSuite:
         assert (await client.get(CONFIG_MAPS, "a", NAMESPACE)).data == {"k": "v"}
         listed = json.loads((await client.raw("GET", f"{path}?fieldSelector=metadata.name%3Da")).body)
         assert (listed["kind"], [item["metadata"]["name"] for item in listed["items"]]) == ("ConfigMapList", ["a"])
+        bare = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"},"dat":{},"x":1}'
+        warned = await client.raw("POST", path, bare, {"Content-Type": "application/json"})
+        assert warned.headers["warning"] == '299 - "unknown field \\"dat\\"", 299 - "unknown field \\"x\\""'
         gone = await client.raw("DELETE", f"{path}/a")
         assert (gone.status, json.loads(gone.body)["status"]) == (200, "Success")
         missing = await client.raw("GET", f"{path}/a")

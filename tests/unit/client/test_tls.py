@@ -127,3 +127,10 @@ def test_files_that_are_missing_at_first_are_an_error(ca: ThrowawayCA, tmp_path:
     (tmp_path / "empty.crt").touch()
     with pytest.raises(ClientConfigurationError, match="is empty"):
         TLSFiles(TLSSources(tmp_path / "empty.crt"), FakeClock())
+
+
+def test_an_empty_block_in_a_bundle_is_passed_over(ca: ThrowawayCA) -> None:
+    empty = b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
+    assert len(client_context(ClientTLS(empty + ca.bundle)).get_ca_certs()) == 1
+    with pytest.raises(ClientConfigurationError, match="holds no certificate"):
+        client_context(ClientTLS(empty))

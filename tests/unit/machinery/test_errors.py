@@ -203,3 +203,10 @@ def test_an_expired_list_may_go_on() -> None:
 def test_field_errors(error: field.FieldError, text: str) -> None:
     assert str(error) == text
     assert field.aggregate([error, error]) == text
+
+
+def test_faults_beyond_a_thousand_are_counted() -> None:
+    faults = [field.required(f"spec.items[{number}]") for number in range(1200)]
+    status = errors.invalid(GroupVersionKind("", "v1", "K"), "n", faults).status
+    assert status.message.endswith("spec.items[999]: Required value], and 200 more")
+    assert status.details is not None and len(status.details.causes) == 1000

@@ -234,3 +234,9 @@ def test_equal_owners_collapse_with_a_warning() -> None:
 def test_finalizers_of_a_deletion(finalizers: list[str], options: DeleteOptions, wanted: list[str]) -> None:
     meta = msgspec.structs.replace(GOOD, finalizers=finalizers)
     assert object_meta.deletion_finalizers(meta, options) == wanted
+
+
+def test_a_long_field_manager_is_not_told_for_each_of_its_characters() -> None:
+    assert [str(fault) for fault in object_meta.validate_field_manager("\x01" * 100_000)] == [
+        "fieldManager: Too long: may not be more than 128 bytes"
+    ]

@@ -280,3 +280,10 @@ def test_parse_tree_raises_value_errors(media: str, data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_tree(data, media)
     assert parse_tree(b'{"a":1}', media) == ({"a": 1}, [])
+
+
+@pytest.mark.parametrize("at", [b"v1", b"ConfigMap", b"bad-name"])
+def test_a_protobuf_text_that_is_not_utf_8(at: bytes) -> None:
+    data = sealed(ConfigMap(metadata=ObjectMeta(name="bad-name")))
+    assert data.count(at) == 1
+    assert "UTF-8" in refusal(data.replace(at, b"\xff" + at[1:]), PROTOBUF)

@@ -12,9 +12,9 @@ from typing import cast
 import pytest
 
 import aio
-from kubevouch.server import listener
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.listener import Listener
+from kubevouch.server.timeouts import Timeouts
 from kubevouch.standalone import network
 from kubevouch.util.clock import SystemClock
 from throwaway_ca import ThrowawayCA, server_context
@@ -43,12 +43,18 @@ def when_gone(protocol: asyncio.Protocol, callback: Callable[[], None]) -> None:
     protocol.gone.append(callback)
 
 
+USUAL = Timeouts()
+
+
 @asynccontextmanager
-async def listening(folder: Path) -> AsyncIterator[tuple[str, int]]:
+async def listening(
+    folder: Path, timeouts: Timeouts = USUAL, limits: ConnectionLimits | None = None
+) -> AsyncIterator[tuple[str, int]]:
     (bound,) = network.bind(network.LOOPBACK, 0)
     address: tuple[str, int] = bound.getsockname()
-    limits = ConnectionLimits()
-    served = Listener(bound, Echo, server_context(CA.issue(), folder), SystemClock(), limits, when_gone)
+    limits = limits or ConnectionLimits()
+    context = server_context(CA.issue(), folder)
+    served = Listener(bound, Echo, context, SystemClock(), limits, when_gone, timeouts=timeouts)
     try:
         yield address
     finally:
@@ -117,13 +123,28 @@ def test_who_says_nothing_does_not_outlive_the_listener(tmp_path: Path, loop: st
 
 
 @on_each_loop
-def test_who_says_nothing_is_cut_off(tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.05)
-
+def test_who_says_nothing_is_cut_off(tmp_path: Path, loop: str) -> None:
     async def scenario() -> None:
-        async with listening(tmp_path) as address:
+        async with listening(tmp_path, Timeouts(handshake=0.05)) as address:
             reader, writer = await asyncio.open_connection(*address)
             assert await reader.read() == b""
             writer.close()
+
+    aio.run(scenario(), loop=loop)
+
+
+@on_each_loop
+def test_when_there_is_no_room_the_longest_silent_one_goes(tmp_path: Path, loop: str) -> None:
+    async def scenario() -> None:
+        limits = ConnectionLimits(total=2, from_one_source=3)
+        async with listening(tmp_path, limits=limits) as address:
+            silent = [await asyncio.open_connection(*address) for _ in range(2)]
+            while not limits.is_full:  # noqa: ASYNC110 - the listener tells nobody
+                await asyncio.sleep(0)
+            assert await echoed(address) == b"hello"
+            assert await silent[0][0].read() == b""
+            assert limits.refused == 1
+            for _, writer in silent:
+                writer.close()
 
     aio.run(scenario(), loop=loop)

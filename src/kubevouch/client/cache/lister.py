@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from kubevouch.client.cache.indexer import Indexer
@@ -28,5 +28,5 @@ class Lister(Generic[T]):
         found = self._indexer.by_index(NAMESPACE_INDEX, namespace) if namespace else self._indexer.values()
         return [obj for obj in found if matches(obj)] if matches is not None else found
 
-    def by_index(self, index: str, value: str) -> list[T]:  # type: ignore[valid-type]  # list is the method here
+    def by_index(self, index: str, value: str) -> Sequence[T]:
         return self._indexer.by_index(index, value)

@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import resource
+
 # Above the nodes of the largest clusters (5,000), with a few connections each behind one address translation.
 MAX_CONNECTIONS = 20_000
-MAX_FROM_ONE_SOURCE = MAX_CONNECTIONS // 2
+# Descriptors for everything else: the store, logs, webhooks, and connections that are about to be hung up on.
+RESERVED_DESCRIPTORS = 256
+
+
+def fitting(descriptors: int) -> int:
+    """How many connections a process may have that may have so many descriptors."""
+    return min(MAX_CONNECTIONS, max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2))
 
 
 class ConnectionLimits:
-    """Counts open connections, from the moment they are accepted: a handshake is what costs most."""
+    """Counts open connections, from the moment they are accepted: a handshake is what costs most.
 
-    def __init__(self, total: int = MAX_CONNECTIONS, from_one_source: int = MAX_FROM_ONE_SOURCE) -> None:
+    Args:
+        from_one_source: half of ``total`` unless given.
+    """
+
+    def __init__(self, total: int = MAX_CONNECTIONS, from_one_source: int | None = None) -> None:
         self._total = total
-        self._from_one_source = from_one_source
+        self._from_one_source = total // 2 if from_one_source is None else from_one_source
         self._by_source: dict[str, int] = {}
         self.open = 0
         self.refused = 0
 
-    def admit(self, source: str) -> bool:
-        """Whether one more connection from ``source`` may be; if so, :meth:`release` has to follow."""
+    @classmethod
+    def of_process(cls) -> ConnectionLimits:
+        """As many as the process may have, so that it never runs out of descriptors."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return cls(MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else fitting(soft))
+
+    @property
+    def is_full(self) -> bool:
+        return self.open >= self._total
+
+    def admit(self, source: str, *, gives_way: bool = False) -> bool:
+        """Whether one more connection from ``source`` may be; if so, :meth:`release` has to follow.
+
+        Args:
+            gives_way: another connection goes at once if there are too many in all.
+        """
         count = self._by_source.get(source, 0)
-        if self.open >= self._total or count >= self._from_one_source:
+        if count >= self._from_one_source or (self.is_full and not gives_way):
             self.refused += 1
             return False
         self._by_source[source] = count + 1

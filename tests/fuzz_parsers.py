@@ -1,0 +1,339 @@
+"""Every parser that faces the network as one function of bytes, and inputs that it accepts."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubevouch.admission import review
+from kubevouch.api import catalog, cluster_info, kubeconfig
+from kubevouch.api.core_v1 import ConfigMap, Node
+from kubevouch.authentication import bearer, impersonation
+from kubevouch.authentication.service_account import SigningKeys, _unverified_issuer
+from kubevouch.client import codec
+from kubevouch.client.frames import JSONFramer, ProtobufFramer
+from kubevouch.client.tls import check_pair
+from kubevouch.machinery import (
+    field_set,
+    json_codec,
+    json_patch,
+    merge_patch,
+    selectors,
+    strategic_merge_patch,
+)
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.managed_fields import ManagedFieldsManager
+from kubevouch.machinery.meta import ManagedFieldsEntry, Object, ObjectMeta
+from kubevouch.machinery.schema import schema_of
+from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.times import Time
+from kubevouch.pki import jws, keys, x509_certificate, x509_request
+from kubevouch.pki.client_certificate import TrustAnchors, verify_client
+from kubevouch.pki.errors import PKIError
+from kubevouch.registry import paging
+from kubevouch.server import decoding, negotiation, query_options, request_info
+from kubevouch.server.request import Query
+
+FIXTURES = Path(__file__).parent / "vectors" / "fixtures-server"
+NOW = dt.datetime(2031, 3, 1, tzinfo=dt.UTC)
+
+
+def tellable(err: APIStatusError) -> None:
+    """The refusal makes a Status that can be sent and read."""
+    body = json_codec.encode(err.status)
+    assert json_codec.decode(body, type(err.status)).message == err.status.message
+
+
+def text_of(data: bytes) -> str:
+    """As the headers of a request reach us."""
+    return data.decode("utf-8", "replace")
+
+
+def target_of(data: bytes) -> str:
+    """As a request line reaches us: the HTTP parser lets nothing else through."""
+    return data.decode("ascii", "ignore")
+
+
+# ------------------------------------------------------------------ objects
+
+CONFIG_MAP = (
+    b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","labels":{"x":"y"},'
+    b'"managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2031-01-01T00:00:00Z",'
+    b'"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]},"data":{"k":"v"},"binaryData":{"b":"AAEC"}}'
+)
+CSR = (
+    b'{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"a"},"spec":'
+    b'{"request":"'
+    + base64.b64encode((FIXTURES / "csr-client-worker-7.pem").read_bytes())
+    + b'","signerName":"kubernetes.io/kube-apiserver-client-kubelet","usages":["digital signature","client auth"],'
+    b'"expirationSeconds":3600},"status":{"conditions":[{"type":"Approved","status":"True","message":"m"}]}}'
+)
+NODE = (
+    b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]},'
+    b'"status":{"capacity":{"cpu":"1500m","memory":"2Gi"},"addresses":[{"type":"InternalIP","address":"10.0.0.1"}],'
+    b'"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":"2031-01-01T00:00:00.5Z"}]}}'
+)
+# Deeper than any stack; inside the bounds on depth and size that other readers have.
+DEEP = b'{"x":' + b"[" * 3000 + b"]" * 3000 + b"}"
+JSON_WORDS = (
+    DEEP, b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"-0", b"1e999", b"1" * 5000, b"\\ud800",
+    b"\\u0000", b'"a":', b"[[[[[[[[", b"0.1", b'""', b"\xff", b"\xe2\x80\xa8", b"9223372036854775808",
+    b'"metadata":', b"\\n",
+)  # fmt: skip
+YAML_WORDS = (
+    b"&a ", b"*a", b"? ", b"- ", b"!!binary ", b"!!float ", b"<<: ", b"--- ", b"...\n", b"|\n ", b">\n ",
+    b"%YAML 1.1\n", b"0x", b"1:2:3", b"2031-01-01", b".inf", b".nan", b"\n  ", b": ", b"{", b"}", b"'", b'"', b"\t",
+    b"~",
+)  # fmt: skip
+
+
+def as_protobuf(resource: Resource[Any], json_text: bytes) -> bytes:
+    obj = decoding.decode(json_text, negotiation.JSON, resource, catalog.SCHEME).obj
+    return codec.encode(resource, obj, as_protobuf=True)[1]
+
+
+def body_of(resource: Resource[Any], media: str) -> Callable[[bytes], object]:
+    def parse(data: bytes) -> object:
+        body = decoding.decode(data, media, resource, catalog.SCHEME)
+        # What is read can be written in every form.
+        codec.encode(resource, body.obj, as_protobuf=True)
+        return codec.encode(resource, body.obj, as_protobuf=False)
+
+    return parse
+
+
+def answer_as(resource: Resource[Any], media: str) -> Callable[[bytes], object]:
+    def parse(data: bytes) -> object:
+        try:
+            return codec.decode(resource, data, media)
+        except codec.CodecError:
+            listing = codec.split_list(resource, data, media)
+            return [listing.decode_item(item) for item in listing.items]
+
+    return parse
+
+
+# ------------------------------------------------------------------ patches
+
+_STORED = decoding.decode(NODE, negotiation.JSON, catalog.NODES, catalog.SCHEME).obj
+_TREE = {"apiVersion": "v1", "kind": "Node", **json_codec.to_builtins(_STORED)}
+PATCH_WORDS = (
+    *JSON_WORDS, b'"$patch":"delete"', b'"$patch":"replace"', b'"$retainKeys":[', b'"$setElementOrder/taints":[',
+    b'"$deleteFromPrimitiveList/finalizers":[', b'"key":', b'"op":"move"', b'"op":"copy"', b'"from":"/spec"',
+    b'"path":"/spec/taints/-"', b"/~1~0", b'"op":"test"', b'"value":',
+)  # fmt: skip
+
+
+def json_patched(data: bytes) -> object:
+    return read_back(json_patch.apply(_TREE, json_patch.decode(data)))
+
+
+def merge_patched(data: bytes) -> object:
+    return read_back(merge_patch.apply(_TREE, merge_patch.decode(data)))
+
+
+def strategically_patched(data: bytes) -> object:
+    return read_back(
+        strategic_merge_patch.apply(_TREE, strategic_merge_patch.decode(data), schema_of(catalog.NODES.type))
+    )
+
+
+def read_back(tree: Any) -> object:
+    json_codec.encode(tree)
+    return json_codec.from_tree(tree, Node)
+
+
+_MANAGER: dict[type[Object], ManagedFieldsManager] = {
+    Node: ManagedFieldsManager(catalog.NODES),
+    ConfigMap: ManagedFieldsManager(catalog.CONFIG_MAPS),
+}
+
+
+def applied(data: bytes) -> object:
+    tree, _ = decoding.parse_tree(data, negotiation.YAML)
+    return _MANAGER[Node].apply(_STORED, tree, "fuzzer", Time(1), force=True)
+
+
+def fields_v1(data: bytes) -> object:
+    fields = field_set.from_fields_v1(data)
+    written = field_set.to_fields_v1(fields)
+    assert field_set.from_fields_v1(written) == fields
+    return [field_set.path_text(path) for path in field_set.paths(fields)]
+
+
+def managed_fields(data: bytes) -> object:
+    entry = json_codec.decode(b'{"manager":"m","operation":"Update","apiVersion":"v1","fieldsV1":' + data + b"}",
+                              ManagedFieldsEntry)  # fmt: skip
+    sent = ConfigMap(metadata=ObjectMeta(name="a", managed_fields=[entry]), data={"k": "v"})
+    tracked = _MANAGER[ConfigMap].track_update(sent, None, "fuzzer", Time(1))
+    return _MANAGER[ConfigMap].apply(tracked, {"apiVersion": "v1", "kind": "ConfigMap"}, "m", Time(2), force=True)
+
+
+# ------------------------------------------------------------------ what stands in the URL and in headers
+
+
+def accept(data: bytes) -> object:
+    header = text_of(data)
+    negotiation.for_error(header[: negotiation.MAX_ACCEPT_BYTES], pretty=False)
+    negotiation.check_routed(header, streams=True)
+    return [negotiation.negotiate(header[: negotiation.MAX_ACCEPT_BYTES], use) for use in ("object", "list", "watch")]
+
+
+def query(data: bytes) -> object:
+    query = Query(target_of(data))
+    request_info.parse("GET", "/api/v1/namespaces/a/configmaps", query)
+    results: list[object] = []
+    refused: APIStatusError | None = None
+    for read in (
+        query_options.create_options,
+        query_options.update_options,
+        lambda query: query_options.patch_options(query, apply=True),
+        lambda query: query_options.delete_options(query, None),
+        lambda query: query_options.list_options(query, watch=True),
+        lambda query: query_options.list_options(query, watch=False),
+    ):
+        try:
+            results.append(read(query))
+        except APIStatusError as err:
+            refused = err
+    if refused is not None:
+        raise refused
+    return results
+
+
+def path(data: bytes) -> object:
+    path, _, query = target_of(data).partition("?")
+    return [request_info.parse(method, path, Query(query)) for method in ("GET", "DELETE", "PATCH", "X")]
+
+
+def impersonated(data: bytes) -> object:
+    """Headers one a line."""
+    found: dict[str, list[str]] = {}
+    for line in text_of(data).split("\n"):
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip().lower(), []).append(value.strip())
+    wanted = impersonation.requested(found)
+    return wanted and impersonation.resulting_user(wanted)
+
+
+_SIGNING = SigningKeys(keys.load_pem((FIXTURES / "ca-key.pem").read_bytes()))
+JWT = _SIGNING.sign({"iss": "here", "aud": ["here"], "exp": 1, "nbf": 0, "iat": 0, "kubernetes.io": {}}).encode()
+
+
+def token(data: bytes) -> object:
+    text = text_of(data)
+    token = bearer.bearer_token_of(text) or text
+    _unverified_issuer(token)
+    return _SIGNING.verified(token)
+
+
+def label_selector(data: bytes) -> object:
+    found = selectors.parse_label_selector(text_of(data))
+    assert selectors.parse_label_selector(str(found)) == found
+    return found.matches({"a": "1"})
+
+
+def field_selector(data: bytes) -> object:
+    found = selectors.parse_field_selector(text_of(data))
+    return found.matches({"metadata.name": "a"})
+
+
+def continue_token(data: bytes) -> object:
+    found = paging.decode(text_of(data))
+    return paging.decode(found.encode())
+
+
+# ------------------------------------------------------------------ certificates
+
+_ANCHORS = TrustAnchors(x509_certificate.parse_bundle((FIXTURES / "ca.pem").read_bytes()))
+
+
+def certificate(data: bytes) -> object:
+    return verify_client([data], _ANCHORS, now=NOW)
+
+
+def certificates(data: bytes) -> object:
+    found = x509_certificate.parse_bundle(data)
+    return verify_client([each.contents for each in found], _ANCHORS, now=NOW)
+
+
+def request(data: bytes) -> object:
+    found = x509_request.parse_der(data)
+    x509_request.verify_signature(found)
+    return found
+
+
+def pem_request(data: bytes) -> object:
+    found = x509_request.parse_pem(data)
+    x509_request.verify_signature(found)
+    return found
+
+
+def fixtures(pattern: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(FIXTURES.glob(pattern))]
+
+
+EMPTY_BLOCK = b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
+CLIENT_PAIR = (FIXTURES / "ca.pem").read_bytes() + b"\0" + (FIXTURES / "ca-key.pem").read_bytes()
+
+
+def client_pair(data: bytes) -> object:
+    """Certificate and key with a zero byte between them."""
+    certificate, _, key = data.partition(b"\0")
+    check_pair(certificate, key)
+    return certificate
+
+
+# ------------------------------------------------------------------ what other servers answer
+
+EXEC_VERSION = "client.authentication.k8s.io/v1"
+EXEC_CREDENTIAL = (
+    b'{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t",'
+    b'"expirationTimestamp":"2031-01-01T00:00:00Z"}}'
+)
+
+KUBECONFIG = cluster_info.build_kubeconfig(
+    cluster_info.ClusterInfo("https://10.0.0.1:6443", (FIXTURES / "ca.pem").read_bytes())
+).encode()
+REVIEW = (
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true,"status":'
+    b'{"code":403,"message":"no","details":{"causes":[{"reason":"x"}]}},"patchType":"JSONPatch","patch":"W10=",'
+    b'"auditAnnotations":{"a":"b"},"warnings":["w"]}}'
+)
+
+
+def reviewed(data: bytes) -> object:
+    answer = review.verify_response(msgspec.json.decode(data), "u", "v1", mutating=True)
+    tellable(review.rejection("w", answer.refusal()))
+    return answer.patch and json_patch.apply(_TREE, json_patch.decode(answer.patch))
+
+
+def signed_cluster_info(data: bytes) -> object:
+    text = data.decode("utf-8", "replace")
+    entries = {"kubeconfig": text, "jws-kubeconfig-abcdef": text[:200]}
+    try:
+        jws.verify_cluster_info(entries, "abcdef", "0123456789abcdef")
+    except PKIError:
+        pass
+    info = cluster_info.parse_kubeconfig(text)
+    return x509_certificate.parse_bundle(info.certificate_authority_data)
+
+
+def kubeconfig_file(data: bytes) -> object:
+    found = kubeconfig.load(data)
+    return kubeconfig.load(kubeconfig.dump(found))
+
+
+def frames(framer: type[JSONFramer] | type[ProtobufFramer], media: str) -> Callable[[bytes], object]:
+    def parse(data: bytes) -> object:
+        cut = framer(1 << 20)
+        half = len(data) // 2
+        frames = cut.feed(data[:half]) + cut.feed(data[half:])
+        return [codec.decode_event(catalog.CONFIG_MAPS, frame, media) for frame in frames]
+
+    return parse
