@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the reference of commands and findings from the program itself.
+"""Makes the reference of the API, commands, findings and metrics from the program itself, and the list of differences.
 
-scripts/reference.py            docs/reference/cli.md and docs/reference/findings.md
+scripts/reference.py            docs/reference/{api,cli,findings,metrics}.md and docs/compatibility.md
 scripts/reference.py --man DIR  a manual page for each command
 """
 
@@ -14,6 +14,9 @@ from pathlib import Path
 
 import click
 
+import api_reference
+import compatibility
+import metric_reference
 from kubevouch import __version__
 from kubevouch.cli.main import cli
 from kubevouch.phases.doctor.findings import Area, Code
@@ -81,7 +84,17 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"cli.md": cli_reference, "findings.md": findings_reference}
+def metrics_reference() -> str:
+    return metric_reference.page(_MADE)
+
+
+PAGES = {
+    "reference/api.md": lambda: api_reference.page(_MADE),
+    "reference/cli.md": cli_reference,
+    "reference/findings.md": findings_reference,
+    "reference/metrics.md": metrics_reference,
+    "compatibility.md": compatibility.page,
+}
 
 
 # ------------------------------------------------------------------ manual pages
@@ -132,7 +145,7 @@ def write_man_pages(folder: Path) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="DIR", default=ROOT / "docs" / "reference")
+    parser.add_argument("--into", type=Path, metavar="DIR", default=ROOT / "docs")
     parser.add_argument("--man", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     if arguments.man is not None:
@@ -140,7 +153,9 @@ def main() -> None:
         sys.stdout.write(f"{len(written)} pages in {arguments.man}\n")
         return
     for name, make in PAGES.items():
-        (arguments.into / name).write_text(make())
+        path: Path = arguments.into / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make())
 
 
 if __name__ == "__main__":

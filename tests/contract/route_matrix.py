@@ -11,18 +11,21 @@ import asyncio
 import datetime as dt
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
 
-from kubevouch.api import catalog
-from kubevouch.api.authentication_v1 import TokenRequest
-from kubevouch.api.core_v1 import ServiceAccount
+from kubevouch.api import catalog, rbac_v1
+from kubevouch.api.authentication_v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
+from kubevouch.api.core_v1 import Node, Secret, ServiceAccount
+from kubevouch.api.rbac_v1 import ClusterRoleBinding, RoleRef, Subject
 from kubevouch.machinery import json_codec
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certs import certificate_pem
 from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf
@@ -41,11 +44,23 @@ _METHODS = {
 }  # fmt: skip
 _ON_COLLECTION = ("create", "list", "watch", "deletecollection")
 REFUSED = (
-    "expired-certificate", "other-ca", "expired-token", "deleted-token", "wrong-token", "deleted-service-account",
+    "expired-certificate", "other-ca", "expired-token", "wrong-token",
+    "revoked-bootstrap-token", "revoked-service-account", "revoked-bound-token",
 )  # fmt: skip
 """Credentials that are no longer good, or never were; the last ones shown, for time moves on before them."""
+SAME_AS = {
+    "forged-front-proxy": "none",
+    "revoked-binding": "front-proxy",
+    "revoked-node": "node",
+}
+"""Credentials that open no more, and no less, than another one.
+
+Kubernetes revokes no certificate: that of a node whose Node was deleted works until it expires, or until its name is
+denied something by the authorizer. Whose binding was removed is left with what everybody has who is authenticated.
+"""
 _PAUSE_SECONDS = 10.0
 _SHORT = dt.timedelta(minutes=1)
+_LONG_SECONDS = 24 * 3600  # all the pauses together take hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,10 @@ class Route:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
+
+
+SELF_REVIEW = Route("create", catalog.SELF_SUBJECT_REVIEWS.path())
+"""What whoever is authenticated may do."""
 
 
 def resource_routes(served: Served) -> Iterator[Route]:
@@ -98,15 +117,24 @@ async def all_routes(cluster: Cluster) -> list[Route]:
 
 
 @dataclass(slots=True)
+class Revocation:
+    """Args: ``proof`` is what the credential opens before ``revoke`` was called."""
+
+    proof: Route
+    revoke: Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True)
 class Credential:
-    """What a client shows: a certificate, a bearer token, headers."""
+    """What a client shows: a certificate, a bearer token, headers; and what becomes of it once it was shown."""
 
     pair: Pair | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    revoked: Revocation | None = None
 
 
-def _bearer(text: str) -> Credential:
-    return Credential(headers={"Authorization": f"Bearer {text}"})
+def _bearer(text: str, revoked: Revocation | None = None) -> Credential:
+    return Credential(headers={"Authorization": f"Bearer {text}"}, revoked=revoked)
 
 
 def _pair(authority: CertificateAuthority, spec: LeafSpec, now: dt.datetime) -> Pair:
@@ -122,7 +150,6 @@ async def credentials(cluster: Cluster) -> dict[str, Credential]:
     proxy = _pair(cluster.pki.front_proxy_authority, FRONT_PROXY_CLIENT.spec, now)
     node_pair, admin_pair = _pair(authority, node, now), _pair(authority, admin, now)
     expired = _pair(authority, msgspec.structs.replace(node, validity=_SHORT), now)
-    deleted_token = await cluster.token_async()
     short_token = await cluster.token_async(ttl=_SHORT)
     return {
         "none": Credential(),
@@ -138,33 +165,69 @@ async def credentials(cluster: Cluster) -> dict[str, Credential]:
         "impersonating-forbidden": Credential(node_pair, {"Impersonate-User": "kubernetes-admin"}),
         "expired-certificate": Credential(expired),
         "other-ca": Credential(ThrowawayCA("other").issue("system:node:matrix", organizations=("system:nodes",))),
+        "revoked-binding": await _revoked_binding(cluster),
+        "revoked-node": await _revoked_node(cluster),
         "expired-token": _bearer(short_token),
-        "deleted-token": _bearer(await _deleted(cluster, deleted_token)),
         "wrong-token": _bearer("abcdef.0123456789abcdef"),
-        "deleted-service-account": _bearer(await _deleted_account(cluster)),
+        "revoked-bootstrap-token": await _revoked_bootstrap_token(cluster),
+        "revoked-service-account": await _revoked_account(cluster),
+        "revoked-bound-token": await _revoked_bound_token(cluster),
     }
 
 
-async def _deleted(cluster: Cluster, token: str) -> str:
+def _deletion(cluster: Cluster, proof: Route, resource: Resource[Any], name: str, namespace: str = "") -> Revocation:
+    return Revocation(proof, lambda: cluster.client().delete(resource, name, namespace))
+
+
+async def _revoked_bootstrap_token(cluster: Cluster) -> Credential:
+    token = await cluster.token_async()
     secret = f"bootstrap-token-{token.partition('.')[0]}"
-    await cluster.client().delete(catalog.SECRETS, secret, "kube-system")
-    return token
+    return _bearer(token, _deletion(cluster, SELF_REVIEW, catalog.SECRETS, secret, "kube-system"))
 
 
-async def _service_account(cluster: Cluster, name: str) -> str:
+async def _revoked_binding(cluster: Cluster) -> Credential:
+    client, user = cluster.client(), "was-bound"
+    binding = ClusterRoleBinding(
+        metadata=ObjectMeta(name=user),
+        role_ref=RoleRef(api_group=rbac_v1.GROUP, kind="ClusterRole", name="cluster-admin"),
+        subjects=[Subject(kind="User", api_group=rbac_v1.GROUP, name=user)],
+    )
+    await client.create(catalog.CLUSTER_ROLE_BINDINGS, binding)
+    spec = LeafSpec(common_name=user, organizations=(), purposes=(CLIENT_AUTH,))
+    revoked = _deletion(cluster, Route("list", catalog.SECRETS.path()), catalog.CLUSTER_ROLE_BINDINGS, user)
+    return Credential(_pair(cluster.pki.authority, spec, cluster.clock.now()), revoked=revoked)
+
+
+async def _revoked_node(cluster: Cluster) -> Credential:
+    name = "gone"
+    spec = LeafSpec(common_name=f"system:node:{name}", organizations=("system:nodes",), purposes=(CLIENT_AUTH,))
+    await cluster.client().create(catalog.NODES, Node(metadata=ObjectMeta(name=name)))
+    revoked = _deletion(cluster, Route("get", catalog.NODES.path("", name)), catalog.NODES, name)
+    return Credential(_pair(cluster.pki.authority, spec, cluster.clock.now()), revoked=revoked)
+
+
+async def _revoked_account(cluster: Cluster) -> Credential:
+    token = await _service_account(cluster, "gone")
+    return _bearer(token, _deletion(cluster, SELF_REVIEW, catalog.SERVICE_ACCOUNTS, "gone", "default"))
+
+
+async def _revoked_bound_token(cluster: Cluster) -> Credential:
+    name = "bound"
+    await cluster.client().create(catalog.SECRETS, Secret(metadata=ObjectMeta(name=name, namespace="default")))
+    bound = BoundObjectReference(api_version="v1", kind="Secret", name=name)
+    token = await _service_account(cluster, name, bound)
+    return _bearer(token, _deletion(cluster, SELF_REVIEW, catalog.SECRETS, name, "default"))
+
+
+async def _service_account(cluster: Cluster, name: str, bound: BoundObjectReference | None = None) -> str:
     client = cluster.client()
     account = ServiceAccount(metadata=ObjectMeta(name=name, namespace="default"))
     await client.create(catalog.SERVICE_ACCOUNTS, account)
-    body = json_codec.encode(TokenRequest())
+    spec = TokenRequestSpec(bound_object_ref=bound, expiration_seconds=_LONG_SECONDS)
+    body = json_codec.encode(TokenRequest(spec=spec))
     path = catalog.SERVICE_ACCOUNTS.path("default", name, "token")
     answer = await client.raw("POST", path, body=body)
     token: str = msgspec.json.decode(answer.body)["status"]["token"]
-    return token
-
-
-async def _deleted_account(cluster: Cluster) -> str:
-    token = await _service_account(cluster, "gone")
-    await cluster.client().delete(catalog.SERVICE_ACCOUNTS, "gone", "default")
     return token
 
 
@@ -177,6 +240,10 @@ async def measure(cluster: Cluster) -> dict[str, dict[str, int]]:
         if name == REFUSED[0]:
             await cluster.clock.run(2 * _SHORT.total_seconds())
         async with session(cluster, credential) as client:
+            if credential.revoked is not None:
+                # On the connections, and with all that the server remembers, from before.
+                assert await ask(client, credential.revoked.proof) in (200, 201), name
+                await credential.revoked.revoke()
             for route in routes:
                 answers[str(route)][name] = status = await ask(client, route)
                 if status == 401:

@@ -37,6 +37,7 @@ COLUMNS = {
     "csinodes": "Name Drivers Age",
     "runtimeclasses": "Name Handler Age",
     "resourceslices": "Name Node Driver Pool Age",
+    "customresourcedefinitions": "Name Created-At",
     "clustertrustbundles": "Name SignerName",
 }
 

@@ -8,7 +8,7 @@ from kubevouch.testing import Cluster
 
 UNAUTHORIZED = 401
 # Kinds that list empty: nothing can be created where nothing runs.
-EMPTY_KINDS = ("/pods", "/services", "/csidrivers", "/runtimeclasses", "/resourceslices")
+EMPTY_KINDS = ("/pods", "/services", "/csidrivers", "/runtimeclasses", "/resourceslices", "/customresourcedefinitions")
 
 
 def test_every_route_answers_as_written_down() -> None:
@@ -32,7 +32,13 @@ def test_what_proves_nothing_opens_nothing() -> None:
     """A credential that is no longer good is 401 everywhere: it does not fall back to being anonymous."""
     for route, by_name in route_matrix.read().items():
         assert {by_name[who] for who in route_matrix.REFUSED} == {UNAUTHORIZED}, route
-        assert by_name["forged-front-proxy"] == by_name["none"], route
+
+
+def test_what_was_taken_away_is_gone_and_nothing_else() -> None:
+    """A forged header is nothing; a binding's rights go with it; a node's certificate outlives its Node."""
+    for route, by_name in route_matrix.read().items():
+        for who, same in route_matrix.SAME_AS.items():
+            assert by_name[who] == by_name[same], (who, route)
 
 
 def test_nothing_fails_and_the_administrator_may_do_everything() -> None:

@@ -23,6 +23,10 @@ EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 DRY_RUN_ALL = "All"
 
+_CONDITION_STATUSES = ("False", "True", "Unknown")
+_MAX_CONDITION_REASON = 1024
+_MAX_CONDITION_MESSAGE = 32 * 1024
+
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 
 
@@ -38,9 +42,7 @@ class Condition(Struct):
     """One thing that is observed of an object, in the form that most kinds use."""
 
     type: Annotated[str, wire(1, "What is observed.", required=True)] = always(str)
-    status: Annotated[str, wire(2, "True, False or Unknown.", required=True, enum=("False", "True", "Unknown"))] = (
-        always(str)
-    )
+    status: Annotated[str, wire(2, "True, False or Unknown.", required=True, enum=_CONDITION_STATUSES)] = always(str)
     observed_generation: Annotated[Int64, wire(3, "The generation of the object that was observed.")] = 0
     last_transition_time: Annotated[Time | None, wire(4, "When the status last changed.", required=True)] = null()
     reason: Annotated[str, wire(5, "Why, in one word for machines.", required=True)] = always(str)
@@ -248,3 +250,36 @@ def validate_label_requirement(
 
 def _each(path: str, value: str, messages: Iterable[str]) -> Iterable[FieldError]:
     return (field.invalid(path, value, message) for message in messages)
+
+
+def validate_conditions(conditions: Iterable[Condition], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        at = f"{path}[{index}]"
+        if condition.type in seen:
+            errors.append(field.duplicate(f"{at}.type", condition.type))
+        seen.add(condition.type)
+        errors += _validate_condition(condition, at)
+    return errors
+
+
+def _validate_condition(condition: Condition, path: str) -> list[FieldError]:
+    errors = [field.invalid(f"{path}.type", condition.type, each) for each in names.qualified_name(condition.type)]
+    if condition.status not in _CONDITION_STATUSES:
+        errors.append(field.not_supported(f"{path}.status", condition.status, _CONDITION_STATUSES))
+    if condition.observed_generation < 0:
+        why = "must be greater than or equal to zero"
+        errors.append(field.invalid(f"{path}.observedGeneration", condition.observed_generation, why))
+    if condition.last_transition_time is None or condition.last_transition_time.is_zero:
+        errors.append(field.required(f"{path}.lastTransitionTime", "must be set"))
+    if not condition.reason:
+        errors.append(field.required(f"{path}.reason", "must be set"))
+    else:
+        faults = names.condition_reason(condition.reason)
+        errors += [field.invalid(f"{path}.reason", condition.reason, each) for each in faults]
+        if len(condition.reason) > _MAX_CONDITION_REASON:
+            errors.append(field.too_long(f"{path}.reason", _MAX_CONDITION_REASON))
+    if len(condition.message.encode()) > _MAX_CONDITION_MESSAGE:
+        errors.append(field.too_long(f"{path}.message", _MAX_CONDITION_MESSAGE))
+    return errors

@@ -19,11 +19,13 @@ _DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
+_CONDITION_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 
 _LABEL_RE = re.compile(_LABEL)
 _DNS_1035_RE = re.compile(_DNS_1035)
 _LABEL_KEY_RE = re.compile(_LABEL_KEY)
 _CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
+_CONDITION_REASON_RE = re.compile(_CONDITION_REASON)
 
 _NAME_CHARACTERS = (
     "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
@@ -58,6 +60,11 @@ _LABEL_VALUE_MESSAGE = _format_message(
 _CONFIG_KEY_MESSAGE = _format_message(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _CONFIG_KEY, "key.name", "KEY_NAME", "key-name",
+)  # fmt: skip
+_CONDITION_REASON_MESSAGE = _format_message(
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_'",
+    _CONDITION_REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB",
 )  # fmt: skip
 
 _EMPTY = "must be non-empty"
@@ -121,6 +128,10 @@ def label_value(text: str) -> list[str]:
     if text and not _LABEL_KEY_RE.fullmatch(text):
         messages.append(_LABEL_VALUE_MESSAGE)
     return messages
+
+
+def condition_reason(text: str) -> list[str]:
+    return [] if _CONDITION_REASON_RE.fullmatch(text) else [_CONDITION_REASON_MESSAGE]
 
 
 def config_map_key(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What of the recorded requests is answered differently on purpose."""
+"""What of the recorded requests is answered differently on purpose: the list of which the documentation is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contract.api_surface.rows import Row
 
-_LIST = Path(__file__).with_name("differences.toml")
+_LIST = Path(__file__).parents[3] / "docs" / "compatibility.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,6 @@ class Difference:
 
     requests: tuple[str, ...]
     status: int
-    reason: str
 
     def covers(self, row: Row) -> bool:
         request = f"{row.method} {row.path}"
@@ -26,14 +25,5 @@ class Difference:
 
 
 def differences() -> list[Difference]:
-    listed = tomllib.loads(_LIST.read_text())["difference"]
-    return [Difference(tuple(each["requests"]), each["status"], each["reason"]) for each in listed]
-
-
-def as_markdown(listed: list[Difference]) -> str:
-    """The table of ``docs/compatibility.md``."""
-    lines = ["| requests | answer | why |", "|---|---|---|"]
-    for each in listed:
-        requests = ", ".join(f"`{request}`" for request in each.requests)
-        lines.append(f"| {requests} | {each.status} | {each.reason} |")
-    return "\n".join(lines)
+    listed = tomllib.loads(_LIST.read_text())["request"]
+    return [Difference(tuple(each["requests"]), each["status"]) for each in listed]

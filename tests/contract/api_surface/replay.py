@@ -49,7 +49,6 @@ class Replay:
     def __init__(self, identities: Identities, bootstrap_token: str) -> None:
         self._identities = identities
         self._token = bootstrap_token
-        self._made: list[str] = []
 
     async def prepare(self) -> None:
         """What ``kubeadm init`` leaves besides what a server has from the start."""
@@ -70,25 +69,19 @@ class Replay:
         binding |= {"subjects": [subject], "roleRef": binding["roleRef"] | {"kind": "Role", "name": name}}
         await self._admin("POST", f"{rbac}/roles", role)
         await self._admin("POST", f"{rbac}/rolebindings", binding)
-        self._made.clear()
 
     async def answer(self, row: Row) -> tuple[int, str]:
         """The status and the content type with which the server answers this row now."""
         path = self._named(row.path, row)
         info = parse(row.method, path, Query(""))
-        try:
-            body = await self._bring_about(row, info)
-            headers = {"Accept": row.accept} | ({"Content-Type": row.content} if row.content else {})
-            query = await self._query(row, path)
-            if row.status == 304:
-                async with self._send(row, info, path, query, headers, None) as first:
-                    headers |= _conditions(first)
-            async with self._send(row, info, path, query, headers, body) as reply:
-                if reply.status == 201 and not info.subresource and not info.resource.endswith(_REVIEWS):
-                    self._made.append(self._item(info, info.name or self._new_name(row, info)))
-                return reply.status, reply.headers.get("Content-Type", "") if reply.status != 304 else ""
-        finally:
-            await self._clean_up()
+        body = await self._bring_about(row, info)
+        headers = {"Accept": row.accept} | ({"Content-Type": row.content} if row.content else {})
+        query = await self._query(row, path)
+        if row.status == 304:
+            async with self._send(row, info, path, query, headers, None) as first:
+                headers |= _conditions(first)
+        async with self._send(row, info, path, query, headers, body) as reply:
+            return reply.status, reply.headers.get("Content-Type", "") if reply.status != 304 else ""
 
     # -------------------------------------------------------------- before
 
@@ -267,14 +260,7 @@ class Replay:
     async def _admin(self, method: str, path: str, tree: Tree | None = None) -> Tree:
         status, found = await self._ask(method, path, "", tree)
         assert status in (200, 201), f"{method} {path}: {status} {found.get('message')}"
-        if method == "POST" and not path.endswith("/token"):
-            self._made.append(f"{path}/{quote(found['metadata']['name'], safe=':')}")
         return found
-
-    async def _clean_up(self) -> None:
-        made, self._made = self._made, []
-        for item in reversed(made):
-            await self._ask("DELETE", item)
 
 
 def _conditions(reply: ClientResponse) -> dict[str, str]:

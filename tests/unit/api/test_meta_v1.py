@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubevouch.api.meta_v1 import (
+    Condition,
     CreateOptions,
     ListOptions,
     PatchOptions,
     UpdateOptions,
+    validate_conditions,
     validate_create_options,
     validate_delete_options,
     validate_label_requirement,
@@ -21,6 +24,7 @@ from kubevouch.machinery import errors, json_codec
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import DeleteOptions, LabelSelector, LabelSelectorRequirement
 from kubevouch.machinery.scheme import GroupVersionKind
+from kubevouch.machinery.times import Time
 
 
 def texts(problems: list[FieldError]) -> list[str]:
@@ -207,3 +211,27 @@ def test_label_selector() -> None:
 
 def test_continue_is_spelled_so_on_the_wire() -> None:
     assert json_codec.encode(ListOptions(continue_="t", limit=2)) == b'{"limit":2,"continue":"t"}'
+
+
+def test_conditions() -> None:
+    good = Condition(type="a/B", status="True", reason="Because", last_transition_time=Time(1))
+    assert validate_conditions([good, msgspec.structs.replace(good, type="C")], "status.conditions") == []
+    bad = Condition(type="a/B", status="Sideways", observed_generation=-1, reason="9", message="m" * 32769)
+    errors = [str(each) for each in validate_conditions([good, bad, Condition()], "c")]
+    assert errors[:2] == [
+        'c[1].type: Duplicate value: "a/B"',
+        'c[1].status: Unsupported value: "Sideways": supported values: "False", "True", "Unknown"',
+    ]
+    assert errors[2:4] == [
+        "c[1].observedGeneration: Invalid value: -1: must be greater than or equal to zero",
+        "c[1].lastTransitionTime: Required value: must be set",
+    ]
+    assert errors[4].startswith('c[1].reason: Invalid value: "9": a condition reason must start with')
+    assert errors[5] == "c[1].message: Too long: may not be more than 32768 bytes"
+    assert [each.partition(":")[0] for each in errors[6:]] == [
+        "c[2].type", "c[2].type", "c[2].status", "c[2].lastTransitionTime", "c[2].reason",
+    ]  # fmt: skip
+    long = msgspec.structs.replace(good, reason="R" * 1025)
+    assert [str(each) for each in validate_conditions([long], "c")] == [
+        "c[0].reason: Too long: may not be more than 1024 bytes"
+    ]

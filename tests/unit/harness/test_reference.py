@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import peers
 
 SCRIPT = peers.ROOT / "scripts" / "reference.py"
-REFERENCE = peers.ROOT / "docs" / "reference"
+DOCS = peers.ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +23,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["cli.md", "findings.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["reference/api.md", "reference/cli.md", "reference/findings.md", "reference/metrics.md", "compatibility.md"],
+)
 def test_pages_are_up_to_date(made: Path, name: str) -> None:
-    assert (REFERENCE / name).read_text() == (made / name).read_text(), "run: make reference"
+    assert (DOCS / name).read_text() == (made / name).read_text(), "run: make reference"
 
 
 def test_every_command_has_a_chapter_with_its_options(made: Path) -> None:
-    text = (made / "cli.md").read_text()
+    text = (made / "reference" / "cli.md").read_text()
     assert "\n## kubevouch csr list\n" in text
     chapter = text.partition("\n## kubevouch doctor node\n")[2].partition("\n## ")[0]
     assert "Look at this node's kubeconfig and certificate" in chapter
@@ -37,8 +41,17 @@ def test_every_command_has_a_chapter_with_its_options(made: Path) -> None:
     assert "| `-h, --help` |" in chapter
 
 
+def test_the_api_page_marks_what_is_empty_and_what_is_off(made: Path) -> None:
+    rows = {line.split(" | ")[0][2:]: line for line in (made / "reference" / "api.md").read_text().splitlines()}
+    assert rows["Pod"].endswith(" | *empty* |")
+    assert rows["ClusterTrustBundle"].endswith(" | *off* |")
+    assert rows["Secret"].endswith(" |  |")
+    assert "`token`: create" in rows["ServiceAccount"]
+    assert "`/openid/v1/jwks`" in rows
+
+
 def test_every_finding_has_its_anchor(made: Path) -> None:
-    text = (made / "findings.md").read_text()
+    text = (made / "reference" / "findings.md").read_text()
     assert "\n### clock-off\n\nThe clocks of this machine" in text
     assert "\n    timedatectl set-ntp true\n" in text
 
@@ -51,3 +64,12 @@ def test_manual_pages_are_read_without_a_warning(made: Path) -> None:
     )
     assert read.stderr == ""
     assert "kubevouch-csr-list - List the requests of the cluster" in read.stdout.replace("\u2010", "-")
+
+
+def test_the_tests_that_hold_a_difference_are_there() -> None:
+    listed = tomllib.loads((DOCS / "compatibility.toml").read_text())["difference"]
+    named = [each["test"] for each in listed if "test" in each]
+    assert len(named) > 15
+    for test in named:
+        path, _, function = test.partition("::")
+        assert f"def {function}(" in (peers.ROOT / path).read_text(), test
