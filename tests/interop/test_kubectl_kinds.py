@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,12 @@ def test_a_namespace_comes_with_its_objects_and_goes_with_them(cluster: Cluster,
     gone = kubectl("delete", "namespace", "team", "--timeout=30s")
     assert (gone.returncode, gone.stdout) == (0, 'namespace "team" deleted\n'), gone.stderr
     assert "NotFound" in kubectl("get", "namespace", "team").stderr
+
+
+def test_a_review_is_created(kubectl: Kubectl, tmp_path: Path) -> None:
+    """Whether it may check the fields of what cannot be patched, kubectl 1.25 and later ask the definitions."""
+    manifest = tmp_path / "review.yaml"
+    manifest.write_text("apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {token: nobody}\n")
+    reviewed = kubectl("create", "-f", str(manifest), "-o", "jsonpath={.status.error}")
+    assert (reviewed.returncode, reviewed.stdout) == (0, "invalid bearer token"), reviewed.stderr
+    assert kubectl("get", "crd").stderr == "No resources found\n"

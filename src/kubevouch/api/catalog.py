@@ -10,6 +10,7 @@ from typing import Any
 
 from kubevouch.api import (
     apidiscovery_v2,
+    apiextensions_v1,
     authentication_v1,
     authorization_v1,
     certificates_v1,
@@ -70,6 +71,11 @@ CLUSTER_ROLES = Resource(rbac_v1.GROUP, "v1", "ClusterRole", "clusterroles", rba
 ROLE_BINDINGS = Resource(rbac_v1.GROUP, "v1", "RoleBinding", "rolebindings", rbac_v1.RoleBinding, namespaced=True)
 ROLES = Resource(rbac_v1.GROUP, "v1", "Role", "roles", rbac_v1.Role, namespaced=True)
 
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    apiextensions_v1.GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    apiextensions_v1.CustomResourceDefinition, namespaced=False, short_names=("crd", "crds"),
+)  # fmt: skip
+
 CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)
 CSI_NODES = Resource(storage_v1.GROUP, "v1", "CSINode", "csinodes", storage_v1.CSINode, namespaced=False)
 RESOURCE_SLICES = Resource(
@@ -126,7 +132,7 @@ STORED: tuple[Resource[Any], ...] = (
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS,
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
     CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
-    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS,
+    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kubevouch.machinery.gotext import quote
 from kubevouch.pki.errors import PinError
-from kubevouch.pki.x509_certificate import Certificate
+
+if TYPE_CHECKING:
+    from kubevouch.pki.x509_certificate import Certificate
 
 FORMAT = "sha256"
 _DIGEST_SIZE = 32

@@ -11,6 +11,7 @@ from kubevouch.registry.admissionregistration import (
     validatingadmissionpolicybindings,
     webhookconfigurations,
 )
+from kubevouch.registry.apiextensions import customresourcedefinitions
 from kubevouch.registry.certificates import certificatesigningrequests, clustertrustbundles
 from kubevouch.registry.coordination import leases
 from kubevouch.registry.core import (
@@ -53,6 +54,7 @@ def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[
         validatingadmissionpolicies.definition(access),
         validatingadmissionpolicybindings.definition(access),
         webhookconfigurations.VALIDATING,
+        customresourcedefinitions.DEFINITION,
         leases.DEFINITION,
         runtimeclasses.DEFINITION,
         resourceslices.DEFINITION,

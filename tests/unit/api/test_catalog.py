@@ -16,7 +16,7 @@ HANDLES = {name: value for name, value in vars(catalog).items() if isinstance(va
 
 def test_every_handle_is_in_one_of_the_tables() -> None:
     assert set(HANDLES.values()) == {*STORED, *catalog.VIEWS, *catalog.REVIEWS}
-    assert len(HANDLES) == 31
+    assert len(HANDLES) == 32
 
 
 @pytest.mark.parametrize("name", sorted(HANDLES))
@@ -63,6 +63,7 @@ def test_short_names() -> None:
     assert {resource.plural: resource.short_names for resource in STORED if resource.short_names} == {
         "certificatesigningrequests": ("csr",),
         "configmaps": ("cm",),
+        "customresourcedefinitions": ("crd", "crds"),
         "events": ("ev",),
         "namespaces": ("ns",),
         "nodes": ("no",),

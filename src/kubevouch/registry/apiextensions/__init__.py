@@ -1,0 +1,1 @@
+"""Resources of apiextensions.k8s.io, one file each."""
