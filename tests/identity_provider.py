@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from joserfc import jws
-from joserfc.jwk import ECKey
+from joserfc.jwk import ECKey, RSAKey
 
 from scripted_server import ScriptedServer
 from throwaway_ca import ThrowawayCA, server_context
@@ -20,7 +20,9 @@ class IdentityProvider:
 
     def __init__(self, folder: Path) -> None:
         self.ca = ThrowawayCA("identity-provider")
-        self.keys = [ECKey.generate_key("P-256", {"kid": "first"})]
+        self.keys: list[ECKey | RSAKey] = [ECKey.generate_key("P-256", {"kid": "first"})]
+        # What is told at /groups, and to whom.
+        self.distributed: bytes = b""
         self.server = ScriptedServer(server_context(self.ca.issue(), folder), [self._answer])
 
     async def __aenter__(self) -> IdentityProvider:
@@ -54,4 +56,8 @@ class IdentityProvider:
         document: dict[str, Any] = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
         if request.path == "/keys":
             document = {"keys": [key.as_dict(private=False) for key in self.keys]}
+        if request.path == "/groups":
+            if request.headers.get("Authorization") != "Bearer for-groups":
+                return web.Response(status=401)
+            return web.Response(body=self.distributed, content_type="application/jwt")
         return web.Response(body=msgspec.json.encode(document), content_type="application/json")

@@ -20,6 +20,7 @@ import aio
 from identity_provider import IdentityProvider
 from kubevouch.authentication.interface import AuthenticationError, UserInfo
 from kubevouch.machinery import yamltext
+from kubevouch.server.access_metrics import digest
 from kubevouch.standalone.access import RELOAD_SECONDS, Access, AccessError
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.testing import Cluster
@@ -251,7 +252,12 @@ def test_one_issuer_by_flags(tmp_path: Path) -> None:
                 assert found is not None
                 return found.user
 
-            plain = OIDCOptions(provider.url, "kubevouch", ca, groups_claim="g", groups_prefix="p:")
+            usual = OIDCOptions(provider.url, "kubevouch", ca, groups_claim="g", groups_prefix="p:")
+            with pytest.raises(AuthenticationError, match="failed to verify id token signature"):
+                await user_for(usual)  # --oidc-signing-algs is RS256, and the token has ES256
+            plain = replace(usual, signing_algorithms=("RS256", "ES256"))
+            with pytest.raises(AccessError, match='unsupported signing alg: "HS256"'):
+                await user_for(replace(usual, signing_algorithms=("HS256",)))
             assert await user_for(plain, g="a") == UserInfo(f"{provider.url}#jane", groups=("p:a",))
             bare = replace(plain, username_prefix="-", required_claims=(("hd", "x"),))
             assert await user_for(bare, hd="x") == UserInfo("jane")
@@ -290,6 +296,142 @@ def test_the_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
             assert await w.who(token) == 401
 
     aio.run(scenario())
+
+
+def distributed(provider: IdentityProvider, **source: Any) -> dict[str, Any]:
+    told = {"endpoint": f"{provider.url}/groups", "access_token": "for-groups", **source}
+    return {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": told}}
+
+
+def test_groups_that_are_kept_elsewhere(tmp_path: Path) -> None:
+    mappings = {
+        "username": {"claim": "sub", "prefix": ""},
+        "groups": {"claim": "groups", "prefix": "idp:"},
+        "extra": [{"key": "example.com/groups", "valueExpression": "string(size(claims.groups))"}],
+    }
+
+    async def scenario() -> None:
+        async with world(tmp_path, claimMappings=mappings) as w:
+            w.provider.distributed = w.token(groups=["dev", "ops"]).encode()
+            token = w.token(**distributed(w.provider))
+            for _ in range(3):
+                found = await w.who(token)
+                assert isinstance(found, dict)
+                assert found["groups"] == ["idp:dev", "idp:ops", "system:authenticated"]
+                assert found["extra"] == {"example.com/groups": ["2"]}
+            assert w.provider.paths.count("/groups") == 1
+            w.cluster.clock.advance(11)
+            w.provider.distributed = w.token(groups="ops").encode()
+            found = await w.who(token)
+            assert isinstance(found, dict) and found["groups"] == ["idp:ops", "system:authenticated"]
+            found = await w.who(w.token(groups=["own"], **distributed(w.provider)))
+            assert isinstance(found, dict) and found["groups"] == ["idp:own", "system:authenticated"]
+
+    aio.run(scenario())
+
+
+def test_groups_kept_elsewhere_that_do_not_hold(tmp_path: Path) -> None:
+    mappings = {"username": {"claim": "sub", "prefix": ""}, "groups": {"claim": "groups", "prefix": ""}}
+
+    async def scenario() -> None:
+        async with world(tmp_path, claimMappings=mappings) as w:
+            stranger = ECKey.generate_key("P-256", {"kid": "stranger"})
+            for answer in (
+                b"",
+                b"no token",
+                b"\xff",
+                w.token(roles=["dev"]).encode(),
+                w.token(groups=["dev"], aud="another").encode(),
+                w.token(groups=["dev"], exp=5).encode(),
+                w.token(groups=["dev"], iss="http://127.0.0.1:9").encode(),
+                w.token(groups=["dev"], key=stranger).encode(),
+            ):
+                w.provider.distributed = answer
+                assert await w.who(w.token(**distributed(w.provider))) == 401, answer
+            w.provider.distributed = w.token(groups=["dev"]).encode()
+            for source in ({"access_token": "wrong"}, {"endpoint": "http://127.0.0.1:9/groups"}, {"endpoint": 5}):
+                assert await w.who(w.token(**distributed(w.provider, **source))) == 401, source
+            assert isinstance(await w.who(w.token(**distributed(w.provider))), dict)
+
+    aio.run(scenario())
+
+
+def metrics_of(text: str, name: str) -> dict[str, str]:
+    """The samples of a family: labels and value."""
+    found = (line.removeprefix(name).rpartition(" ") for line in text.splitlines() if line.startswith(f"{name}{{"))
+    return {labels: value for labels, _, value in found}
+
+
+def test_what_is_counted_of_files_and_issuers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as w:
+
+            async def family(name: str) -> dict[str, str]:
+                answer = await w.cluster.client().raw("GET", "/metrics")
+                return metrics_of(answer.body.decode(), f"apiserver_authentication_{name}")
+
+            [first] = await family("config_controller_last_config_info")
+            assert digest(w.file.read_bytes()) in first
+            await w.who(w.token())
+            await w.who(w.token(exp=5))
+            await w.who("another.kind.oftoken")
+            issuer = digest(w.provider.url.encode())
+            latency = await family("jwt_authenticator_latency_seconds_count")
+            assert latency == {
+                f'{{jwt_issuer_hash="{issuer}",result="{result}"}}': "1.0" for result in ("success", "failure")
+            }
+            [fetched] = await family("jwt_authenticator_jwks_fetch_last_timestamp_seconds")
+            assert f'jwt_issuer_hash="{issuer}"' in fetched and 'result="success"' in fetched
+            [keys] = await family("jwt_authenticator_jwks_fetch_last_key_set_info")
+            w.provider.rotate("second")
+            await w.who(w.token())
+            [others] = await family("jwt_authenticator_jwks_fetch_last_key_set_info")
+            assert keys != others
+
+            broken = config(w.provider, claimMappings={"username": {"expression": "claims.("}})
+            await w.write(broken)
+            assert [first] == list(await family("config_controller_last_config_info"))
+            await w.write({**config(w.provider), "jwt": []})
+            [second] = await family("config_controller_last_config_info")
+            assert second != first
+            reloads = await family("config_controller_automatic_reloads_total")
+            assert sorted(labels.partition("status=")[2] for labels in reloads) == ['"failure"}', '"success"}']
+            assert set(reloads.values()) == {"1.0"}
+            times = await family("config_controller_automatic_reload_last_timestamp_seconds")
+            assert max(map(float, times.values())) == w.cluster.clock.now().timestamp()
+            assert not await family("jwt_authenticator_jwks_fetch_last_key_set_info")
+            assert not await family("jwt_authenticator_jwks_fetch_last_timestamp_seconds")
+
+    aio.run(scenario())
+
+
+def test_tokens_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.csv"
+    file.write_text('s3cret,alice,42,"ops,dev"\n')
+
+    async def scenario() -> None:
+        async with Cluster(https=True, access=AccessOptions(token_auth_file=file)) as cluster:
+            tls = ssl.create_default_context(cadata=cluster.pki.ca_certificate.decode())
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
+                body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+                for token, status in (("s3cret", 201), ("s3cre", 401)):
+                    headers = {"Authorization": f"Bearer {token}"}
+                    async with session.post(f"{cluster.url}{REVIEW}", json=body, headers=headers) as answer:
+                        assert answer.status == status
+                        if status == 201:
+                            assert (await answer.json())["status"]["userInfo"] == {
+                                "username": "alice",
+                                "uid": "42",
+                                "groups": ["ops", "dev", "system:authenticated"],
+                            }
+
+    aio.run(scenario())
+    file.write_text("s3cret\n")
+    with pytest.raises(AccessError, match="must have at least 3 columns"):
+        Access(AccessOptions(token_auth_file=file), (), FakeClock())
+    file.write_bytes(b"\xff,a,b\n")
+    with pytest.raises(AccessError, match="is not UTF-8"):
+        Access(AccessOptions(token_auth_file=file), (), FakeClock())
 
 
 def test_a_review_that_names_audiences(tmp_path: Path) -> None:

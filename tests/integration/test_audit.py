@@ -16,7 +16,14 @@ from asynctest import async_test
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.pki.control_plane import SUPER_ADMIN
-from kubevouch.server.audit.options import AuditOptions, LogFileOptions, WebhookOptions
+from kubevouch.server.audit.options import (
+    AuditOptions,
+    BatchOptions,
+    LogFileOptions,
+    Mode,
+    TruncateOptions,
+    WebhookOptions,
+)
 from served_world import Served, served
 
 Event = dict[str, Any]
@@ -186,6 +193,63 @@ async def test_stages_and_users_that_the_policy_leaves_out(tmp_path: Path) -> No
 
 
 @async_test
+async def test_an_event_is_in_the_file_before_its_answer(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    rules = "{level: Metadata, nonResourceURLs: [/version]}"
+    (tmp_path / "server").mkdir()
+    options = AuditOptions(policy(tmp_path, rules), LogFileOptions(str(log)))
+    async with served(tmp_path / "server", options) as at, at.session() as session:
+        for count in (1, 2):
+            async with session.get("/version") as answer:
+                assert answer.status == 200
+            stages = [json.loads(line)["stage"] for line in log.read_text().splitlines()]
+            assert stages == ["RequestReceived", "ResponseComplete"] * count
+
+
+def _webhook_that_is_gone(folder: Path) -> Path:
+    config = folder / "webhook.conf"
+    cluster = {"name": "w", "cluster": {"server": "http://127.0.0.1:9/"}}  # the discard port
+    context = {"name": "w", "context": {"cluster": "w", "user": ""}}
+    tree = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "current-context": "w"}
+    config.write_text(json.dumps(tree))
+    return config
+
+
+@async_test
+async def test_blocking_strict_refuses_what_it_cannot_record_and_blocking_does_not(tmp_path: Path) -> None:
+    config = _webhook_that_is_gone(tmp_path)
+    rules = "{level: Metadata, nonResourceURLs: [/version]}"
+    for mode, status in ((Mode.BLOCKING_STRICT, 500), (Mode.BLOCKING, 200)):
+        (tmp_path / mode).mkdir()
+        webhook = WebhookOptions(config, mode=mode, initial_backoff=0.001)
+        async with served(tmp_path / mode, AuditOptions(policy(tmp_path, rules), webhook=webhook)) as at:
+            async with at.session() as session, session.get("/version") as answer:
+                assert answer.status == status
+                if status == 500:
+                    assert await answer.text() == 'Internal Server Error: "/version": failed to store audit event\n'
+            metrics = (await at.admin.raw("GET", "/metrics")).body.decode()
+        rejected = 1.0 if status == 500 else 0.0
+        assert f"apiserver_audit_requests_rejected_total {rejected}" in metrics
+        assert 'apiserver_audit_error_total{plugin="webhook"}' in metrics
+
+
+@async_test
+async def test_a_large_event_loses_its_objects(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    (tmp_path / "server").mkdir()
+    truncate = TruncateOptions(enabled=True, max_event_size=2000)
+    options = AuditOptions(policy(tmp_path, EVERYTHING), LogFileOptions(str(log), truncate=truncate))
+    created = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v" * 3000}}
+    path = "/api/v1/namespaces/default/configmaps"
+    async with served(tmp_path / "server", options) as at:
+        await at.admin.raw("POST", path, json.dumps(created).encode(), {"Content-Type": "application/json"})
+    [event] = about([json.loads(line) for line in log.read_text().splitlines()], path)
+    assert event["annotations"]["audit.k8s.io/truncated"] == "true"
+    assert "requestObject" not in event and "responseObject" not in event
+    assert event["objectRef"]["name"] == "a"
+
+
+@async_test
 async def test_a_webhook_gets_lists_and_a_broken_one_stops_nobody(tmp_path: Path) -> None:
     got: list[Any] = []
     statuses = [503, 200]
@@ -218,7 +282,7 @@ async def test_a_webhook_gets_lists_and_a_broken_one_stops_nobody(tmp_path: Path
     )
     options = AuditOptions(
         policy(tmp_path, "{level: Metadata, nonResourceURLs: [/version]}"),
-        webhook=WebhookOptions(config, batch_max_size=3, batch_max_wait=3600, initial_backoff=0.01),
+        webhook=WebhookOptions(config, batch=BatchOptions(max_size=3, max_wait=3600), initial_backoff=0.01),
     )
     async with served(tmp_path, options) as at, at.session() as session:
         for _ in range(3):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubevouch.api.token_bounds import covers
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import (
     Authentication,
@@ -47,14 +48,26 @@ class BearerAuthenticator:
 
     async def authenticate(self, credentials: Credentials) -> Authentication | None:
         bearer_token = bearer_token_of(credentials.authorization)
-        return await self.authenticate_token(bearer_token) if bearer_token else None
+        if not bearer_token:
+            return None
+        found = await self._find(bearer_token)
+        if found.source_ranges and not covers(found.source_ranges, credentials.source):
+            raise AuthenticationError(f"the token of {found.user.name} is not accepted from {credentials.source}")
+        return found
 
     async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication:
         """Who the token stands for; what a TokenReview asks.
 
         Raises:
-            AuthenticationError: no authenticator accepts it.
+            AuthenticationError: no authenticator accepts it, or only from some addresses: a review does not say where
+                the token came from.
         """
+        found = await self._find(bearer_token, audiences)
+        if found.source_ranges:
+            raise AuthenticationError(f"the token of {found.user.name} is accepted from some addresses only")
+        return found
+
+    async def _find(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication:
         errors = []
         for authenticator in self._authenticators:
             try:

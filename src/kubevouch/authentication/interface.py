@@ -5,9 +5,12 @@ AuthenticationError       a credential was presented and is no good: 401 unless 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from kubevouch.api.token_bounds import Network
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED_GROUP = "system:authenticated"
@@ -55,6 +58,10 @@ class Authentication:
     warnings: tuple[str, ...] = ()
     # For which of the audiences that were asked about a token is meant; empty for methods without audiences.
     audiences: tuple[str, ...] = ()
+    # The addresses from which the credential counts; empty for any.
+    source_ranges: tuple[Network, ...] = ()
+    # When the certificate ends that established it.
+    expires: dt.datetime | None = None
 
 
 class Authenticator(Protocol):

@@ -6,8 +6,8 @@ Source: github.com/coreos/go-oidc/v3 oidc.go, jwks.go; OpenID Connect Discovery 
 from __future__ import annotations
 
 import asyncio
-import urllib.parse
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,10 +17,8 @@ from joserfc.errors import JoseError
 
 from kubevouch.api.authentication_config import Issuer
 from kubevouch.authentication.interface import AuthenticationError
+from kubevouch.authentication.issuer_http import IssuerHTTP
 from kubevouch.client.interface import ClientConfigurationError, TransportError
-from kubevouch.client.options import ClientOptions, Timeouts
-from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.client.transport import HTTPRequest, HTTPSTransport
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("authentication.oidc")
@@ -28,8 +26,6 @@ log = structlog.get_logger("authentication.oidc")
 WELL_KNOWN = "/.well-known/openid-configuration"
 # Signatures that anybody can verify; HMAC and "none" are not among them (oidc.AllValidSigningAlgorithms).
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
-MAX_DOCUMENT = 1 << 20
-FETCH_SECONDS = 10.0
 # Tokens that name unknown keys cost the issuer at most so many requests in so many seconds.
 MAX_FETCHES = 5
 FETCH_WINDOW = 10.0
@@ -47,25 +43,31 @@ class _KeySet(msgspec.Struct):
 class IssuerKeys:
     """Verifies signatures with the keys that the issuer publishes.
 
-    Raises:
-        ClientConfigurationError: the issuer's CA bundle cannot be used.
+    Args:
+        algorithms: those that count (RFC 7518).
+        on_fetch: told of each look at the keys: what came, or None.
     """
 
-    def __init__(self, issuer: Issuer, clock: Clock) -> None:
+    def __init__(
+        self,
+        issuer: Issuer,
+        http: IssuerHTTP,
+        clock: Clock,
+        *,
+        algorithms: Sequence[str] = ALGORITHMS,
+        on_fetch: Callable[[bytes | None], None] = lambda _: None,
+    ) -> None:
         self._issuer = issuer
+        self._http = http
         self._clock = clock
-        self._tls = TLSFiles(TLSSources(ca_bundle=issuer.certificate_authority.encode() or None), clock)
-        self._transports: dict[str, HTTPSTransport] = {}
+        self._algorithms = list(algorithms)
+        self._on_fetch = on_fetch
         self._keys: list[tuple[str, jwk.Key]] = []
         self._keys_url = ""
         self._round = 0
         self._failure = ""
         self._fetches: deque[float] = deque(maxlen=MAX_FETCHES)
         self._lock = asyncio.Lock()
-
-    async def close(self) -> None:
-        for transport in self._transports.values():
-            await transport.close()
 
     async def verified(self, token: str) -> bytes:
         """The payload of a compact JWS that one of the keys signed.
@@ -86,7 +88,7 @@ class IssuerKeys:
         for known_id, key in self._keys:
             if key_id in ("", known_id):
                 try:
-                    return bytes(jws.deserialize_compact(token, key, algorithms=list(ALGORITHMS)).payload)
+                    return bytes(jws.deserialize_compact(token, key, algorithms=self._algorithms).payload)
                 except (JoseError, ValueError, TypeError):
                     continue
         return None
@@ -116,42 +118,30 @@ class IssuerKeys:
         try:
             if not self._keys_url:
                 self._keys_url = await self._discover()
-            self._keys = _usable(await self._fetch(self._keys_url))
-        except (TransportError, ClientConfigurationError, msgspec.MsgspecError, ValueError) as err:
+            published = await self._http.get(self._keys_url)
+            self._keys = _usable(published)
+        except (TransportError, ClientConfigurationError, msgspec.MsgspecError, ValueError, RecursionError) as err:
+            self._on_fetch(None)
             log.warning("the keys of an issuer cannot be fetched", issuer=self._issuer.url, err=str(err))
             return f"oidc: {'fetching keys' if self._keys_url else 'authenticator not initialized'}: {err}"
+        self._on_fetch(published)
         return ""
 
     async def _discover(self) -> str:
         """Where the keys are. The document has to name the very issuer that was asked (section 4.3)."""
         url = self._issuer.discovery_url or f"{self._issuer.url.rstrip('/')}{WELL_KNOWN}"
-        found = msgspec.json.decode(await self._fetch(url), type=_Discovery)
+        found = msgspec.json.decode(await self._http.get(url), type=_Discovery)
         if found.issuer != self._issuer.url:
             raise ValueError(f"got issuer {found.issuer!r} from discovery, expected {self._issuer.url!r}")
         if not found.jwks_uri.startswith("https://"):
             raise ValueError(f"got jwks_uri {found.jwks_uri!r} from discovery, expected https")
         return found.jwks_uri
 
-    async def _fetch(self, url: str) -> bytes:
-        parts = urllib.parse.urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._transports:
-            options = ClientOptions(
-                origin, component="oidc", timeouts=Timeouts.all(FETCH_SECONDS), max_body_bytes=MAX_DOCUMENT
-            )
-            self._transports[origin] = HTTPSTransport(options, tls=self._tls, clock=self._clock)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        request = HTTPRequest("GET", path, FETCH_SECONDS, (), {"Accept": "application/json"})
-        answer = await self._transports[origin].send(request)
-        if answer.status != 200:
-            raise ValueError(f"got status {answer.status} from {url}, expected 200")
-        return answer.body
-
 
 def _key_id(token: str) -> str:
     try:
         key_id = jws.extract_compact(token.encode()).headers().get("kid", "")
-    except (JoseError, ValueError, TypeError) as err:
+    except (JoseError, ValueError, TypeError, RecursionError) as err:
         raise AuthenticationError("oidc: verify token: malformed jwt") from err
     return key_id if isinstance(key_id, str) else ""
 

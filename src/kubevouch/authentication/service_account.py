@@ -75,48 +75,60 @@ class _Claims(msgspec.Struct):
     private: _Private | None = msgspec.field(default=None, name=KUBERNETES_CLAIM)
 
 
-class SigningKeys:
-    """The private key that signs, and its public half by key id.
+class VerifyingKey:
+    """A public key and what it is called.
+
+    Raises:
+        UnusableKeyError: neither RSA nor a NIST curve.
+    """
+
+    def __init__(self, key: object) -> None:
+        self.algorithm = _algorithm_of(key)
+        info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined]
+        self.key_id = base64.urlsafe_b64encode(hashlib.sha256(info).digest()).rstrip(b"=").decode()
+        self._key = _made_of(self.algorithm).import_key(key)  # type: ignore[arg-type]
+
+    def verified(self, token: str) -> bytes:
+        """The claims of a token that this key signed, with no other algorithm than its own.
+
+        Raises:
+            AuthenticationError
+        """
+        try:
+            return bytes(jws.deserialize_compact(token, self._key, algorithms=[self.algorithm]).payload)
+        except (JoseError, ValueError, TypeError) as err:
+            raise AuthenticationError(f"invalid signature: {err}") from err
+
+    def entry(self) -> dict[str, Any]:
+        """Its place in a JSON Web Key Set (RFC 7517)."""
+        return {"use": "sig", **self._key.as_dict(private=False), "kid": self.key_id, "alg": self.algorithm}
+
+
+class SigningKeys(VerifyingKey):
+    """A private key and its public half.
 
     Raises:
         UnusableKeyError: neither RSA nor a NIST curve.
     """
 
     def __init__(self, key: PrivateKey) -> None:
-        self.algorithm = _algorithm_of(key)
-        public = key.public_key()
-        info = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        self.key_id = base64.urlsafe_b64encode(hashlib.sha256(info).digest()).rstrip(b"=").decode()
-        made = RSAKey if isinstance(key, rsa.RSAPrivateKey) else ECKey
-        self._private = made.import_key(key)  # type: ignore[arg-type]
-        self._public = made.import_key(public)  # type: ignore[arg-type]
+        super().__init__(key.public_key())
+        self._private = _made_of(self.algorithm).import_key(key)  # type: ignore[arg-type]
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """The claims as a compact JWS."""
         header = {"alg": self.algorithm, "kid": self.key_id}
         return jws.serialize_compact(header, msgspec.json.encode(claims), self._private, algorithms=[self.algorithm])
 
-    def verified(self, token: str) -> bytes:
-        """The claims of a token that this key signed, with no other algorithm than ours.
 
-        Raises:
-            AuthenticationError
-        """
-        try:
-            return bytes(jws.deserialize_compact(token, self._public, algorithms=[self.algorithm]).payload)
-        except (JoseError, ValueError, TypeError) as err:
-            raise AuthenticationError(f"invalid signature: {err}") from err
-
-    def key_set(self) -> dict[str, Any]:
-        """The public key as a JSON Web Key Set (RFC 7517)."""
-        entry = self._public.as_dict(private=False)
-        return {"keys": [{"use": "sig", **entry, "kid": self.key_id, "alg": self.algorithm}]}
+def _made_of(algorithm: str) -> type[RSAKey] | type[ECKey]:
+    return RSAKey if algorithm.startswith("RS") else ECKey
 
 
 def _algorithm_of(key: object) -> str:
-    if isinstance(key, rsa.RSAPrivateKey):
+    if isinstance(key, rsa.RSAPublicKey):
         return "RS256"
-    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
         return _CURVES[key.curve.name]
     raise UnusableKeyError(f"service account tokens are signed with RSA or ECDSA, got {type(key).__name__}")
 
@@ -127,15 +139,41 @@ class Issuer:
 
     Args:
         url: the ``iss`` claim; kubeadm's default is ``https://kubernetes.default.svc.cluster.local``.
+        accepted_urls, accepted_keys: former ones, whose tokens are accepted still.
+        api_audiences: what the API server calls itself; empty means its issuers (--api-audiences).
+        keys_url: where relying parties find the keys, if not at the API server.
+        max_life: the longest life of a token; zero is no limit.
     """
 
     url: str
     keys: SigningKeys
+    accepted_urls: tuple[str, ...] = ()
+    accepted_keys: tuple[VerifyingKey, ...] = ()
+    api_audiences: tuple[str, ...] = ()
+    keys_url: str = ""
+    max_life: dt.timedelta = dt.timedelta()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return (self.url, *self.accepted_urls)
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """The API server's own audiences: its issuer, unless told otherwise (--api-audiences)."""
-        return (self.url,)
+        """The API server's own audiences."""
+        return self.api_audiences or self.urls
+
+    def verified(self, token: str) -> bytes:
+        """The claims of a token that one of the keys signed. Raises :class:`AuthenticationError`."""
+        for key in self.accepted_keys:
+            try:
+                return key.verified(token)
+            except AuthenticationError:
+                continue
+        return self.keys.verified(token)
+
+    def key_set(self) -> dict[str, Any]:
+        """The public keys as a JSON Web Key Set (RFC 7517)."""
+        return {"keys": [key.entry() for key in (self.keys, *self.accepted_keys)]}
 
     def issue(
         self,
@@ -170,10 +208,12 @@ class Issuer:
         """The document at ``/.well-known/openid-configuration``."""
         return {
             "issuer": self.url,
-            "jwks_uri": keys_url,
+            "jwks_uri": self.keys_url or keys_url,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [self.keys.algorithm],
+            "id_token_signing_alg_values_supported": sorted(
+                {key.algorithm for key in (self.keys, *self.accepted_keys)}
+            ),
         }
 
 
@@ -200,11 +240,11 @@ class ServiceAccountAuthenticator:
 
     async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication | None:
         """The account's user, or None for a token of another issuer."""
-        if len(bearer_token) > MAX_TOKEN_BYTES or _unverified_issuer(bearer_token) != self._issuer.url:
+        if len(bearer_token) > MAX_TOKEN_BYTES or _unverified_issuer(bearer_token) not in self._issuer.urls:
             return None
         try:
-            claims = msgspec.json.decode(self._issuer.keys.verified(bearer_token), type=_Claims)
-        except msgspec.MsgspecError as err:
+            claims = msgspec.json.decode(self._issuer.verified(bearer_token), type=_Claims)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as err:
             raise AuthenticationError(f"claims that cannot be read: {err}") from err
         self._check_time(claims)
         meant = _audiences_of(claims)
@@ -259,5 +299,5 @@ def _unverified_issuer(token: str) -> str | None:
     try:
         decoded = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
         return msgspec.json.decode(decoded, type=_Claims).iss
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         return None

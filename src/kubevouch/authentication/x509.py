@@ -57,4 +57,5 @@ def _conclude(certificate: Certificate) -> Authentication | None:
     if identity is None:
         return None
     extra = {CREDENTIAL_ID_EXTRA: (identity.credential_id,)}
-    return Authentication(UserInfo(identity.username, identity.uid, identity.groups, extra), METHOD)
+    user = UserInfo(identity.username, identity.uid, identity.groups, extra)
+    return Authentication(user, METHOD, expires=certificate.not_after)

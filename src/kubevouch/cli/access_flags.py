@@ -34,6 +34,12 @@ _FLAGS = (
     click.option("--oidc-groups-prefix", default="", help="Put before each of them."),
     click.option("--oidc-required-claim", multiple=True, metavar="KEY=VALUE", help="A claim its tokens must have."),
     click.option(
+        "--oidc-signing-algs", default="RS256", show_default=True, help="Signatures that count, separated by commas."
+    ),
+    click.option(
+        "--token-auth-file", type=_FILE, help='CSV of tokens that never expire: token,user,uid,"group1,group2".'
+    ),
+    click.option(
         "--authentication-token-webhook-config-file",
         type=_FILE,
         help="Kubeconfig of a service that answers TokenReviews.",
@@ -98,6 +104,7 @@ def access_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def _take_oidc(flags: dict[str, Any]) -> OIDCOptions | None:
     taken = {name: flags.pop(f"oidc_{name}") for name in ("issuer_url", "client_id", "ca_file", "username_claim")}
     taken |= {name: flags.pop(f"oidc_{name}") for name in ("username_prefix", "groups_claim", "groups_prefix")}
+    algorithms = tuple(each.strip() for each in flags.pop("oidc_signing_algs").split(","))
     required = [claim.partition("=") for claim in flags.pop("oidc_required_claim")]
     if any(not equals for _, equals, _ in required):
         raise click.UsageError("got a --oidc-required-claim without =, expected KEY=VALUE")
@@ -105,7 +112,8 @@ def _take_oidc(flags: dict[str, Any]) -> OIDCOptions | None:
         raise click.UsageError("oidc-issuer-url and oidc-client-id must be specified together")
     if not taken["issuer_url"]:
         return None
-    return OIDCOptions(**taken, required_claims=tuple((key, value) for key, _, value in required))
+    pairs = tuple((key, value) for key, _, value in required)
+    return OIDCOptions(**taken, required_claims=pairs, signing_algorithms=algorithms)
 
 
 def take_access(flags: dict[str, Any]) -> AccessOptions:
@@ -115,6 +123,7 @@ def take_access(flags: dict[str, Any]) -> AccessOptions:
         anonymous_auth=flags.pop("anonymous_auth"),
         oidc=_take_oidc(flags),
         authentication_config=flags.pop("authentication_config"),
+        token_auth_file=flags.pop("token_auth_file"),
         token_webhook_config=flags.pop("authentication_token_webhook_config_file"),
         token_webhook_version=flags.pop("authentication_token_webhook_version"),
         token_webhook_ttl=flags.pop("authentication_token_webhook_cache_ttl"),

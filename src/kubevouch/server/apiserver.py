@@ -5,6 +5,7 @@ Importing has no effect; an :class:`APIServer` holds everything, so several can 
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,6 +29,7 @@ from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server import flow_metrics, version
+from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.discovery import Discovery
@@ -52,7 +54,9 @@ from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.storage.interface import Store
+from kubevouch.server.timeouts import Timeouts
+from kubevouch.storage.compactor import keep_compacting
+from kubevouch.storage.interface import Sized, Store
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
@@ -121,13 +125,16 @@ class APIServer:
         self._options = options or ServerOptions()
         self.tracing = tracing
         self.metrics = Metrics()
+        if isinstance(store, Sized):
+            self.metrics.storage.size(store.size)
         self.store = MeasuredStore(store, clock, self.metrics.storage)
-        self.cacher = Cacher(self.store, clock)
+        self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches()
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
         self.flow_control = FlowControl(clock, self._timers, seats=self._options.seats)
         self._stopping = False
+        self._compacting: asyncio.Task[None] | None = None
         self._hooks: dict[str, bool] = {}
         admission = AdmissionChain()
         self.stores: dict[str, ResourceStore[Any]] = {}
@@ -140,20 +147,23 @@ class APIServer:
             (each.definition.key_prefix, each.definition.resource.group_resource) for each in self.stores.values()
         )
         admission.use(self.security.admission)
+        admission.report_to(AdmissionMetrics(self.metrics.registry, clock))
         self.served = Served(scheme)
         self._serves = (runtime_config or RuntimeConfig()).serves
         install(self.served, self.stores.values(), self._serves)
         self._install_reviews()
         if issuer is not None:
             self._install_token_requests(issuer)
-        environment = Environment(clock, scheme, self.security.authorizer, self._timers)
+        environment = Environment(clock, scheme, self.security.authorizer, admission, self._timers)
         self._discovery = Discovery(self.served, address)
         self._router = Router(environment, self.served, self._discovery)
         self._install_paths()
-        if issuer is not None:
+        if issuer is not None and issuer.url.startswith("https://"):
             self._install_issuer_discovery(issuer, address)
         self.handler: Handler = self._chain()
-        self._https = HTTPSServer(self.handler, clock, Traffic(self.metrics))
+        self._https = HTTPSServer(
+            self.handler, clock, Traffic(self.metrics), timeouts=Timeouts.within(self._options.request_timeout)
+        )
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly
@@ -174,7 +184,7 @@ class APIServer:
                 *([audit.of_requests] if audit is not None else ()),
                 impersonation(security.authorizer),
                 self.flow_control.seat,
-                authorization(security.authorizer, self.metrics),
+                authorization(security.authorizer, self.metrics, self.clock),
             ],
             self._router.route,
         )
@@ -221,7 +231,7 @@ class APIServer:
 
         found = issuer.discovery(f"https://{address}{keys_path}")
         self._router.add_path("/.well-known/openid-configuration", serve(found, "application/json"))
-        self._router.add_path(keys_path, serve(issuer.keys.key_set(), "application/jwk-set+json"))
+        self._router.add_path(keys_path, serve(issuer.key_set(), "application/jwk-set+json"))
 
     def _install_paths(self) -> None:
         router = self._router
@@ -282,6 +292,8 @@ class APIServer:
     async def start(self) -> None:
         """Load the caches; from here on the loopback works."""
         await self.cacher.start()
+        if interval := self._options.compaction_interval.total_seconds():
+            self._compacting = asyncio.create_task(keep_compacting(self.store, self.clock, interval), name="compactor")
 
     async def listen(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Serve bound sockets; ``context`` None is plain HTTP, for tests only."""
@@ -294,6 +306,8 @@ class APIServer:
     async def close(self, grace_seconds: float = DRAIN_SECONDS) -> None:
         """Fail ``/readyz``, stop accepting, end watches, finish requests, then let go of the store's stream."""
         self._stopping = True
+        if self._compacting is not None:
+            self._compacting.cancel()
         for cache in self.caches.by_plural.values():
             cache.close_watchers()
         await self._https.close(grace_seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
-from kubevouch.registry.interface import Context, FieldGetter, Subresource, View
+from kubevouch.registry.interface import Context, FieldGetter, Subresource, Validate, View
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
 
@@ -42,14 +42,15 @@ class Endpoint:
         return obj if self.view is None else self.view.from_storage(obj)
 
 
-Review = Callable[[Context, str, str, Any], Awaitable[Any]]
+Review = Callable[[Context, str, str, Any, Validate], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """A resource or subresource that is only created and never stored: reviews, token requests.
 
-    ``perform`` gets the context, the namespace, the name of the parent object and the decoded body.
+    ``perform`` gets the context, the namespace, the name of the parent object, the decoded body, and what to call once
+    the body is known to be valid.
     """
 
     resource: Resource[Any]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import datetime as dt
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from kubevouch.server.timeouts import REQUEST_TIMEOUT
+from kubevouch.server.tls import TLSOptions
+from kubevouch.storage.watchcache.resource_cache import HISTORY
 
 # kube-apiserver's defaults; its flow control shares out the sum.
 DEFAULT_REQUESTS_INFLIGHT = 400
 DEFAULT_MUTATING_REQUESTS_INFLIGHT = 200
+DEFAULT_WATCH_CACHE_SIZE = HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +24,20 @@ class ServerOptions:
         max_requests_inflight, max_mutating_requests_inflight: together the seats that the lanes share.
         logs_requests: a line for each request.
         tracing_config_file: a TracingConfiguration; None traces nothing.
+        request_timeout: how long a body or an answer may be under way, and the most for everything shorter.
+        tls: versions and cipher suites.
+        watch_cache_size: how many events of each resource are remembered for watches and lists.
+        compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
     """
 
     max_requests_inflight: int = DEFAULT_REQUESTS_INFLIGHT
     max_mutating_requests_inflight: int = DEFAULT_MUTATING_REQUESTS_INFLIGHT
     logs_requests: bool = False
     tracing_config_file: Path | None = None
+    request_timeout: dt.timedelta = REQUEST_TIMEOUT
+    tls: TLSOptions = field(default_factory=TLSOptions)
+    watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
+    compaction_interval: dt.timedelta = dt.timedelta()
 
     @property
     def seats(self) -> int:

@@ -41,15 +41,62 @@ class ServingFiles:
     key: Path
 
 
-def server_context(files: ServingFiles) -> ssl.SSLContext:
-    """A TLS 1.2+ context that asks for client certificates and accepts any.
+# Go's names and OpenSSL's, of the suites that Go takes for secure. Those of TLS 1.3 are always on, in both.
+_CIPHERS = {
+    f"TLS_ECDHE_{kind}_WITH_{go}": f"ECDHE-{kind}-{openssl}"
+    for kind in ("ECDSA", "RSA")
+    for go, openssl in (
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"), ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"), ("CHACHA20_POLY1305", "CHACHA20-POLY1305"),
+        ("AES_128_CBC_SHA", "AES128-SHA"), ("AES_256_CBC_SHA", "AES256-SHA"),
+    )
+}  # fmt: skip
+_TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+
+
+class TLSOptionsError(ValueError):
+    """A version or a cipher suite that is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class TLSOptions:
+    """``--tls-min-version`` and ``--tls-cipher-suites``, in Go's names.
+
+    Raises:
+        TLSOptionsError
+    """
+
+    min_version: str = "VersionTLS12"
+    cipher_suites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.min_version in ("VersionTLS10", "VersionTLS11"):
+            raise TLSOptionsError(f"got tls-min-version {self.min_version}, expected VersionTLS12 or VersionTLS13")
+        if self.min_version not in _VERSIONS:
+            raise TLSOptionsError(f'unknown tls version "{self.min_version}"')
+        for name in self.cipher_suites:
+            if name not in _CIPHERS and name not in _TLS_1_3:
+                raise TLSOptionsError(f"Cipher suite {name} not supported or doesn't exist")
+
+    def apply(self, context: ssl.SSLContext) -> None:
+        context.minimum_version = _VERSIONS[self.min_version]
+        chosen = [_CIPHERS[name] for name in self.cipher_suites if name in _CIPHERS]
+        if chosen:
+            context.set_ciphers(":".join(chosen))
+        elif self.cipher_suites:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> ssl.SSLContext:
+    """A context that asks for client certificates and accepts any.
 
     Raises:
         TLSUnavailableError: the verify callback could not be replaced.
         ssl.SSLError, OSError: the files are no certificate and key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    options.apply(context)
     context.load_cert_chain(files.certificate, files.key)
     context.set_alpn_protocols(["http/1.1"])
     # A resumed session would carry the leaf but not the chain that the authenticator verifies.

@@ -35,6 +35,8 @@ from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.anonymous import AnonymousAuthenticator
 from kubevouch.authentication.interface import TokenAuthenticator
 from kubevouch.authentication.oidc import ConfiguredIssuers
+from kubevouch.authentication.oidc_keys import ALGORITHMS
+from kubevouch.authentication.token_file import TokenFileAuthenticator, TokenFileError, parse_token_file
 from kubevouch.authentication.webhook import WebhookTokenAuthenticator
 from kubevouch.authorization.abac import ABACAuthorizer, PolicyFileError, parse_policy_file
 from kubevouch.authorization.always import AlwaysDenyAuthorizer, InsecureAlwaysAllowAuthorizer
@@ -43,14 +45,16 @@ from kubevouch.authorization.webhook import WebhookAuthorizer, WebhookSettings
 from kubevouch.client import webhook
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.machinery.gotext import parse_duration
+from kubevouch.server.access_metrics import AccessMetrics
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.util.clock import Clock
-from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.files import stamp
 
 DEFAULT_MODES = ("Node", "RBAC")
 # A webhook that only flags name: kube-apiserver's timeout (--authorization-webhook has no flag for it).
 WEBHOOK_SECONDS = 30.0
 RELOAD_SECONDS = 1.0
+_AUTHENTICATION = "authentication"
 
 log = structlog.get_logger("access")
 
@@ -63,24 +67,39 @@ class Access:
     """The authenticators and authorizers that the options ask for.
 
     Args:
-        api_audiences: what this server calls itself; also the issuers that a file may not claim.
+        api_audiences: what this server calls itself.
+        own_issuers: the issuers that a file may not claim; None means ``api_audiences``.
 
     Raises:
         AccessError
     """
 
-    def __init__(self, options: AccessOptions, api_audiences: Sequence[str], clock: Clock) -> None:
+    def __init__(
+        self,
+        options: AccessOptions,
+        api_audiences: Sequence[str],
+        clock: Clock,
+        *,
+        own_issuers: Sequence[str] | None = None,
+    ) -> None:
+        self._own_issuers = tuple(api_audiences if own_issuers is None else own_issuers)
         self._options = options
         self._audiences = tuple(api_audiences)
         self._clock = clock
         self._closed: list[Callable[[], Awaitable[None]]] = []
+        self._recorder: AccessMetrics | None = None
+        self._in_use: dict[Path, bytes] = {}
         config = self._authentication_config()
         self.anonymous = _anonymous(options, config)
+        self.first_tokens: list[TokenAuthenticator] = []
         self.tokens: list[TokenAuthenticator] = []
         self._issuers: ConfiguredIssuers | None = None
         try:
+            if options.token_auth_file is not None:
+                self.first_tokens.append(self._token_file(options.token_auth_file))
             if config is not None:
-                self._issuers = ConfiguredIssuers(config, api_audiences, clock)
+                algorithms = ALGORITHMS if options.oidc is None else options.oidc.signing_algorithms
+                self._issuers = ConfiguredIssuers(config, api_audiences, clock, algorithms=algorithms)
                 self.tokens.append(self._issuers)
                 self._closed.append(self._issuers.close)
             if options.token_webhook_config is not None:
@@ -131,18 +150,39 @@ class Access:
                 now = stamp(path)
                 if now != before:
                     watched[path] = now
-                    await self._reload(path, now, apply)
+                    await self._reload(path, apply)
 
-    async def _reload(self, path: Path, now: Stamp | None, apply: Callable[[], None]) -> None:
+    async def _reload(self, path: Path, apply: Callable[[], None]) -> None:
+        former = self._in_use[path]
+        kind = _kind(self._options, path)
+        failed = True
         try:
-            if path == self._options.authentication_config:
+            if _read(path) == former:
+                return
+            if kind == _AUTHENTICATION:
                 await self._reload_authentication()
             else:
                 await self._reload_authorization(apply)
+            failed = False
+            log.info("a configuration file was read again", path=str(path))
         except (AccessError, ClientConfigurationError) as err:
+            self._in_use[path] = former
             log.error("a configuration file cannot be used, the former one stays", path=str(path), err=str(err))
-        else:
-            log.info("a configuration file was read again", path=str(path), there=now is not None)
+        if self._recorder is not None:
+            self._recorder.config_reloaded(kind, self._clock.now(), failed=failed)
+            self._recorder.config_in_use(kind, self._in_use[path])
+
+    def record_into(self, recorder: AccessMetrics) -> None:
+        """Count files and issuers from now on."""
+        self._recorder = recorder
+        for path, content in self._in_use.items():
+            recorder.config_in_use(_kind(self._options, path), content)
+        if self._issuers is not None:
+            self._issuers.record_into(recorder)
+
+    def _config_file(self, path: Path) -> bytes:
+        content = self._in_use[path] = _read(path)
+        return content
 
     async def close(self) -> None:
         for close in self._closed:
@@ -161,13 +201,16 @@ class Access:
         if path is None:
             return None
         try:
-            return authentication_config_rules.load(_read(path), self._audiences)
+            return authentication_config_rules.load(self._config_file(path), self._own_issuers)
         except ConfigFileError as err:
             raise AccessError(f"--authentication-config {path}: {err}") from err
 
     def _oidc_config(self, oidc: OIDCOptions) -> CompiledConfiguration:
+        for algorithm in oidc.signing_algorithms:
+            if algorithm not in ALGORITHMS:
+                raise AccessError(f'--oidc-*: oidc: unsupported signing alg: "{algorithm}"')
         config = AuthenticationConfiguration(jwt=[_issuer_of_flags(oidc)])
-        compiled, errors = authentication_config_rules.validate(config, self._audiences)
+        compiled, errors = authentication_config_rules.validate(config, self._own_issuers)
         if errors:
             raise AccessError(f"--oidc-*: {aggregate(errors)}")
         return compiled
@@ -177,6 +220,16 @@ class Access:
         assert config is not None and self._issuers is not None  # watched only with a file
         # As in Kubernetes, who may come without a credential is settled at the start.
         await self._issuers.replace(config)
+
+    def _token_file(self, path: Path) -> TokenFileAuthenticator:
+        try:
+            tokens = parse_token_file(str(path), _read(path).decode())
+        except UnicodeDecodeError as err:
+            raise AccessError(f"token file '{path}' is not UTF-8") from err
+        except TokenFileError as err:
+            raise AccessError(str(err)) from err
+        log.warning("tokens of a file never expire", path=str(path), count=len(tokens))
+        return TokenFileAuthenticator(tokens, self._audiences)
 
     def _token_webhook(self, path: Path) -> WebhookTokenAuthenticator:
         options = self._options
@@ -208,7 +261,7 @@ class Access:
                 "flags are defined"
             )
         try:
-            modes = authorization_config.load(_read(path), _complaint)
+            modes = authorization_config.load(self._config_file(path), _complaint)
         except ConfigFileError as err:
             raise AccessError(f"--authorization-config {path}: {err}") from err
         self._check_policy_file({mode.config.type for mode in modes})
@@ -277,6 +330,10 @@ class Access:
             raise
         for authorizer in webhooks:
             await authorizer.close()
+
+
+def _kind(options: AccessOptions, path: Path) -> str:
+    return _AUTHENTICATION if path == options.authentication_config else "authorization"
 
 
 def _issuer_of_flags(oidc: OIDCOptions) -> JWTAuthenticator:

@@ -14,6 +14,7 @@ class OIDCOptions:
     Args:
         username_prefix: empty puts the issuer and ``#`` before every name but an e-mail address; ``-`` puts nothing.
         required_claims: claims and the values that they must have.
+        signing_algorithms: of the signatures that count.
     """
 
     issuer_url: str
@@ -24,6 +25,7 @@ class OIDCOptions:
     groups_claim: str = ""
     groups_prefix: str = ""
     required_claims: tuple[tuple[str, str], ...] = ()
+    signing_algorithms: tuple[str, ...] = ("RS256",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class AccessOptions:
     authentication_config: Path | None = None
     anonymous_auth: bool | None = None
     oidc: OIDCOptions | None = None
+    token_auth_file: Path | None = None
     token_webhook_config: Path | None = None
     token_webhook_version: str = "v1"
     token_webhook_ttl: dt.timedelta = dt.timedelta(minutes=2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 
 import pytest
@@ -90,3 +91,30 @@ async def test_no_bearer_token_is_no_credential() -> None:
 async def test_a_review_names_audiences() -> None:
     found = await BEARER.authenticate_token("c", ["somewhere"])
     assert found.audiences == ("somewhere",)
+
+
+class FromSomewhere:
+    async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication | None:
+        return Authentication(UserInfo("jane"), "x", source_ranges=(ipaddress.ip_network("192.0.2.0/24"),))
+
+
+@pytest.mark.parametrize(
+    ("source", "accepted"),
+    [("192.0.2.7", True), ("::ffff:192.0.2.7", True), ("192.0.3.7", False), ("", False), ("2001:db8::1", False)],
+)
+@async_test
+async def test_a_token_for_some_addresses(source: str, accepted: bool) -> None:
+    bearer = BearerAuthenticator([FromSomewhere()])
+    credentials = Credentials(authorization="Bearer x", source=source)
+    if accepted:
+        found = await bearer.authenticate(credentials)
+        assert found is not None and found.user.name == "jane"
+        return
+    with pytest.raises(AuthenticationError, match=f"the token of jane is not accepted from {source}"):
+        await bearer.authenticate(credentials)
+
+
+@async_test
+async def test_a_review_does_not_say_from_where_so_it_does_not_accept() -> None:
+    with pytest.raises(AuthenticationError, match="from some addresses only"):
+        await BearerAuthenticator([FromSomewhere()]).authenticate_token("x")

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from asynctest import async_test
-from kubevouch.api import bootstrap_tokens
+from kubevouch.api import bootstrap_tokens, token_bounds
 from kubevouch.api.bootstrap_tokens import BootstrapToken, parse_token
 from kubevouch.api.core_v1.secrets import Secret
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
@@ -125,3 +125,18 @@ async def test_what_is_no_bootstrap_token_is_not_looked_up(text: str) -> None:
 @async_test
 async def test_a_bootstrap_token_is_for_no_audience() -> None:
     assert await authenticator(GOOD).authenticate_token(TOKEN, ["https://somewhere"]) is None
+
+
+@async_test
+async def test_a_bounded_token_is_told_apart_and_says_from_where_it_counts() -> None:
+    annotations = token_bounds.to_annotations(token_bounds.parse(uses=1, source_ranges=["192.0.2.0/24"]))
+    found = await authenticator(replace_metadata(GOOD, uid="u-1", annotations=annotations)).authenticate_token(TOKEN)
+    assert found is not None
+    assert found.user.extra == {"authentication.kubevouch.io/token-uid": ("u-1",)}
+    assert [str(each) for each in found.source_ranges] == ["192.0.2.0/24"]
+
+
+@async_test
+async def test_bounds_that_cannot_be_read_let_nobody_in() -> None:
+    broken = replace_metadata(GOOD, annotations={token_bounds.SOURCE_RANGES_ANNOTATION: "everywhere"})
+    assert await authenticator(broken).authenticate_token(TOKEN) is None

@@ -177,7 +177,7 @@ def test_a_token_ends_with_what_it_is_bound_to(world: World, bound: BoundObject,
 def test_rsa_keys_sign_too(world: World) -> None:
     keys = SigningKeys(rsa.generate_private_key(65537, 2048))
     assert keys.algorithm == "RS256"
-    entry = keys.key_set()["keys"][0]
+    entry = Issuer(URL, keys).key_set()["keys"][0]
     assert entry["kty"] == "RSA"
     assert "d" not in entry
     assert keys.verified(world.token(issuer=Issuer(URL, keys)))
@@ -186,3 +186,9 @@ def test_rsa_keys_sign_too(world: World) -> None:
 def test_other_keys_are_refused() -> None:
     with pytest.raises(UnusableKeyError, match="RSA or ECDSA"):
         SigningKeys(ed25519.Ed25519PrivateKey.generate())
+
+
+@pytest.mark.parametrize("payload", [b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"iss":"\xff"}'])
+def test_claims_that_no_reader_takes_are_left_to_others(world: World, payload: bytes) -> None:
+    """Too deep for a stack, or not UTF-8: nobody's credential, and no error of the server."""
+    assert world.read(f"a.{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.b") is None

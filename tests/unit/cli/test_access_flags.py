@@ -44,6 +44,8 @@ def test_every_flag_arrives() -> None:
         "--oidc-groups-prefix=p",
         "--oidc-required-claim=k=v=w",
         "--oidc-required-claim=l=",
+        "--oidc-signing-algs=RS256, ES256",
+        "--token-auth-file=c.csv",
         "--authentication-token-webhook-config-file=t",
         "--authentication-token-webhook-version=v1beta1",
         "--authentication-token-webhook-cache-ttl=1s",
@@ -57,7 +59,10 @@ def test_every_flag_arrives() -> None:
     ) == AccessOptions(
         authentication_config=Path("a"),
         anonymous_auth=False,
-        oidc=OIDCOptions("https://i", "c", Path("ca"), "email", "-", "g", "p", (("k", "v=w"), ("l", ""))),
+        oidc=OIDCOptions(
+            "https://i", "c", Path("ca"), "email", "-", "g", "p", (("k", "v=w"), ("l", "")), ("RS256", "ES256")
+        ),
+        token_auth_file=Path("c.csv"),
         token_webhook_config=Path("t"),
         token_webhook_version="v1beta1",
         token_webhook_ttl=dt.timedelta(seconds=1),

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubevouch.cli.audit_flags import audit_flags, take_audit
-from kubevouch.server.audit.options import AuditOptions, LogFileOptions, WebhookOptions
+from kubevouch.server.audit.options import AuditOptions, BatchOptions, LogFileOptions, TruncateOptions, WebhookOptions
 
 
 def parsed(*arguments: str) -> AuditOptions:
@@ -32,21 +32,41 @@ def test_nothing_is_recorded_unless_asked() -> None:
 
 def test_all_flags() -> None:
     log = ("--audit-log-path=-", "--audit-log-maxsize=1", "--audit-log-maxage=2", "--audit-log-maxbackup=3")
-    webhook = (
-        "--audit-webhook-config-file=w.conf",
-        "--audit-webhook-batch-max-size=4",
-        "--audit-webhook-batch-max-wait=1m",
-        "--audit-webhook-batch-buffer-size=5",
-        "--audit-webhook-initial-backoff=1s",
-    )
-    assert parsed("--audit-policy-file=p.yaml", *log, "--audit-log-compress", *webhook) == AuditOptions(
+    webhook = ("--audit-webhook-config-file=w.conf", "--audit-webhook-initial-backoff=1s")
+    both = [
+        f"--audit-{plugin}-{flag}"
+        for plugin in ("log", "webhook")
+        for flag in (
+            "mode=blocking-strict",
+            "version=v",
+            "batch-buffer-size=5",
+            "batch-max-size=4",
+            "batch-max-wait=1m",
+            "batch-throttle-enable=false",
+            "batch-throttle-qps=0.5",
+            "batch-throttle-burst=6",
+            "truncate-enabled=true",
+            "truncate-max-batch-size=8",
+            "truncate-max-event-size=7",
+        )
+    ]
+    batch, truncate = BatchOptions(5, 4, 60.0, False, 0.5, 6), TruncateOptions(True, 8, 7)
+    flags = ("--audit-policy-file=p.yaml", *log, "--audit-log-compress", "--audit-log-format=legacy", *webhook, *both)
+    assert parsed(*flags) == AuditOptions(
         Path("p.yaml"),
-        LogFileOptions("-", max_age_days=2, max_backups=3, max_size=1, compress=True),
-        WebhookOptions(Path("w.conf"), 4, 60.0, 5, initial_backoff=1.0),
+        LogFileOptions("-", 2, 3, 1, True, "blocking-strict", "legacy", "v", batch, truncate),
+        WebhookOptions(Path("w.conf"), "blocking-strict", "v", batch, truncate, 1.0),
     )
 
 
-@pytest.mark.parametrize("argument", ["--audit-log-maxsize=0", "--audit-log-maxage=-1", "--audit-log-maxsize=x"])
-def test_values_that_cannot_be_meant(argument: str) -> None:
+def test_the_defaults_are_kubernetes_own() -> None:
+    options = parsed("--audit-log-path=a.log", "--audit-webhook-config-file=w.conf")
+    assert options == AuditOptions(None, LogFileOptions("a.log"), WebhookOptions(Path("w.conf")))
+    assert options.log is not None and options.webhook is not None
+    assert (options.log.mode, options.webhook.mode) == ("blocking", "batch")
+    assert options.webhook.batch == BatchOptions(10_000, 400, 30.0, True, 10.0, 15)
+
+
+def test_a_number_has_to_be_one() -> None:
     with pytest.raises(ValueError, match="Invalid value"):
-        parsed(argument)
+        parsed("--audit-log-maxsize=x")

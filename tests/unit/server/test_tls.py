@@ -10,7 +10,14 @@ import pytest
 
 from kubevouch.pki.client_certificate import MAX_PRESENTED
 from kubevouch.server import tls
-from kubevouch.server.tls import ServingFiles, TLSUnavailableError, peer_chain, server_context
+from kubevouch.server.tls import (
+    ServingFiles,
+    TLSOptions,
+    TLSOptionsError,
+    TLSUnavailableError,
+    peer_chain,
+    server_context,
+)
 from throwaway_ca import ThrowawayCA
 
 CA = ThrowawayCA("server-ca")
@@ -141,3 +148,45 @@ def test_files_that_are_no_pair_are_an_error(serving: ServingFiles, tmp_path: Pa
         server_context(files)
     with pytest.raises(FileNotFoundError):
         server_context(ServingFiles(tmp_path / "missing", serving.key))
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "cipher"),
+    [
+        (TLSOptions(), "TLSv1.3", ""),
+        (TLSOptions("VersionTLS13"), "TLSv1.3", ""),
+        (TLSOptions(cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)), "TLSv1.2", "ECDHE-ECDSA-AES256-GCM"),
+        (TLSOptions(cipher_suites=("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",)), "TLSv1.2", "ECDHE-ECDSA-CHACHA20"),
+    ],
+)
+def test_versions_and_suites(
+    options: TLSOptions, version: str, cipher: str, tmp_path: Path, serving: ServingFiles
+) -> None:
+    client = client_context(tmp_path)
+    if cipher:
+        client.maximum_version = ssl.TLSVersion.TLSv1_2
+    server, _ = handshake(server_context(serving, options), client)
+    assert server.version() == version
+    assert (server.cipher() or ("",))[0].startswith(cipher)
+
+
+@pytest.mark.parametrize("options", [TLSOptions("VersionTLS13"), TLSOptions(cipher_suites=("TLS_AES_128_GCM_SHA256",))])
+def test_an_old_client_is_kept_out(options: TLSOptions, tmp_path: Path, serving: ServingFiles) -> None:
+    client = client_context(tmp_path)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        handshake(server_context(serving, options), client)
+
+
+@pytest.mark.parametrize(
+    ("version", "suites", "text"),
+    [
+        ("VersionTLS11", (), "got tls-min-version VersionTLS11, expected VersionTLS12 or VersionTLS13"),
+        ("TLS1.2", (), 'unknown tls version "TLS1.2"'),
+        ("VersionTLS12", ("ECDHE-RSA-AES128-SHA",), "Cipher suite ECDHE-RSA-AES128-SHA not supported or doesn't exist"),
+    ],
+)
+def test_tls_options_that_cannot_be_meant(version: str, suites: tuple[str, ...], text: str) -> None:
+    with pytest.raises(TLSOptionsError) as caught:
+        TLSOptions(version, suites)
+    assert str(caught.value) == text

@@ -1,4 +1,7 @@
-"""Between requests and a slow backend: a bounded buffer that is emptied in batches."""
+"""Between requests and a slow backend: events are delivered together, and by the mode requests wait for them or not.
+
+DeliveryError             a batch could not be delivered
+"""
 
 from __future__ import annotations
 
@@ -8,70 +11,110 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from kubevouch.client.rate_limiters import TokenBucket
+from kubevouch.server.audit.options import BatchOptions, Mode
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("audit")
 
-BUFFER_EVENTS = 10_000  # --audit-webhook-batch-buffer-size
 # What is held at the end has this long to get out.
 CLOSE_SECONDS = 5.0
+BUFFERED = "buffered"
+"""Kubernetes' name of the buffer, for events that it has no room for."""
+
+
+class DeliveryError(Exception):
+    """A batch could not be delivered."""
 
 
 class Batches:
-    """Hands events to ``deliver`` in their order, at most ``size`` at once. Events over the buffer's size are dropped.
+    """Hands events to ``deliver`` in their order. In mode ``batch`` events over the buffer's size are dropped; in the
+    others each request waits until its event is delivered, and what waits meanwhile is delivered together.
 
     Args:
         deliver: writes or sends one batch; an ``OSError`` or a ``DeliveryError`` loses it.
-        wait: seconds that a batch may wait to become full.
-        on_lost: told how many events were dropped or could not be delivered.
+        most: events delivered at once.
+        most_bytes: bytes delivered at once, unless one event alone is larger; None is no limit.
+        on_dropped, on_lost: told how many events found no room, or could not be delivered.
     """
 
     def __init__(
         self,
         deliver: Callable[[list[bytes]], Awaitable[None]],
         clock: Clock,
+        options: BatchOptions,
         *,
-        size: int,
-        wait: float = 0.0,
-        buffer: int = BUFFER_EVENTS,
+        mode: Mode,
+        most: int,
+        most_bytes: int | None = None,
+        on_dropped: Callable[[int], None],
         on_lost: Callable[[int], None],
     ) -> None:
         self._deliver = deliver
         self._clock = clock
-        self._size = size
-        self._wait = wait
-        self._buffer = buffer
-        self._on_lost = on_lost
-        self._events: deque[bytes] = deque()
+        self._options = options
+        self._mode = mode
+        self._most, self._most_bytes = most, most_bytes
+        self._on_dropped, self._on_lost = on_dropped, on_lost
+        self._throttle: TokenBucket[str] | None = None
+        if mode is Mode.BATCH and options.throttle_enable:
+            self._throttle = TokenBucket(options.throttle_qps, options.throttle_burst, clock)
+        self._waiting: deque[tuple[bytes, asyncio.Future[bool] | None]] = deque()
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
-    def record(self, event: bytes) -> None:
-        if len(self._events) >= self._buffer:
-            self._on_lost(1)
-            return
-        self._events.append(event)
-        if len(self._events) >= self._size:
+    def record(self, event: bytes) -> asyncio.Future[bool] | None:
+        """As :meth:`kubevouch.server.audit.interface.AuditBackend.record`."""
+        loop = asyncio.get_running_loop()
+        kept = None
+        if self._mode is not Mode.BATCH:
+            kept = loop.create_future()
+        elif len(self._waiting) >= self._options.buffer_size:
+            self._on_dropped(1)
+            return None
+        self._waiting.append((event, kept))
+        if len(self._waiting) >= self._options.max_size:
             self._full.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="audit-batches")
+            self._task = loop.create_task(self._run(), name="audit-batches")
+        return kept
 
     async def _run(self) -> None:
-        while self._events:
-            if self._wait > 0 and not self._full.is_set() and not self._closing:
-                await self._until_full()
-            batch = [self._events.popleft() for _ in range(min(self._size, len(self._events)))]
-            if len(self._events) < self._size:
+        while self._waiting:
+            if self._mode is Mode.BATCH and not self._closing:
+                if self._options.max_wait > 0 and not self._full.is_set():
+                    await self._until_full()
+                if self._throttle is not None:
+                    await self._clock.sleep(self._throttle.when(""))
+            batch = self._next()
+            if len(self._waiting) < self._options.max_size:
                 self._full.clear()
+            delivered = False
             try:
-                await self._deliver(batch)
+                await self._deliver([event for event, _ in batch])
+                delivered = True
             except (OSError, DeliveryError) as err:
-                self._on_lost(len(batch))
                 log.error("audit events are lost", count=len(batch), err=str(err))
+            finally:
+                if not delivered:
+                    self._on_lost(len(batch))
+                for _, kept in batch:
+                    if kept is not None and not kept.done():
+                        kept.set_result(delivered or self._mode is not Mode.BLOCKING_STRICT)
+
+    def _next(self) -> list[tuple[bytes, asyncio.Future[bool] | None]]:
+        batch = [self._waiting.popleft()]
+        size = len(batch[0][0])
+        while self._waiting and len(batch) < self._most:
+            size += len(self._waiting[0][0])
+            if self._most_bytes is not None and size > self._most_bytes:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     async def _until_full(self) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(self._wait))
+        timer = asyncio.ensure_future(self._clock.sleep(self._options.max_wait))
         full = asyncio.ensure_future(self._full.wait())
         try:
             await asyncio.wait({timer, full}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,10 +131,9 @@ class Batches:
             if not self._task.done():
                 self._task.cancel()
                 await asyncio.wait({self._task})
-        if self._events:
-            self._on_lost(len(self._events))
-            self._events.clear()
-
-
-class DeliveryError(Exception):
-    """A batch could not be delivered."""
+        if self._waiting:
+            self._on_lost(len(self._waiting))
+        for _, kept in self._waiting:
+            if kept is not None and not kept.done():
+                kept.set_result(self._mode is not Mode.BLOCKING_STRICT)
+        self._waiting.clear()

@@ -7,11 +7,13 @@ from functools import partial
 
 import structlog
 
+from kubevouch.authentication.aggregate import aggregate
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.server.audit.interface import AuditBackend
 from kubevouch.server.audit.log_file import LogFile
-from kubevouch.server.audit.options import AuditOptions
+from kubevouch.server.audit.options import AuditOptions, TruncateOptions, problems
 from kubevouch.server.audit.policy import AuditPolicyError, parse_policy
+from kubevouch.server.audit.truncate import PLUGIN, Truncating
 from kubevouch.server.audit.webhook import Webhook
 from kubevouch.server.filters.audit import Audit
 from kubevouch.server.metrics import Metrics
@@ -28,11 +30,13 @@ class AuditOptionsError(Exception):
 
 
 def prepare(options: AuditOptions, clock: Clock) -> BuildAudit:
-    """Read the policy now; the backends are opened by the server.
+    """Check the flags and read the policy now; the backends are opened by the server.
 
     Raises:
-        AuditOptionsError: the policy file cannot be used.
+        AuditOptionsError: a flag cannot be meant, or the policy file cannot be used.
     """
+    if found := problems(options):
+        raise AuditOptionsError(aggregate(found))
     if options.policy_file is None:
         if options.log is not None or options.webhook is not None:
             log.warning("No audit policy file provided, no events will be recorded")
@@ -50,12 +54,17 @@ def prepare(options: AuditOptions, clock: Clock) -> BuildAudit:
 
 
 def _backends(options: AuditOptions, clock: Clock, metrics: Metrics) -> list[AuditBackend]:
+    lost = metrics.audit_lost
     backends: list[AuditBackend] = []
     try:
         if options.log is not None:
-            backends.append(LogFile(options.log, clock, partial(metrics.audit_lost, LogFile.name)))
+            backends.append(_truncating(LogFile(options.log, clock, lost), options.log.truncate, lost))
         if options.webhook is not None:
-            backends.append(Webhook(options.webhook, clock, partial(metrics.audit_lost, Webhook.name)))
+            backends.append(_truncating(Webhook(options.webhook, clock, lost), options.webhook.truncate, lost))
     except (OSError, ClientConfigurationError) as err:
         raise AuditOptionsError(f"audit events cannot be kept: {err}") from err
     return backends
+
+
+def _truncating(backend: AuditBackend, options: TruncateOptions, lost: Callable[[str, int], None]) -> AuditBackend:
+    return Truncating(backend, options.max_event_size, partial(lost, PLUGIN)) if options.enabled else backend

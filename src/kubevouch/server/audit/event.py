@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kubevouch.admission import audit_annotations
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery import gojson, json_codec
 from kubevouch.machinery.meta import Object, Status
@@ -25,6 +26,7 @@ LOOPBACK_SOURCE = "::1"
 METHOD = "authentication.kubevouch.dev/method"
 """Annotation: how the user was established."""
 
+_PATCH = f"{audit_annotations.PATCH}/"
 _JSON = Negotiated("json")
 _encode = msgspec.json.Encoder().encode
 
@@ -83,6 +85,8 @@ class AuditRecord:
         event["requestReceivedTimestamp"] = _micro(request.received)
         event["stageTimestamp"] = _micro(now)
         annotations = dict(request.annotations)
+        if level.rank < Level.REQUEST.rank:
+            annotations = {key: value for key, value in annotations.items() if not key.startswith(_PATCH)}
         if request.authentication is not None:
             annotations[METHOD] = request.authentication.method
         if annotations:

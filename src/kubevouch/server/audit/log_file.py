@@ -13,16 +13,18 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from kubevouch.server.audit.batch import Batches
-from kubevouch.server.audit.options import STDOUT, LogFileOptions
+from kubevouch.server.audit.batch import BUFFERED, Batches
+from kubevouch.server.audit.options import STDOUT, LogFileOptions, Mode
 from kubevouch.util.clock import UTC, Clock
 from kubevouch.util.files import PRIVATE
 
-# A write holds at most so many events: with the disk behind, batches grow to this.
+# A write holds at most so many events: who waits for the disk shares the next write.
 _BATCH_EVENTS = 1000
+_DEFAULT_MEGABYTES = 100  # lumberjack's, which kube-apiserver rotates with
 _STAMP = "%Y-%m-%dT%H-%M-%S"
 
 
@@ -37,7 +39,7 @@ class RotatingFile:
         self._options = options
         self._now = now
         self._path = Path(options.path)
-        self._limit = options.max_size * 1024 * 1024
+        self._limit = (options.max_size or _DEFAULT_MEGABYTES) * 1024 * 1024
         self._file: BinaryIO | None = None
         self._size = 0
 
@@ -126,14 +128,24 @@ class LogFile:
 
     name = "log"
 
-    def __init__(self, options: LogFileOptions, clock: Clock, on_lost: Callable[[int], None]) -> None:
+    def __init__(self, options: LogFileOptions, clock: Clock, on_lost: Callable[[str, int], None]) -> None:
         self._file = None if options.path == STDOUT else RotatingFile(options, clock.now)
         if self._file is not None:
             self._file.open()
-        self._batches = Batches(self._write, clock, size=_BATCH_EVENTS, on_lost=on_lost)
+        batch, truncate = options.batch, options.truncate
+        self._batches = Batches(
+            self._write,
+            clock,
+            batch,
+            mode=Mode(options.mode),
+            most=batch.max_size if batch.throttle_enable else max(batch.max_size, _BATCH_EVENTS),
+            most_bytes=truncate.max_batch_size if truncate.enabled else None,
+            on_dropped=partial(on_lost, BUFFERED),
+            on_lost=partial(on_lost, self.name),
+        )
 
-    def record(self, event: bytes) -> None:
-        self._batches.record(event)
+    def record(self, event: bytes) -> asyncio.Future[bool] | None:
+        return self._batches.record(event)
 
     async def _write(self, events: list[bytes]) -> None:
         await asyncio.to_thread(self._append, b"".join(event + b"\n" for event in events))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from kubevouch.client.interface import TransportError
-from kubevouch.client.rate_limiters import TokenBucket
 from kubevouch.client.rest_config import client_from_kubeconfig
-from kubevouch.server.audit.batch import Batches, DeliveryError
-from kubevouch.server.audit.options import WebhookOptions
+from kubevouch.server.audit.batch import BUFFERED, Batches, DeliveryError
+from kubevouch.server.audit.options import Mode, WebhookOptions
 from kubevouch.server.audit.policy import API_VERSION
 from kubevouch.util.clock import Clock
 
@@ -25,28 +26,28 @@ class Webhook:
 
     name = "webhook"
 
-    def __init__(self, options: WebhookOptions, clock: Clock, on_lost: Callable[[int], None]) -> None:
+    def __init__(self, options: WebhookOptions, clock: Clock, on_lost: Callable[[str, int], None]) -> None:
         self._options = options
         self._clock = clock
         self._client = client_from_kubeconfig(options.config_file, component="kubevouch-audit", clock=clock)
-        self._throttle: TokenBucket[str] = TokenBucket(options.batch_throttle_qps, options.batch_throttle_burst, clock)
         self._batches = Batches(
             self._send,
             clock,
-            size=options.batch_max_size,
-            wait=options.batch_max_wait,
-            buffer=options.batch_buffer_size,
-            on_lost=on_lost,
+            options.batch,
+            mode=Mode(options.mode),
+            most=options.batch.max_size,
+            most_bytes=options.truncate.max_batch_size if options.truncate.enabled else None,
+            on_dropped=partial(on_lost, BUFFERED),
+            on_lost=partial(on_lost, self.name),
         )
 
-    def record(self, event: bytes) -> None:
-        self._batches.record(event)
+    def record(self, event: bytes) -> asyncio.Future[bool] | None:
+        return self._batches.record(event)
 
     async def _send(self, events: list[bytes]) -> None:
         body = _HEAD + b",".join(events) + b"]}"
         pause = self._options.initial_backoff
         for attempt in range(1, RETRIES + 1):
-            await self._clock.sleep(self._throttle.when(""))
             try:
                 answer = await self._client.raw("POST", "/", body, {"Content-Type": "application/json"})
             except TransportError as err:

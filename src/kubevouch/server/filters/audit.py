@@ -17,11 +17,12 @@ from kubevouch.server.audit.interface import AuditBackend
 from kubevouch.server.audit.policy import Level, Policy, Stage, decide
 from kubevouch.server.filters.authorization import attributes_of
 from kubevouch.server.metrics import Metrics
-from kubevouch.server.request import Filter, Handler, PlainResult, Request, Result, WatchResult
+from kubevouch.server.request import BytesResult, Filter, Handler, PlainResult, Request, Result, WatchResult
 from kubevouch.util.clock import Clock
 
 _NOBODY = UserInfo("")
 _GONE = "Connection closed early"
+_NOT_KEPT = "failed to store audit event"
 
 
 class Audit:
@@ -50,7 +51,7 @@ class Audit:
             except APIStatusError as err:
                 if request.authentication is None:
                     status = Status(status="Failure", message=attempted(request), reason=err.reason, code=err.code)
-                    self._record_refusal(request, status)
+                    await self._record_refusal(request, status)
                 raise
 
         return watch_for_refusals
@@ -66,7 +67,10 @@ class Audit:
                 return await following(request)
             record = AuditRecord(request, decision)
             request.audit = record
-            self._emit(record, Stage.REQUEST_RECEIVED)
+            if not await self._kept(record, Stage.REQUEST_RECEIVED):
+                self._metrics.audit_rejected()
+                text = f'Internal Server Error: "{request.path}": {_NOT_KEPT}\n'
+                return BytesResult(text.encode(), "text/plain; charset=utf-8", 500)
             return await self._followed(record, request, following)
 
         return audit
@@ -75,7 +79,7 @@ class Audit:
         try:
             result = await following(request)
         except APIStatusError as err:
-            self._emit(record, Stage.RESPONSE_COMPLETE, err.status)
+            await self._kept(record, Stage.RESPONSE_COMPLETE, err.status)
             raise
         except asyncio.CancelledError:
             # Kubernetes' own guess: what was asked for may well have happened.
@@ -83,31 +87,41 @@ class Audit:
             raise
         except Exception as err:  # recorded and passed on to the request boundary
             text = f"APIServer panic'd: {type(err).__name__}"
-            self._emit(record, Stage.PANIC, Status(status="Failure", message=text, reason="InternalError", code=500))
+            failure = Status(status="Failure", message=text, reason="InternalError", code=500)
+            await self._kept(record, Stage.PANIC, failure)
             raise
         status = Status(code=result.status)
         if isinstance(result, PlainResult) and isinstance(result.obj, Status):
             status = msgspec.structs.replace(result.obj, code=result.status)
         if isinstance(result, WatchResult):
-            self._emit(record, Stage.RESPONSE_STARTED, status)
-            result.ended.append(lambda: self._emit(record, Stage.RESPONSE_COMPLETE, status))
+            await self._kept(record, Stage.RESPONSE_STARTED, status)
+            result.ended.append(lambda: self._end(record, status))
         else:
-            self._emit(record, Stage.RESPONSE_COMPLETE, status, result)
+            await self._kept(record, Stage.RESPONSE_COMPLETE, status, result)
         return result
 
     # -------------------------------------------------------------- recording
 
+    async def _kept(
+        self, record: AuditRecord, stage: Stage, status: Status | None = None, result: Result | None = None
+    ) -> bool:
+        """Record an event and wait for it, if a backend's mode says so; False if the request must not go on."""
+        return all([await each for each in self._emit(record, stage, status, result)])
+
     def _emit(
         self, record: AuditRecord, stage: Stage, status: Status | None = None, result: Result | None = None
-    ) -> None:
+    ) -> list[asyncio.Future[bool]]:
         if not record.wants(stage):
-            return
+            return []
         event = record.event(stage, self._clock.now(), status, result)
         self._metrics.audit_event()
-        for backend in self._backends:
-            backend.record(event)
+        return [waited for backend in self._backends if (waited := backend.record(event)) is not None]
 
-    def _record_refusal(self, request: Request, status: Status) -> None:
+    def _end(self, record: AuditRecord, status: Status) -> None:
+        """The end of a watch, which nothing waits for."""
+        self._emit(record, Stage.RESPONSE_COMPLETE, status)
+
+    async def _record_refusal(self, request: Request, status: Status) -> None:
         info = request.target
         nobody = Attributes(
             user=_NOBODY,
@@ -123,7 +137,7 @@ class Audit:
         decision = decide(self._policy, nobody)
         self._metrics.audit_level(decision.level)
         if decision.level is not Level.NONE:
-            self._emit(AuditRecord(request, decision), Stage.RESPONSE_STARTED, status)
+            await self._kept(AuditRecord(request, decision), Stage.RESPONSE_STARTED, status)
 
 
 def attempted(request: Request) -> str:

@@ -28,6 +28,7 @@ def authentication(authenticator: UnionAuthenticator, metrics: Metrics, clock: C
                 log.info("unable to authenticate the request", audit_id=request.audit_id, err=str(err))
                 raise errors.unauthorized() from None
             metrics.authentication("success", clock.monotonic() - begun)
+            metrics.authenticated(found, clock.now())
             request.authentication = found
             request.warnings.extend(found.warnings)
         return await following(request)

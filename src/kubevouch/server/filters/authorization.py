@@ -6,6 +6,7 @@ from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
 from kubevouch.server.metrics import Metrics
 from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
+from kubevouch.util.clock import Clock
 
 _RESULTS = {Decision.ALLOW: "allowed", Decision.DENY: "denied", Decision.NO_OPINION: "no-opinion"}
 
@@ -29,13 +30,14 @@ def attributes_of(request: Request) -> Attributes:
     )
 
 
-def authorization(authorizer: Authorizer, metrics: Metrics) -> Filter:
+def authorization(authorizer: Authorizer, metrics: Metrics, clock: Clock) -> Filter:
     """The filter for one authorizer."""
 
     async def authorize(request: Request, following: Handler) -> Result:
         attributes = attributes_of(request)
+        begun = clock.monotonic()
         verdict = await authorizer.authorize(attributes)
-        metrics.authorization(_RESULTS[verdict.decision])
+        metrics.authorization(_RESULTS[verdict.decision], clock.monotonic() - begun)
         if verdict.decision is Decision.ALLOW:
             request.annotations["authorization.k8s.io/decision"] = "allow"
             request.annotations["authorization.k8s.io/reason"] = verdict.reason

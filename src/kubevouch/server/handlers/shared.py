@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kubevouch.admission.chain import AdmissionChain
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
 from kubevouch.machinery import errors, selectors
@@ -30,6 +31,7 @@ class Environment:
     clock: Clock
     scheme: Scheme
     authorizer: Authorizer
+    admission: AdmissionChain
     timers: Timers
 
 
@@ -83,6 +85,7 @@ def context(request: Request, options: _Options | None = None) -> Context:
         warnings=request.warnings,
         annotations=request.annotations,
         options=options,
+        source=request.credentials.source,
     )
 
 

@@ -85,8 +85,8 @@ def test_backups_are_compressed(tmp_path: Path) -> None:
 
 @async_test
 async def test_each_event_is_a_line_in_its_order(tmp_path: Path) -> None:
-    lost: list[int] = []
-    log = LogFile(LogFileOptions(str(tmp_path / "audit.log")), FakeClock(), lost.append)
+    lost: list[tuple[str, int]] = []
+    log = LogFile(LogFileOptions(str(tmp_path / "audit.log")), FakeClock(), lambda *what: lost.append(what))
     for number in range(2500):
         log.record(str(number).encode())
     await log.close()

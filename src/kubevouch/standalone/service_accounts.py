@@ -1,0 +1,114 @@
+"""Service account tokens by kube-apiserver's flags: who signs them, whose are accepted, and for how long.
+
+Source: pkg/kubeapiserver/options/authentication.go, pkg/controlplane/apiserver/options/options.go (Kubernetes 1.36);
+k8s.io/client-go/util/keyutil.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from kubevouch.authentication.service_account import Issuer, SigningKeys, UnusableKeyError, VerifyingKey
+from kubevouch.pki import keys, pem
+from kubevouch.pki.errors import PKIError
+from kubevouch.pki.signature import PrivateKey
+
+# kubeadm's default for its cluster domain.
+DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
+MIN_EXPIRATION = dt.timedelta(hours=1)
+MAX_EXPIRATION = dt.timedelta(seconds=1 << 32)
+
+
+class ServiceAccountError(ValueError):
+    """A flag or a key file cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountOptions:
+    """``--service-account-*`` and ``--api-audiences``.
+
+    Args:
+        issuers: the first one signs; tokens of all are accepted.
+        key_files: public keys whose tokens are accepted besides those of the cluster's own key.
+        api_audiences: what this server calls itself; empty means its issuers.
+        jwks_uri: where relying parties find the keys, if not at this server.
+        max_expiration: the longest life of a token; zero is no limit.
+    """
+
+    issuers: tuple[str, ...] = (DEFAULT_ISSUER,)
+    key_files: tuple[Path, ...] = ()
+    api_audiences: tuple[str, ...] = ()
+    jwks_uri: str = ""
+    max_expiration: dt.timedelta = dt.timedelta()
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        return self.api_audiences or self.issuers
+
+
+def check(options: ServiceAccountOptions) -> None:
+    """Raises :class:`ServiceAccountError` with Kubernetes' words for what needs no look at a file."""
+    if not options.issuers or not all(options.issuers):
+        raise ServiceAccountError("service-account-issuer is a required flag")
+    for issuer in options.issuers:
+        if options.issuers.count(issuer) > 1:
+            raise ServiceAccountError(f'service-account-issuer "{issuer}" is already specified')
+        if ":" in issuer:
+            try:
+                urllib.parse.urlsplit(issuer)
+            except ValueError as err:
+                raise ServiceAccountError(
+                    f"service-account-issuer \"{issuer}\" contained a ':' but was not a valid URL: {err}"
+                ) from err
+    if options.jwks_uri and not options.jwks_uri.startswith("https://"):
+        raise ServiceAccountError(f"service-account-jwks-uri requires https scheme, parsed as: {options.jwks_uri}")
+    limit = options.max_expiration
+    if limit and not MIN_EXPIRATION <= limit <= MAX_EXPIRATION:
+        raise ServiceAccountError("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
+
+
+def issuer_of(options: ServiceAccountOptions, signing_key: PrivateKey) -> Issuer:
+    """Who signs with ``signing_key``. Raises :class:`ServiceAccountError`."""
+    check(options)
+    own = SigningKeys(signing_key)
+    others = {key.key_id: key for path in options.key_files for key in _keys_in(path)}
+    others.pop(own.key_id, None)
+    return Issuer(
+        options.issuers[0],
+        own,
+        accepted_urls=options.issuers[1:],
+        accepted_keys=tuple(others.values()),
+        api_audiences=options.api_audiences,
+        keys_url=options.jwks_uri,
+        max_life=options.max_expiration,
+    )
+
+
+def _keys_in(path: Path) -> list[VerifyingKey]:
+    try:
+        found = list(_public_keys(path.read_bytes()))
+    except (OSError, ValueError, PKIError, UnusableKeyError) as err:
+        why = err.strerror or str(err) if isinstance(err, OSError) else str(err)
+        raise ServiceAccountError(f"failed to parse service-account-key-file {path}: {why}") from err
+    if not found:
+        raise ServiceAccountError(
+            f"failed to parse service-account-key-file {path}: data does not contain any valid RSA or ECDSA public keys"
+        )
+    return found
+
+
+def _public_keys(text: bytes) -> Iterator[VerifyingKey]:
+    for block in pem.blocks(text):
+        if block.type == "PUBLIC KEY":
+            yield VerifyingKey(load_der_public_key(block.contents))
+        elif block.type == pem.CERTIFICATE:
+            yield VerifyingKey(x509.load_der_x509_certificate(block.contents).public_key())
+        elif block.type.endswith("PRIVATE KEY"):
+            yield VerifyingKey(keys.load_der(block.contents).public_key())
