@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,14 @@ async def world(now: dt.datetime = NOW, runtime_config: str = "") -> AsyncIterat
     store = MemoryStore(clock=clock, snapshot=_started[0] if _started else None)
     config = RuntimeConfig.parse(runtime_config)
     server = StandaloneServer(store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config)
-    async with server:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        await stack.enter_async_context(server)
         if not _started and not runtime_config:
             _started.append(store.snapshot())
         at = World(server, store, clock)
-        try:
-            yield at
-        finally:
-            await at.close()
+        stack.push_async_callback(at.close)
+        yield at
 
 
 def answer(code: int, cause: str = "") -> APIStatusError:

@@ -21,8 +21,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kubevouch.api import wellknown
+import msgspec
+
+from kubevouch.api import token_bounds, wellknown
 from kubevouch.api.core_v1.secrets import Secret
+from kubevouch.api.token_bounds import Bounds, TokenBoundsError
 from kubevouch.machinery import gotext
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.times import Time, parse_go_rfc3339
@@ -131,6 +134,13 @@ def token_id_of_name(name: str) -> str | None:
     """The token ID in the name of a Secret, or None if it is not the name of a bootstrap token."""
     token_id = name.removeprefix(SECRET_NAME_PREFIX)
     return token_id if name.startswith(SECRET_NAME_PREFIX) and _TOKEN_ID.fullmatch(token_id) else None
+
+
+def token_id_of_user(username: str) -> str:
+    """The ID of the token that a user came with; empty if it was none."""
+    prefix = wellknown.BOOTSTRAP_USER_PREFIX
+    token_id = username.removeprefix(prefix)
+    return token_id if username.startswith(prefix) and _TOKEN_ID.fullmatch(token_id) else ""
 
 
 # ------------------------------------------------------------------ settings
@@ -266,6 +276,12 @@ def _text(values: Mapping[str, bytes], key: str) -> str:
     return values.get(key, b"").decode("utf-8", "replace")
 
 
+def turned_off(secret: Secret) -> Secret:
+    """The Secret without usages: nobody comes in with it, and cluster-info is not signed with it."""
+    kept = {key: value for key, value in secret.data.items() if not key.startswith(USAGE_KEY_PREFIX)}
+    return msgspec.structs.replace(secret, data={**kept, _AUTHENTICATION_KEY: b"false", _SIGNING_KEY: b"false"})
+
+
 # ------------------------------------------------------------------ Secret and token
 
 
@@ -281,6 +297,7 @@ class BootstrapToken:
     expires: dt.datetime | None = None
     usages: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    bounds: Bounds = token_bounds.NONE
 
 
 def to_secret(bootstrap_token: BootstrapToken) -> Secret:
@@ -300,7 +317,11 @@ def to_secret(bootstrap_token: BootstrapToken) -> Secret:
     if bootstrap_token.groups:
         values[EXTRA_GROUPS_KEY] = ",".join(verify_group(group) for group in bootstrap_token.groups)
     return Secret(
-        metadata=ObjectMeta(name=token.secret_name, namespace=wellknown.KUBE_SYSTEM_NAMESPACE),
+        metadata=ObjectMeta(
+            name=token.secret_name,
+            namespace=wellknown.KUBE_SYSTEM_NAMESPACE,
+            annotations=token_bounds.to_annotations(bootstrap_token.bounds),
+        ),
         type=wellknown.BOOTSTRAP_TOKEN_SECRET,
         data={key: value.encode() for key, value in values.items()},
     )
@@ -337,7 +358,15 @@ def from_secret(secret: Secret) -> BootstrapToken:
         expires=_expires(secret),
         usages=tuple(usages),
         groups=tuple(groups.split(",")) if groups else (),
+        bounds=_bounds(secret),
     )
+
+
+def _bounds(secret: Secret) -> Bounds:
+    try:
+        return token_bounds.from_annotations(secret.metadata.annotations)
+    except TokenBoundsError as err:
+        raise TokenSettingsError(f"Secret {gotext.quote(secret.metadata.name)}: {err}") from err
 
 
 def _expires(secret: Secret) -> dt.datetime | None:

@@ -89,6 +89,11 @@ def has_condition(csr: CertificateSigningRequest, condition_type: str) -> bool:
     return any(condition.type == condition_type for condition in csr.status.conditions)
 
 
+def is_undecided(csr: CertificateSigningRequest) -> bool:
+    """Neither approved, denied nor failed, and without a certificate; conditions of other types decide nothing."""
+    return not csr.status.certificate and not any(each.type in _FINAL_TYPES for each in csr.status.conditions)
+
+
 # ------------------------------------------------------------------ validation
 
 

@@ -201,6 +201,8 @@ def _print(each: Review) -> None:
     if spec.expiration_seconds is not None:
         ui.field("lifetime", f"{spec.expiration_seconds} s")
     ui.field("requested by", ui.one_line(f"{spec.username} in {', '.join(spec.groups)}"))
+    if each.source:
+        ui.field("sent from", ui.one_line(each.source))
     for condition in each.csr.status.conditions:
         ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
     for change in each.changes:
@@ -224,6 +226,7 @@ def _tree(each: Review) -> dict[str, Any]:
         "signerName": spec.signer_name,
         "usages": list(spec.usages),
         "requestedBy": {"username": spec.username, "groups": list(spec.groups)},
+        "source": each.source,
         "marks": [{"code": mark.code, "text": mark.text} for mark in each.marks],
     }
     if spec.expiration_seconds is not None:

@@ -29,7 +29,19 @@ def token() -> None:
 @token.command()
 @click.argument("text", metavar="[TOKEN]", default="")
 @click.option("--ttl", type=DURATION, default="24h", show_default=True, help="Life of the token; 0 is without end.")
-@click.option("--usages", default="signing,authentication", show_default=True, help="What the token is for.")
+@click.option("--usages", default=None, help="What the token is for.  [default: signing,authentication]")
+@click.option(
+    "--separate/--no-separate",
+    envvar="KUBEVOUCH_SEPARATE_TOKENS",
+    help="Make two tokens, one for discovery and one for authentication: the first one's signature is public and lets "
+    "anyone guess the secret.",
+)
+@click.option("--uses", type=int, default=None, help="How many machines may get a certificate with the token.")
+@click.option("--node-name", "node_names", multiple=True, help="The node it is for; * stands for any part of a name.")
+@click.option("--cidr", "source_ranges", multiple=True, help="The addresses from which the API server accepts it.")
+@click.option(
+    "--key", "public_keys", multiple=True, metavar="sha256:HASH", help="The public key that a request has to be for."
+)
 @click.option(
     "--groups", default=None, help="Groups the token gives.  [default: system:bootstrappers:kubeadm:default-node-token]"
 )
@@ -44,20 +56,35 @@ def token() -> None:
 def create(
     text: str,
     ttl: dt.timedelta,
-    usages: str,
+    usages: str | None,
+    separate: bool,
+    uses: int | None,
+    node_names: tuple[str, ...],
+    source_ranges: tuple[str, ...],
+    public_keys: tuple[str, ...],
     groups: str | None,
     description: str,
     print_join_command: bool,
     certificate_key: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Create a bootstrap token: TOKEN, or a random one."""
+    """Create a bootstrap token: TOKEN, or a random one.
+
+    With --separate two lines are printed, the token for discovery before the one for authentication, which is TOKEN and
+    has the bounds. Bounds are kept by kubevouch's own server and controllers.
+    """
+    from kubevouch.api import token_bounds
     from kubevouch.api.bootstrap_tokens import TokenSyntaxError, generate_token, parse_token
     from kubevouch.phases import bootstrap_token as phase
     from kubevouch.pki import certificate_key as certificate_keys
     from kubevouch.pki.errors import KeyMaterialError
     from kubevouch.util.clock import SystemClock
 
+    if usages is not None and separate:
+        # What the environment asks for gives way to what is typed.
+        if click.get_current_context().get_parameter_source("separate") is click.core.ParameterSource.COMMANDLINE:
+            raise ui.CLIError("cannot use --usages with --separate: it says both", code=ExitCode.INVALID)
+        separate = False
     # kubeadm says so only after it has made the token.
     if certificate_key and not print_join_command:
         raise ui.CLIError("cannot use --certificate-key without --print-join-command", code=ExitCode.INVALID)
@@ -65,32 +92,43 @@ def create(
         if certificate_key:
             certificate_keys.parse(certificate_key)
         wanted = parse_token(text) if text else generate_token()
-        plan = phase.plan(
-            wanted,
-            now=SystemClock().now(),
-            ttl=ttl,
-            usages=_parts(usages),
-            groups=None if groups is None else _parts(groups),
-            description=description,
-        )
-    except (TokenSyntaxError, phase.TokenPhaseError, KeyMaterialError) as err:
+        settings: dict[str, Any] = {
+            "now": SystemClock().now(),
+            "ttl": ttl,
+            "groups": None if groups is None else _parts(groups),
+            "description": description,
+            "bounds": token_bounds.parse(
+                uses=uses, node_names=node_names, source_ranges=source_ranges, public_keys=public_keys
+            ),
+        }
+        if separate:
+            plans = list(phase.plan_separate(generate_token(), wanted, **settings))
+        else:
+            asked = phase.DEFAULT_USAGES if usages is None else _parts(usages)
+            plans = [phase.plan(wanted, usages=asked, **settings)]
+    except (TokenSyntaxError, token_bounds.TokenBoundsError, phase.TokenPhaseError, KeyMaterialError) as err:
         raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
     config = rest_config_of(kubeconfig)
+    tokens = [plan.token.text for plan in plans]
     # Whatever could be wrong with the command is found before the token is there.
-    line = join_command(config, plan.token.text, certificate_key) if print_join_command else wanted.text
-    run_async(_create(config, plan))
-    ui.say(line)
+    lines = [join_command(config, *tokens, certificate_key=certificate_key)] if print_join_command else tokens
+    run_async(_create(config, plans))
+    for line in lines:
+        ui.say(line)
 
 
-async def _create(config: RESTConfig, plan: BootstrapToken) -> None:
+async def _create(config: RESTConfig, plans: list[BootstrapToken]) -> None:
     from kubevouch.phases import bootstrap_token as phase
 
     async with connected(config) as client:
-        await phase.create(client, plan)
+        await phase.create_all(client, plans)
 
 
-def join_command(config: RESTConfig, token: str, certificate_key: str = "") -> str:
+def join_command(config: RESTConfig, token: str, tls_bootstrap_token: str = "", *, certificate_key: str = "") -> str:
     """One line, with a hash for each CA of the kubeconfig; for a control plane if there is a key.
+
+    Args:
+        tls_bootstrap_token: the one for authentication; then ``token`` is for discovery only.
 
     Raises:
         CLIError
@@ -112,39 +150,53 @@ def join_command(config: RESTConfig, token: str, certificate_key: str = "") -> s
         raise ui.CLIError(
             f"the kubeconfig's cluster has no CA certificate to print a hash of: {err}", code=ExitCode.INVALID
         ) from err
-    flags = "".join(f" --discovery-token-ca-cert-hash {each}" for each in hashes)
+    hashed = "".join(f" --discovery-token-ca-cert-hash {each}" for each in hashes)
+    if tls_bootstrap_token:
+        flags = f" --discovery-token {token} --tls-bootstrap-token {tls_bootstrap_token}{hashed}"
+    else:
+        flags = f" --token {token}{hashed}"
     if certificate_key:
         flags += f" --control-plane --certificate-key {certificate_key}"
-    return f"kubevouch join {address} --token {token}{flags}"
+    return f"kubevouch join {address}{flags}"
 
 
 @token.command("list")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Format; wide also shows uses and bounds.",
+)
 @kubeconfig_option
 def list_(output: str, kubeconfig: Path | None) -> None:
     """List the bootstrap tokens of the cluster, secrets included."""
     from kubevouch.util.clock import SystemClock
 
-    tokens, problems = run_async(_list(rest_config_of(kubeconfig)))
+    tokens, problems, uses_left = run_async(_list(rest_config_of(kubeconfig)))
     for problem in problems:
         ui.warning(problem)
-    if output == "text":
+    if output in ("text", "wide"):
         if tokens:
-            ui.say(text_table(tokens, SystemClock().now()))
+            ui.say(text_table(tokens, SystemClock().now(), uses_left if output == "wide" else None))
         return
     for each in tokens:
         sys.stdout.write(document(each, output))
 
 
-async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str]]:
+async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str], dict[str, str]]:
+    """The tokens, sentences on those that are none, and by ID how many uses are left."""
     from kubevouch.phases import bootstrap_token as phase
 
     async with connected(config) as client:
-        return await phase.list_tokens(client)
+        tokens, problems, left = await phase.list_with_uses(client)
+    counted = {each.token.token_id: left.get(each.token.token_id) for each in tokens}
+    return tokens, problems, {key: "<any>" if count is None else str(count) for key, count in counted.items()}
 
 
-def text_table(tokens: list[BootstrapToken], now: dt.datetime) -> str:
-    """kubeadm's columns and placeholders."""
+def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[str, str] | None = None) -> str:
+    """kubeadm's columns and placeholders; with ``uses_left``, by ID, two columns more."""
     from kubevouch.machinery.gotext import short_human_duration
     from kubevouch.machinery.times import Time
 
@@ -161,7 +213,11 @@ def text_table(tokens: list[BootstrapToken], now: dt.datetime) -> str:
                 ",".join(each.groups) or "<none>",
             )
         )
-    return ui.table(("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"), rows)
+    header = ("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
+    if uses_left is None:
+        return ui.table(header, rows)
+    more = [(uses_left[each.token.token_id], "; ".join(each.bounds.told()) or "<none>") for each in tokens]
+    return ui.table((*header, "USES LEFT", "BOUNDS"), [(*row, *cells) for row, cells in zip(rows, more, strict=True)])
 
 
 def document(each: BootstrapToken, output: str) -> str:
@@ -225,11 +281,24 @@ def _print(found: Biography) -> None:
     ui.field("usages", ", ".join(found.usages) or "<none>")
     ui.field("groups", ", ".join(found.groups) or "<none>")
     ui.field("cluster-info", "signed with it" if found.signed else "not signed with it")
+    ui.field("bounds", "; ".join(found.bounds.told()) or "<none>")
+    if found.uses_left is not None:
+        ui.field("uses left", str(found.uses_left))
     if not found.attempts:
-        ui.say("nobody has asked for a certificate with it in the last hour")
+        ui.say("nobody has asked for a certificate with it")
         return
-    rows = [(each.subject or "<unreadable>", each.state, each.when, each.request) for each in found.attempts]
-    ui.say(ui.table(("ASKED FOR", "STATE", "TIME", "REQUEST"), rows))
+    rows = [
+        (
+            ui.one_line(each.subject) or "<unreadable>",
+            each.state.value,
+            each.when,
+            ui.one_line(each.source) or "<unknown>",
+            each.serial or "<none>",
+            each.request,
+        )
+        for each in found.attempts
+    ]
+    ui.say(ui.table(("ASKED FOR", "STATE", "TIME", "FROM", "CERTIFICATE", "REQUEST"), rows))
 
 
 @token.command()

@@ -1,6 +1,7 @@
 """certificatesigningrequest-approving-controller: approves kubelets' client certificates that their poster may have.
 
-Source: pkg/controller/certificates/approver/sarapprove.go (Kubernetes 1.36). It never denies.
+Source: pkg/controller/certificates/approver/sarapprove.go (Kubernetes 1.36), which never denies. Here a request is
+denied that a bounded bootstrap token is not for, or has no use left for.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from collections.abc import Iterable
 import msgspec
 
 from kubevouch.api import wellknown
-from kubevouch.api.authorization_v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
+from kubevouch.api.bootstrap_tokens import token_id_of_name
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import (
-    GROUP,
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
-    CertificateSigningRequestSpec,
     has_condition,
 )
+from kubevouch.api.core_v1 import Secret
+from kubevouch.api.token_bounds import TokenBoundError
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
+from kubevouch.controllers.access_review import may_create
+from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.token_admission import TokenAdmission
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
 from kubevouch.pki import x509_request
@@ -31,6 +35,7 @@ from kubevouch.pki.errors import ParseError
 from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
+DENIED_REASON = "OutsideTokenBounds"
 
 # Kubernetes has five; here they share commits of the store, and a waiting worker costs next to nothing.
 WORKERS = 32
@@ -44,11 +49,12 @@ def is_open(csr: CertificateSigningRequest) -> bool:
 
 
 class CSRApprover:
-    """Recognises, asks, approves."""
+    """Recognises, asks, and has the bootstrap token's bounds kept; then approves."""
 
-    def __init__(self, client: Client, csrs: Lister[CertificateSigningRequest]) -> None:
+    def __init__(self, client: Client, csrs: Lister[CertificateSigningRequest], tokens: TokenAdmission) -> None:
         self._client = client
         self._csrs = csrs
+        self._tokens = tokens
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
@@ -61,38 +67,27 @@ class CSRApprover:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
         recognized = recognize(spec.signer_name, wanted, spec.usages, username=spec.username)
         for recognition in recognized:
-            if await self._is_allowed(spec, recognition.subresource):
-                await self._approve(csr, recognition.message)
+            if await may_create(self._client, spec, recognition.subresource):
+                await self._approve_within_bounds(csr, recognition.message)
                 return DONE
         if recognized:
             raise IgnorableError(not_approved(request.name, recognized))
         return DONE
 
-    async def _is_allowed(self, spec: CertificateSigningRequestSpec, subresource: str) -> bool:
-        review = SubjectAccessReview(
-            spec=SubjectAccessReviewSpec(
-                user=spec.username,
-                uid=spec.uid,
-                groups=spec.groups,
-                extra=spec.extra,
-                resource_attributes=ResourceAttributes(
-                    group=GROUP,
-                    version="*",
-                    resource=CERTIFICATE_SIGNING_REQUESTS.plural,
-                    subresource=subresource,
-                    verb="create",
-                ),
-            )
-        )
-        answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, review)
-        return answer.status.allowed
+    async def _approve_within_bounds(self, csr: CertificateSigningRequest, message: str) -> None:
+        try:
+            await self._tokens.admit(csr)
+        except TokenBoundError as err:
+            await self._decide(csr, wellknown.CSR_DENIED, DENIED_REASON, str(err))
+        else:
+            await self._decide(csr, wellknown.CSR_APPROVED, APPROVED_REASON, message)
 
-    async def _approve(self, csr: CertificateSigningRequest, message: str) -> None:
+    async def _decide(self, csr: CertificateSigningRequest, decision: str, reason: str, message: str) -> None:
         # The server fills in the times.
-        approved = CertificateSigningRequestCondition(
-            type=wellknown.CSR_APPROVED, status=wellknown.CONDITION_TRUE, reason=APPROVED_REASON, message=message
+        condition = CertificateSigningRequestCondition(
+            type=decision, status=wellknown.CONDITION_TRUE, reason=reason, message=message
         )
-        status = msgspec.structs.replace(csr.status, conditions=[*csr.status.conditions, approved])
+        status = msgspec.structs.replace(csr.status, conditions=[*csr.status.conditions, condition])
         try:
             await self._client.update(
                 CERTIFICATE_SIGNING_REQUESTS, msgspec.structs.replace(csr, status=status), subresource="approval"
@@ -106,14 +101,25 @@ def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:
 
 
 def build(context: Context) -> QueueController:
-    client = context.connect(NAME)
-    informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    client, tokens = context.connect(NAME), context.connect(wellknown.TOKEN_USES_CONTROLLER)
+    informer = requests_by_token(context, client)
+    secrets = token_informer(context, tokens)
+
+    def waiting(secret: Secret) -> Iterable[Request]:
+        """The requests that a use may have become free for."""
+        token_id = token_id_of_name(secret.metadata.name)
+        if token_id is None or not secret.metadata.annotations:
+            return
+        for csr in informer.lister.by_index(TOKEN_INDEX, token_id):
+            yield from _requests(csr)
+
     controller = QueueController(
         NAME,
-        CSRApprover(client, informer.lister),
+        CSRApprover(client, informer.lister, TokenAdmission(tokens, secrets.lister)),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
     )
     controller.watch(informer, on_add=_requests, on_update=_requests)
+    controller.watch(secrets, on_update=waiting, resync_seconds=0)
     return controller

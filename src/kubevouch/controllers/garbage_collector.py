@@ -2,7 +2,7 @@
 
 An owner reference holds within the namespace of the object that has it; objects of the cluster can only belong to
 objects of the cluster. Whoever refers to a kind that is not served keeps its object, for nobody can tell whether the
-owner is there.
+owner is there. An owner that is in another namespace is reported as an Event.
 
 Source: pkg/controller/garbagecollector (Kubernetes 1.36).
 """
@@ -16,13 +16,17 @@ from typing import Any, NamedTuple
 import structlog
 
 from kubevouch.api import wellknown
-from kubevouch.api.catalog import EVENTS
+from kubevouch.api.catalog import EVENTS, NAMESPACES
+from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.meta_v1 import BACKGROUND, FOREGROUND, ORPHAN
 from kubevouch.client.cache.informer import SharedInformer
-from kubevouch.client.interface import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from kubevouch.client.interface import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, TransportError
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
 from kubevouch.machinery.scheme import Resource
 
@@ -132,6 +136,19 @@ class Graph:
         item = self.item(Request(reference.name, namespace if resource.namespaced else "", kind))
         return item if item is not None and item.obj.metadata.uid == reference.uid else None
 
+    def is_elsewhere(self, reference: OwnerReference, namespace: str) -> bool:
+        """Whether the owner is in a namespace where an object of ``namespace`` cannot have it."""
+        resource = self._kinds.get((reference.api_version, reference.kind))
+        if resource is None or not resource.namespaced or str(resource.group_resource) not in self._caches:
+            return False
+        cache = self._caches[str(resource.group_resource)].indexer
+        found = (cache.get(f"{other}/{reference.name}") for other in self._namespaces() if other != namespace)
+        return any(obj is not None and obj.metadata.uid == reference.uid for obj in found)
+
+    def _namespaces(self) -> list[str]:
+        informer = self._caches.get(str(NAMESPACES.group_resource))
+        return [] if informer is None else informer.indexer.keys()
+
     def needs_look(self, meta: ObjectMeta) -> bool:
         """Whether the collector has to do something about an object, or to find out."""
         if meta.deletion_timestamp is not None:
@@ -182,9 +199,10 @@ class Trigger:
 
 
 class GarbageCollector:
-    def __init__(self, client: Client, graph: Graph) -> None:
+    def __init__(self, client: Client, graph: Graph, recorder: EventRecorder) -> None:
         self._client = client
         self._graph = graph
+        self._recorder = recorder
 
     async def reconcile(self, request: Request) -> Result:
         item = self._graph.item(request)
@@ -212,7 +230,22 @@ class GarbageCollector:
         elif is_deleting_dependents(meta):
             await self._let_go(item)
         elif meta.deletion_timestamp is None and meta.owner_references:
+            for reference in meta.owner_references:
+                if self._graph.is_elsewhere(reference, meta.namespace):
+                    await self._report(item, reference)
             await self._collect(item)
+
+    async def _report(self, item: Item, owner: OwnerReference) -> None:
+        resource, meta = item.resource, item.obj.metadata
+        about = ObjectReference(
+            kind=resource.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, api_version=resource.api_version
+        )
+        place = f"{owner.api_version}/{owner.kind}, namespace: {meta.namespace}, name: {owner.name}, uid: {owner.uid}"
+        text = f"ownerRef [{place}] does not exist in namespace {quote(meta.namespace)}"
+        try:
+            await self._recorder.record(about, WARNING, "OwnerRefInvalidNamespace", text)
+        except (APIStatusError, TransportError) as err:
+            log.warning("an event is lost", controller=NAME, err=str(err))
 
     async def _live(self, resource: Resource[Any], name: str, namespace: str) -> Object | None:
         try:
@@ -309,7 +342,8 @@ def build(context: Context) -> QueueController | None:
     client = context.connect(NAME)
     informers = [context.informers.informer(resource, client=client) for resource in collected]
     graph = Graph(informers, context.resources)
-    controller = QueueController(NAME, GarbageCollector(client, graph), context.clock, workers=WORKERS)
+    collector = GarbageCollector(client, graph, EventRecorder(client, context.clock, NAME))
+    controller = QueueController(NAME, collector, context.clock, workers=WORKERS)
     for informer in informers:
         controller.follow(informer, Trigger(controller.queue.add, graph, informer.resource))
     return controller

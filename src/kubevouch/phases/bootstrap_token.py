@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from contextlib import suppress
 
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog, token_bounds, token_record, wellknown
 from kubevouch.api.bootstrap_tokens import (
     AUTHENTICATION,
     SIGNING,
@@ -22,7 +23,9 @@ from kubevouch.api.bootstrap_tokens import (
     verify_group,
     verify_usages,
 )
-from kubevouch.client.interface import Client, ListOptions
+from kubevouch.api.token_bounds import Bounds
+from kubevouch.api.token_record import TokenRecordError
+from kubevouch.client.interface import Client, ListOptions, TransportError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.gotext import quote
 
@@ -51,6 +54,7 @@ def plan(
     usages: Sequence[str] = DEFAULT_USAGES,
     groups: Sequence[str] | None = None,
     description: str = "",
+    bounds: Bounds = token_bounds.NONE,
 ) -> BootstrapToken:
     """A token with its settings.
 
@@ -58,6 +62,7 @@ def plan(
         ttl: zero is without end.
         groups: None gives kubeadm's group to a token that authenticates and none to another. kubeadm itself refuses
             the latter until the groups are taken away by hand.
+        bounds: what it may be used for; kept by kubevouch's server and controllers only.
 
     Raises:
         TokenPhaseError: settings that no token may have; with kubeadm's texts.
@@ -70,10 +75,46 @@ def plan(
             groups = DEFAULT_GROUPS if AUTHENTICATION in wanted else ()
         if groups and AUTHENTICATION not in wanted:
             raise TokenPhaseError(f'token groups cannot be specified unless --usages includes "{AUTHENTICATION}"')
+        if bounds and AUTHENTICATION not in wanted:
+            raise TokenPhaseError(
+                f"bounds of a token are about who comes in with it, got usages without {AUTHENTICATION}"
+            )
         extra = tuple(verify_group(group) for group in groups)
     except BootstrapTokenError as err:
         raise TokenPhaseError(str(err)) from err
-    return BootstrapToken(token, description, now + ttl if ttl else None, wanted, extra)
+    return BootstrapToken(token, description, now + ttl if ttl else None, wanted, extra, bounds)
+
+
+def plan_separate(
+    discovery: Token,
+    authentication: Token,
+    *,
+    now: dt.datetime,
+    ttl: dt.timedelta = DEFAULT_TTL,
+    groups: Sequence[str] | None = None,
+    description: str = "",
+    bounds: Bounds = token_bounds.NONE,
+) -> tuple[BootstrapToken, BootstrapToken]:
+    """A token that cluster-info is signed with and one that lets machines in.
+
+    The signature is public, and lets anyone try secrets without asking the server: here one finds nothing by it but a
+    token that is good for nothing else.
+
+    Raises:
+        TokenPhaseError: as :func:`plan`.
+    """
+    return (
+        plan(discovery, now=now, ttl=ttl, usages=(SIGNING,), description=description),
+        plan(
+            authentication,
+            now=now,
+            ttl=ttl,
+            usages=(AUTHENTICATION,),
+            groups=groups,
+            description=description,
+            bounds=bounds,
+        ),
+    )
 
 
 async def create(client: Client, bootstrap_token: BootstrapToken) -> None:
@@ -94,8 +135,34 @@ async def create(client: Client, bootstrap_token: BootstrapToken) -> None:
         ) from err
 
 
+async def create_all(client: Client, tokens: Sequence[BootstrapToken]) -> None:
+    """Store all of ``tokens``, or none.
+
+    Raises:
+        TokenPhaseError, APIStatusError, TransportError
+    """
+    for number, each in enumerate(tokens):
+        try:
+            await create(client, each)
+        except BaseException:
+            for made in tokens[:number]:
+                with suppress(TokenPhaseError, TransportError):
+                    await delete(client, made.token.token_id)
+            raise
+
+
 async def list_tokens(client: Client) -> tuple[list[BootstrapToken], list[str]]:
     """The tokens in the order of their IDs, and a sentence for each Secret that holds none.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    found, problems, _ = await list_with_uses(client)
+    return found, problems
+
+
+async def list_with_uses(client: Client) -> tuple[list[BootstrapToken], list[str], dict[str, int]]:
+    """As :func:`list_tokens`, and by ID how many uses are left, where they are counted.
 
     Raises:
         APIStatusError, TransportError
@@ -103,12 +170,18 @@ async def list_tokens(client: Client) -> tuple[list[BootstrapToken], list[str]]:
     options = ListOptions(field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
     found: list[BootstrapToken] = []
     problems: list[str] = []
+    left: dict[str, int] = {}
     for secret in (await client.list(catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items:
         try:
-            found.append(from_secret(secret))
-        except BootstrapTokenError as err:
+            known = from_secret(secret)
+            uses = token_record.uses_left(known.bounds, token_record.read(secret.metadata.annotations))
+        except (BootstrapTokenError, TokenRecordError) as err:
             problems.append(str(err))
-    return found, problems
+            continue
+        found.append(known)
+        if uses is not None:
+            left[known.token.token_id] = uses
+    return found, problems, left
 
 
 def token_id_of(text: str) -> str:
@@ -140,7 +213,8 @@ async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> Toke
     """
     for known in (await list_tokens(client))[0]:
         lasting = known.expires is None or known.expires - now >= min(_WORTH_GIVING, ttl or _WORTH_GIVING)
-        if lasting and set(DEFAULT_USAGES) <= set(known.usages) and set(DEFAULT_GROUPS) <= set(known.groups):
+        whole = set(DEFAULT_USAGES) <= set(known.usages) and set(DEFAULT_GROUPS) <= set(known.groups)
+        if lasting and whole and not known.bounds:
             return known.token
     token = generate_token()
     await create(client, plan(token, now=now, ttl=ttl, description="made by kubevouch up"))

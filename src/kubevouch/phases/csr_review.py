@@ -14,20 +14,22 @@ from enum import StrEnum
 import msgspec
 
 from kubevouch.api import wellknown
-from kubevouch.api.authorization_v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
+from kubevouch.api.bootstrap_tokens import secret_name
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import (
-    GROUP,
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     has_condition,
 )
+from kubevouch.api.core_v1 import Secret
+from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.client.interface import Client
+from kubevouch.controllers import csr_outlook
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import policy, recognizers, x509_certificate, x509_request
+from kubevouch.phases import stored
+from kubevouch.pki import policy, x509_certificate, x509_request
 from kubevouch.pki.errors import AuthorityError, ParseError, PolicyError, SignatureError
 from kubevouch.pki.public_key import KeyKind
-from kubevouch.pki.recognizers import Recognition
 from kubevouch.pki.subject import Subject
 from kubevouch.pki.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509_certificate import Certificate
@@ -86,6 +88,11 @@ class Review:
     @property
     def name(self) -> str:
         return self.csr.metadata.name
+
+    @property
+    def source(self) -> str:
+        """The address that it was sent from; empty where the API server does not say."""
+        return self.csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "")
 
 
 def state_of(csr: CertificateSigningRequest) -> State:
@@ -251,40 +258,15 @@ async def outlook(client: Client, csr: CertificateSigningRequest) -> str:
     """What would approve an undecided request by itself, or why nothing will."""
     if state_of(csr) is not State.PENDING:
         return ""
-    try:
-        request = x509_request.parse_pem(csr.spec.request or b"")
-    except ParseError:
-        return "nothing approves what cannot be read"
-    recognized = recognizers.recognize(csr.spec.signer_name, request, csr.spec.usages, username=csr.spec.username)
-    if not recognized:
-        return f"no controller approves this for {csr.spec.signer_name}; a person has to"
-    try:
-        for recognition in recognized:
-            if await _may(client, csr, recognition):
-                return f"the approving controller approves it as {recognition.subresource}; is it running?"
-    except APIStatusError as err:
-        return f"recognized, but you may not ask whether {csr.spec.username} has the right: {err}"
-    wanted = recognized[-1].subresource
-    return (
-        f"recognized as {wanted}, but {csr.spec.username} may not create "
-        f"{CERTIFICATE_SIGNING_REQUESTS.plural}/{wanted}; a role binding for one of its groups would allow it"
-    )
 
+    async def secret_of_token(token_id: str) -> Secret | None:
+        try:
+            return await stored.find(client, SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
+        except APIStatusError:
+            # Who may review requests may not always read tokens.
+            return None
 
-async def _may(client: Client, csr: CertificateSigningRequest, recognition: Recognition) -> bool:
-    spec = csr.spec
-    attributes = ResourceAttributes(
-        group=GROUP,
-        version="*",
-        resource=CERTIFICATE_SIGNING_REQUESTS.plural,
-        subresource=recognition.subresource,
-        verb="create",
-    )
-    asked = SubjectAccessReviewSpec(
-        user=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra, resource_attributes=attributes
-    )
-    answer = await client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=asked))
-    return answer.status.allowed
+    return (await csr_outlook.outlook(client, csr, secret_of_token)).message
 
 
 async def decide(client: Client, shown: CertificateSigningRequest, condition: str, message: str) -> None:

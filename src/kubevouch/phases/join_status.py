@@ -9,12 +9,12 @@ from enum import StrEnum
 from typing import Any
 
 from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import expiration_of, parse_token_id, secret_name
-from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.api.bootstrap_tokens import secret_name, token_id_of_user
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 from kubevouch.api.core_v1 import Node, Secret
 from kubevouch.client.interface import Client
 from kubevouch.machinery.times import Time
-from kubevouch.phases import csr_review, stored
+from kubevouch.phases import csr_review, stored, token_biography
 from kubevouch.phases.csr_review import State, state_of
 from kubevouch.pki import x509_certificate, x509_request
 from kubevouch.pki.errors import ParseError
@@ -70,7 +70,7 @@ async def look(client: Client, node_name: str, *, now: dt.datetime) -> JoinStatu
     newest = found[0] if found else None
     outlook = "" if newest is None else await csr_review.outlook(client, newest)
     node = await stored.find(client, catalog.NODES, node_name)
-    token_id = "" if newest is None else token_id_of(newest.spec.username)
+    token_id = "" if newest is None else token_id_of_user(newest.spec.username)
     secret = None
     if token_id:
         secret = await stored.find(client, catalog.SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
@@ -97,21 +97,17 @@ def requests_of(node_name: str, requests: Iterable[CertificateSigningRequest]) -
     return sorted(found, key=lambda csr: str(csr.metadata.creation_timestamp), reverse=True)
 
 
-def token_id_of(username: str) -> str:
-    """The ID of the bootstrap token that ``username`` stands for; empty if it stands for none."""
-    prefix = wellknown.BOOTSTRAP_USER_PREFIX
-    try:
-        return parse_token_id(username.removeprefix(prefix)) if username.startswith(prefix) else ""
-    except ValueError:
-        return ""
-
-
 def describe_token(token_id: str, secret: Secret | None, *, now: dt.datetime) -> str:
     if secret is None:
         return f"{token_id}, which is deleted or has expired"
-    if expiration_of(secret, now).expired:
+    try:
+        bounds, record = token_biography.bounds_and_record(secret)
+    except ValueError as err:
+        return f"{token_id}, which is of no use: {err}"
+    state = token_biography.state_of(secret, bounds, record, now)
+    if state == "expired":
         return f"{token_id}, which has expired"
-    return f"{token_id}, which is valid"
+    return ", ".join((f"{token_id}, which is {state}", *bounds.told()))
 
 
 def judge(
@@ -149,8 +145,9 @@ def judge(
     return status(Progress.ISSUED, f"{said}; {_lifetime(newest.status.certificate)}; no kubelet has registered yet")
 
 
-def _said(conditions: Sequence[Any]) -> str:
-    return "; ".join(f"{each.reason}: {each.message}" for each in conditions)
+def _said(conditions: Sequence[CertificateSigningRequestCondition]) -> str:
+    decisions = [each for each in conditions if each.type != wellknown.CSR_JOIN_STUCK]
+    return "; ".join(f"{each.reason}: {each.message}" for each in decisions)
 
 
 def _lifetime(certificate: bytes) -> str:

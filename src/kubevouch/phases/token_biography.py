@@ -1,4 +1,4 @@
-"""What a bootstrap token is for, how long, and who has come with it."""
+"""What a bootstrap token is for, how long, how often yet, and who has come with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog, token_bounds, token_record, wellknown
 from kubevouch.api.bootstrap_tokens import (
+    AUTHENTICATION,
     DESCRIPTION_KEY,
     EXPIRATION_KEY,
     USAGE_KEY_PREFIX,
@@ -18,27 +19,16 @@ from kubevouch.api.bootstrap_tokens import (
     from_secret,
     groups_of,
     secret_name,
+    token_id_of_user,
 )
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.cluster_info import signature_key
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.token_bounds import Bounds, TokenBoundsError
+from kubevouch.api.token_record import Attempt, Record, State, TokenRecordError
 from kubevouch.client.interface import Client
 from kubevouch.phases import csr_review, stored
 from kubevouch.phases.bootstrap_token import TokenPhaseError
-from kubevouch.phases.csr_review import state_of
-from kubevouch.phases.join_status import token_id_of
-from kubevouch.pki import x509_request
-from kubevouch.pki.errors import ParseError
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One request that was made with a token. ``subject`` is whom it asks for; empty if it cannot be read."""
-
-    request: str
-    subject: str
-    state: str
-    when: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +36,11 @@ class Biography:
     """A token's life so far.
 
     Args:
-        state: ``valid``, ``expired``, ``deleted``, or what is wrong with its Secret.
+        state: ``valid``, ``expired``, ``used up``, ``deleted``, or what is wrong with its Secret.
         signed: whether cluster-info carries its signature.
-        attempts: the newest first, as long as csrcleaner leaves the requests there (an hour after they are issued).
+        uses_left: None for a token whose uses are not counted.
+        attempts: the newest first. The Secret keeps them; those of a deleted token are known for as long as csrcleaner
+            leaves the requests there.
     """
 
     token_id: str
@@ -59,6 +51,8 @@ class Biography:
     usages: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     signed: bool = False
+    bounds: Bounds = token_bounds.NONE
+    uses_left: int | None = None
     attempts: tuple[Attempt, ...] = ()
 
     def tree(self) -> dict[str, Any]:
@@ -72,8 +66,24 @@ class Biography:
             "usages": list(self.usages),
             "groups": list(self.groups),
             "signed": self.signed,
+            "bounds": {
+                "uses": self.bounds.uses,
+                "usesLeft": self.uses_left,
+                "nodeNames": list(self.bounds.node_names),
+                "sourceRanges": list(map(str, self.bounds.source_ranges)),
+                "publicKeys": list(self.bounds.public_keys),
+            },
             "attempts": [
-                {"request": each.request, "subject": each.subject, "state": each.state, "time": each.when}
+                {
+                    "request": each.request,
+                    "subject": each.subject,
+                    "state": each.state.value,
+                    "time": each.when,
+                    "decided": each.decided,
+                    "source": each.source,
+                    "publicKey": each.key,
+                    "serial": each.serial,
+                }
                 for each in self.attempts
             ],
         }
@@ -82,7 +92,9 @@ class Biography:
 async def fetch(client: Client, token_id: str, *, now: dt.datetime) -> Biography:
     """Raises :class:`TokenPhaseError` when nothing is known of it; APIStatusError, TransportError."""
     secret = await stored.find(client, catalog.SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
-    requests = [each for each in (await csr_review.fetch(client)).all if token_id_of(each.spec.username) == token_id]
+    requests = [
+        each for each in (await csr_review.fetch(client)).all if token_id_of_user(each.spec.username) == token_id
+    ]
     if secret is None and not requests:
         raise TokenPhaseError(
             f'nothing is known of a bootstrap token with the ID "{token_id}"',
@@ -104,37 +116,50 @@ def tell(
     now: dt.datetime,
 ) -> Biography:
     """``requests`` are those that were made with the token."""
-    newest = sorted(requests, key=lambda csr: str(csr.metadata.creation_timestamp), reverse=True)
-    attempts = tuple(map(_attempt, newest))
+    seen = {csr.metadata.uid: token_record.attempt_of(csr) for csr in requests}
     if secret is None:
-        return Biography(token_id, "deleted", signed=signed, attempts=attempts)
-    state = "expired" if expiration_of(secret, now).expired else "valid"
-    groups: list[str] = []
+        attempts = token_record.settle((), seen, limited=True)
+        return Biography(token_id, "deleted", signed=signed, attempts=attempts[::-1])
+    trouble, groups, bounds = "", list[str](), token_bounds.NONE
+    record: Record = ()
     try:
         from_secret(secret)
         groups = groups_of(secret)
-    except BootstrapTokenError as err:
-        state = f"of no use: {err}"
+        bounds, record = bounds_and_record(secret)
+    except (BootstrapTokenError, TokenBoundsError, TokenRecordError) as err:
+        trouble = f"of no use: {err}"
     created = secret.metadata.creation_timestamp
+    since = None if created is None else created.datetime()
+    record = token_record.settle(record, seen, since=since, limited=True)
     return Biography(
         token_id,
-        state,
+        trouble or state_of(secret, bounds, record, now),
         _text(secret, DESCRIPTION_KEY),
         "" if created is None else str(created),
         _text(secret, EXPIRATION_KEY),
         tuple(usage for usage in USAGES if secret.data.get(f"{USAGE_KEY_PREFIX}{usage}") == b"true"),
         tuple(groups),
         signed,
-        attempts,
+        bounds,
+        token_record.uses_left(bounds, record),
+        record[::-1],
     )
 
 
-def _attempt(csr: CertificateSigningRequest) -> Attempt:
-    try:
-        subject = x509_request.parse_pem(csr.spec.request or b"").subject.common_name
-    except ParseError:
-        subject = ""
-    return Attempt(csr.metadata.name, subject, state_of(csr).value, str(csr.metadata.creation_timestamp or ""))
+def bounds_and_record(secret: Secret) -> tuple[Bounds, Record]:
+    """Raises TokenBoundsError, TokenRecordError."""
+    annotations = secret.metadata.annotations
+    return token_bounds.from_annotations(annotations), token_record.read(annotations)
+
+
+def state_of(secret: Secret, bounds: Bounds, record: Record, now: dt.datetime) -> str:
+    """In a word or two, what the token is good for now."""
+    if expiration_of(secret, now).expired:
+        return "expired"
+    if bounds.uses is not None and len(token_record.machines(record, State.ISSUED)) >= bounds.uses:
+        on = secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") == b"true"
+        return "used up; it still lets its last machine fetch the certificate" if on else "used up"
+    return "valid"
 
 
 def _text(secret: Secret, key: str) -> str:

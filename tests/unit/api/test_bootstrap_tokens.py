@@ -28,6 +28,7 @@ from kubevouch.api.bootstrap_tokens import (
     secret_name,
     to_secret,
     token_id_of_name,
+    token_id_of_user,
     verify_group,
     verify_usages,
 )
@@ -384,3 +385,11 @@ def test_secrets_without_a_token(broken: Secret) -> None:
 def test_usages_that_are_not_exactly_true_do_not_count() -> None:
     token = from_secret(secret({"usage-bootstrap-signing": "True", "usage-bootstrap-own": "true"}))
     assert token.usages == ("authentication", "own")
+
+
+@pytest.mark.parametrize(
+    ("user", "token_id"),
+    [("system:bootstrap:abcdef", "abcdef"), ("system:bootstrap:abc", ""), ("abcdef", ""), ("system:node:abcdef", "")],
+)
+def test_users_that_are_tokens(user: str, token_id: str) -> None:
+    assert token_id_of_user(user) == token_id

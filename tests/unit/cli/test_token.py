@@ -185,3 +185,110 @@ def test_show_of_a_token_that_nobody_knows(act: Act, capsys: pytest.CaptureFixtu
         "hint: kubevouch token list shows those that are there\n"
     )
     assert run(["token", "show", "nonsense"]) == 3
+
+
+# ------------------------------------------------------------------ beyond kubeadm
+
+
+def _secret(act: Act, text: str) -> Secret:
+    name = f"bootstrap-token-{text[:6]}"
+    found: Secret = act(lambda world: world.server.client.get(catalog.SECRETS, name, "kube-system"))
+    return found
+
+
+@pytest.mark.parametrize("asked", ["flag", "environment"])
+def test_separate_tokens(
+    act: Act, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    if asked == "environment":
+        monkeypatch.setenv("KUBEVOUCH_SEPARATE_TOKENS", "true")
+    flags = ["--separate"] if asked == "flag" else []
+    assert run(["token", "create", *flags, "--uses", "2"]) == 0
+    discovery, authentication = capsys.readouterr().out.split()
+    signing, coming = _secret(act, discovery), _secret(act, authentication)
+    assert "usage-bootstrap-authentication" not in signing.data and "auth-extra-groups" not in signing.data
+    assert signing.metadata.annotations == {}
+    assert "usage-bootstrap-signing" not in coming.data
+    assert coming.metadata.annotations == {"bootstrap-token.kubevouch.io/uses": "2"}
+
+
+def test_the_join_command_of_separate_tokens(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", "create", "--separate", "--print-join-command", "aaaaaa.bbbbbbbbbbbbbbbb"]) == 0
+    words = capsys.readouterr().out.split()
+    assert words[:2] == ["kubevouch", "join"]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert set(flags) == {"--discovery-token", "--tls-bootstrap-token", "--discovery-token-ca-cert-hash"}
+    assert flags["--tls-bootstrap-token"] == "aaaaaa.bbbbbbbbbbbbbbbb"
+    assert "usage-bootstrap-signing" not in _secret(act, "aaaaaa").data
+    assert _secret(act, flags["--discovery-token"]).data["usage-bootstrap-signing"] == b"true"
+
+
+def test_of_two_tokens_that_cannot_both_be_made_none_stays(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    before = len(act(lambda world: bootstrap_token.list_tokens(world.server.client))[0])
+    assert run(["token", "create", "--separate", TOKEN.text]) != 0
+    assert "already exists" in capsys.readouterr().err
+    assert len(act(lambda world: bootstrap_token.list_tokens(world.server.client))[0]) == before
+
+
+def test_what_is_typed_wins_over_the_environment(
+    act: Act, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEVOUCH_SEPARATE_TOKENS", "true")
+    assert run(["token", "create", "--usages", "signing"]) == 0
+    assert len(capsys.readouterr().out.split()) == 1
+    assert run(["token", "create", "--no-separate"]) == 0
+    assert len(capsys.readouterr().out.split()) == 1
+    assert act(lambda world: bootstrap_token.list_tokens(world.server.client))
+
+
+KEY = f"sha256:{'ab' * 32}"
+
+
+def test_bounds_are_annotations_and_kubeadms_columns_stay(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    bounds = ["--uses", "3", "--node-name", "worker-*", "--node-name", "db-1", "--cidr", "192.0.2.0/24", "--key", KEY]
+    assert run(["token", "create", "aaaaaa.bbbbbbbbbbbbbbbb", *bounds]) == 0
+    stored = _secret(act, "aaaaaa")
+    assert stored.metadata.annotations == {
+        "bootstrap-token.kubevouch.io/uses": "3",
+        "bootstrap-token.kubevouch.io/node-names": "worker-*,db-1",
+        "bootstrap-token.kubevouch.io/source-ranges": "192.0.2.0/24",
+        "bootstrap-token.kubevouch.io/public-keys": KEY,
+    }
+    assert set(stored.data) == {
+        "token-id", "token-secret", "expiration", "usage-bootstrap-authentication", "usage-bootstrap-signing",
+        "auth-extra-groups",
+    }  # fmt: skip
+    capsys.readouterr()
+    assert run(["token", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split("   ")[-1].strip() == "EXTRA GROUPS"
+    assert run(["token", "list", "-o", "wide"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split("   ")[-1].strip() == "BOUNDS" and "USES LEFT" in header
+    bounded = next(row for row in rows if row.startswith("aaaaaa"))
+    assert "   3           3 uses; node name worker-* or db-1; from 192.0.2.0/24; key sha256:abab" in bounded
+    assert next(row for row in rows if row.startswith(TOKEN.token_id)).endswith("<any>       <none>")
+    assert run(["token", "show", "aaaaaa", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bounds"] == {
+        "uses": 3,
+        "usesLeft": 3,
+        "nodeNames": ["worker-*", "db-1"],
+        "sourceRanges": ["192.0.2.0/24"],
+        "publicKeys": [KEY],
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--uses", "0"], "got 0 uses, expected 1 to 500"),
+        (["--uses", "many"], "Invalid value"),
+        (["--cidr", "x"], "expected one such as"),
+        (["--key", "x"], "invalid hash"),
+        (["--node-name", "a_b"], "expected a DNS name"),
+        (["--uses", "1", "--usages", "signing"], "got usages without authentication"),
+        (["--separate", "--usages", "signing"], "cannot use --usages with --separate"),
+    ],
+)
+def test_bounds_that_cannot_be_meant(argv: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", "create", *argv]) == 3
+    assert text.lower() in capsys.readouterr().err.lower()

@@ -8,7 +8,7 @@ import pytest
 
 from asynctest import async_test
 from controller_world import World, answer, world
-from kubevouch.api.catalog import CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES, NODES, SECRETS
+from kubevouch.api.catalog import CLUSTER_ROLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SECRETS
 from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, Secret
 from kubevouch.api.rbac_v1 import ClusterRole, PolicyRule
 from kubevouch.controllers.garbage_collector import NAME, Owners, blocks
@@ -141,6 +141,40 @@ async def test_an_owner_in_another_namespace_is_no_owner() -> None:
         await at.client.create(SECRETS, secret)
         await running.settle()
         assert await names(at, SECRETS, "kube-public") == []
+        [event] = (await at.client.list(EVENTS, "kube-public")).items
+        assert (event.type, event.reason, event.source.component) == ("Warning", "OwnerRefInvalidNamespace", NAME)
+        about = event.involved_object
+        assert (about.kind, about.api_version, about.namespace, about.name) == ("Secret", "v1", "kube-public", "far")
+        assert event.message == (
+            f"ownerRef [v1/ConfigMap, namespace: kube-public, name: owner, uid: {owner.metadata.uid}] does not exist "
+            'in namespace "kube-public"'
+        )
+
+
+@async_test
+async def test_an_owner_in_a_namespace_is_none_of_a_cluster_object() -> None:
+    async with world() as at:
+        running = await at.run(NAME)
+        owner = await config_map(at, "owner")
+        await at.client.create(NODES, Node(metadata=ObjectMeta(name="worker", owner_references=[owned_by(owner)])))
+        await running.settle()
+        assert await names(at, NODES, "") == ["worker"]
+        [event] = (await at.client.list(EVENTS, "default")).items
+        assert event.message == (
+            f"ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {owner.metadata.uid}] does not exist in "
+            'namespace ""'
+        )
+
+
+@async_test
+async def test_a_missing_owner_is_nothing_to_report() -> None:
+    async with world() as at:
+        running = await at.run(NAME)
+        owner = await config_map(at, "owner")
+        await config_map(at, "child", owned_by(owner))
+        await delete(at, "owner")
+        await running.settle()
+        assert (await at.client.list(EVENTS)).items == []
 
 
 @async_test

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 import msgspec
-import pytest
 
 from asynctest import async_test
 from join_requests import ask
@@ -14,7 +13,7 @@ from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token, csr_review
-from kubevouch.phases.join_status import JoinStatus, Progress, look, token_id_of
+from kubevouch.phases.join_status import JoinStatus, Progress, look
 from kubevouch.testing.cluster import Cluster
 
 
@@ -88,11 +87,3 @@ async def test_issued_registered_ready() -> None:
         await client.delete(catalog.CERTIFICATE_SIGNING_REQUESTS, "csr-1")
         found = await status(cluster)
         assert (found.progress, found.request, found.token) == (Progress.READY, "", "")
-
-
-@pytest.mark.parametrize(
-    ("user", "token_id"),
-    [("system:bootstrap:abcdef", "abcdef"), ("system:bootstrap:abc", ""), ("abcdef", ""), ("system:node:abcdef", "")],
-)
-def test_users_that_are_tokens(user: str, token_id: str) -> None:
-    assert token_id_of(user) == token_id

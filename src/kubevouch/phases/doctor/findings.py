@@ -189,6 +189,15 @@ class Code(Enum):
         "cluster-info is signed with the token, and the API server does not let anyone in with it.",
         f"{_NEW_TOKEN} --usages signing,authentication",
     )  # fmt: skip
+    TOKEN_USED_UP = Kind(
+        "token-used-up", Area.DISCOVERY,
+        "The token was for so many machines, and each use has become a certificate, or is about to.",
+        _NEW_TOKEN,
+    )  # fmt: skip
+    TOKEN_FOR_OTHERS = Kind(
+        "token-for-others", Area.DISCOVERY, "The token is bound to another node name, or to other addresses.",
+        _NEW_TOKEN,
+    )  # fmt: skip
     TOKEN_BROKEN = Kind(
         "token-broken", Area.DISCOVERY, "A Secret of the bootstrap token type holds no token that counts.",
         "kubectl -n kube-system delete secret NAME",

@@ -204,7 +204,10 @@ class _Examination:
         if self._operator is None:
             return guessed
         secret = await stored.find(self._operator, catalog.SECRETS, token.secret_name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        return list(tokens.judge_secret(secret, token, now=self._clock.now())) or guessed
+        known = tokens.judge_secret(
+            secret, token, now=self._clock.now(), node_name=self._attempt.node_name, accepted=accepted
+        )
+        return list(known) or guessed
 
     def _client(self, endpoint: Endpoint, tls: TLSSources, token: Token | None = None) -> HTTPSClient:
         options = ClientOptions(

@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
-from kubevouch.api import wellknown
+from kubevouch.api import token_record, wellknown
 from kubevouch.api.bootstrap_tokens import (
     AUTHENTICATION,
     EXPIRATION_KEY,
@@ -19,6 +19,7 @@ from kubevouch.api.bootstrap_tokens import (
 )
 from kubevouch.api.core_v1 import Secret
 from kubevouch.phases.doctor.findings import Code, Finding
+from kubevouch.phases.token_biography import bounds_and_record
 from kubevouch.pki import jws
 from kubevouch.pki.errors import SignatureError
 
@@ -91,8 +92,15 @@ def judge_treatment(
         yield Code.TOKEN_UNKNOWN.found(f"cluster-info is signed with {known}, not with the token {token_id}{asked}")
 
 
-def judge_secret(secret: Secret | None, token: Token, *, now: dt.datetime) -> Iterator[Finding]:
-    """What follows from the Secret of the token's ID, None if there is none."""
+def judge_secret(
+    secret: Secret | None, token: Token, *, now: dt.datetime, node_name: str = "", accepted: bool | None = None
+) -> Iterator[Finding]:
+    """What follows from the Secret of the token's ID, None if there is none.
+
+    Args:
+        node_name: of the machine that wants to join; empty if it is not known.
+        accepted: as for :func:`judge_treatment`.
+    """
     token_id = token.token_id
     if secret is None:
         yield Code.TOKEN_UNKNOWN.found(f"there is no token with the ID {token_id} in the cluster")
@@ -102,7 +110,38 @@ def judge_secret(secret: Secret | None, token: Token, *, now: dt.datetime) -> It
     if expiration_of(secret, now).expired:
         when = secret.data.get(EXPIRATION_KEY, b"").decode("utf-8", "replace")
         yield Code.TOKEN_EXPIRED.found(f"the token {token_id} has expired at {when}")
+    bound = list(_judge_bounds(secret, token_id, node_name, accepted))
+    yield from bound
+    if any(finding.code is Code.TOKEN_USED_UP for finding in bound):
+        # Its usages were taken away for that reason.
+        return
     if secret.data.get(f"{USAGE_KEY_PREFIX}{SIGNING}") != b"true":
         yield Code.TOKEN_NOT_FOR_SIGNING.found(f"the token {token_id} has no usage {SIGNING}")
     if secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") != b"true":
         yield Code.TOKEN_NOT_FOR_AUTHENTICATION.found(f"the token {token_id} has no usage {AUTHENTICATION}")
+
+
+def _judge_bounds(secret: Secret, token_id: str, node_name: str, accepted: bool | None) -> Iterator[Finding]:
+    try:
+        bounds, record = bounds_and_record(secret)
+    except ValueError as err:
+        yield Code.TOKEN_BROKEN.found(f"the bounds of the token {token_id} cannot be read: {err}")
+        return
+    machines = token_record.machines(record)
+    known = {subject for subject, _ in machines}
+    # The machine itself may ask again until its token is turned off.
+    on = secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") == b"true"
+    own = on and f"{wellknown.NODE_USER_PREFIX}{node_name}" in known
+    if bounds.uses is not None and len(machines) >= bounds.uses and not own:
+        yield Code.TOKEN_USED_UP.found(
+            f"the token {token_id} was for {bounds.told()[0]}, which went to {', '.join(sorted(known))}"
+        )
+    if node_name and not bounds.allows_node(node_name):
+        yield Code.TOKEN_FOR_OTHERS.found(
+            f"the token {token_id} is for {' or '.join(bounds.node_names)}, not for {node_name}"
+        )
+    if bounds.source_ranges and accepted is False:
+        ranges = ", ".join(map(str, bounds.source_ranges))
+        yield Code.TOKEN_FOR_OTHERS.found(
+            f"the API server accepts the token {token_id} from {ranges} only, and this machine comes from elsewhere"
+        )

@@ -17,8 +17,10 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
+from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.machinery import gotext
 from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.names import path_segment_name
 from kubevouch.machinery.times import Time
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
@@ -40,7 +42,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
         """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
         user = ctx.user
         return msgspec.structs.replace(
-            obj,
+            _from(obj, ctx.source),
             spec=msgspec.structs.replace(
                 obj.spec,
                 username=user.name,
@@ -57,7 +59,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
     def prepare_for_update(
         self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> CertificateSigningRequest:
-        return msgspec.structs.replace(new, spec=old.spec, status=old.status)
+        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=old.status)
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -75,7 +77,7 @@ class CSRApprovalStrategy(CSRStrategy):
     ) -> CertificateSigningRequest:
         conditions = _stamped(new.status.conditions, old.status.conditions, ctx.now)
         status = msgspec.structs.replace(old.status, conditions=conditions)
-        return msgspec.structs.replace(new, spec=old.spec, status=status)
+        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status)
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -98,12 +100,28 @@ class CSRStatusStrategy(CSRStrategy):
             conditions = _with_old(conditions, old.status.conditions, decision)
         conditions = _stamped(conditions, old.status.conditions, ctx.now)
         status = msgspec.structs.replace(new.status, conditions=conditions)
-        return msgspec.structs.replace(new, spec=old.spec, status=status)
+        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status)
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> list[FieldError]:
         return certificates_v1.validate_certificate_signing_request_status_update(new, old, v1beta1=_is_v1beta1(ctx))
+
+
+def _from(obj: CertificateSigningRequest, source: str) -> CertificateSigningRequest:
+    """``obj`` with the annotation that says from where it came, or without, whatever the client says."""
+    annotations = obj.metadata.annotations
+    if annotations.get(SOURCE_ADDRESS_ANNOTATION, "") == source:
+        return obj
+    kept = {key: value for key, value in annotations.items() if key != SOURCE_ADDRESS_ANNOTATION}
+    if source:
+        kept[SOURCE_ADDRESS_ANNOTATION] = source
+    changed: CertificateSigningRequest = replace_metadata(obj, annotations=kept)
+    return changed
+
+
+def _kept_source(new: CertificateSigningRequest, old: CertificateSigningRequest) -> CertificateSigningRequest:
+    return _from(new, old.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, ""))
 
 
 Conditions = list[CertificateSigningRequestCondition]

@@ -11,17 +11,20 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.api import catalog, wellknown
+from join_requests import ask
+from kubevouch.api import catalog, token_bounds, wellknown
 from kubevouch.api.bootstrap_tokens import (
     AUTHENTICATION,
     SIGNING,
     BootstrapToken,
     Token,
     generate_token,
+    parse_token,
     to_secret,
 )
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
+from kubevouch.api.token_bounds import Bounds
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.doctor.findings import Code, Report
 from kubevouch.phases.doctor.join import JoinAttempt, examine, judge_settings
@@ -334,3 +337,39 @@ async def test_a_name_that_a_ready_node_has() -> None:
         report = await examine(attempt(cluster, token), SystemClock())
         assert codes(report) == [Code.NODE_NAME_TAKEN]
         assert report.findings[0].fix == "kubectl delete node worker-1"
+
+
+# ------------------------------------------------------------------ bounded tokens
+
+
+@async_test
+async def test_a_token_that_is_used_up() -> None:
+    async with world(("*",)) as cluster:
+        token = generate_token()
+        await store(cluster, token, bounds=Bounds(uses=1))
+        await ask(cluster, token.token_id, node="worker-9")
+        trying = attempt(cluster, token.text)
+        for wait in (0.0, 400.0):
+            cluster.clock.advance(wait)
+            await settled(cluster)
+            report = await examine(trying, cluster.clock, cluster.client())
+            assert Code.TOKEN_USED_UP in codes(report)
+            assert not {Code.TOKEN_NOT_FOR_SIGNING, Code.TOKEN_NOT_FOR_AUTHENTICATION} & set(codes(report))
+            told = next(each for each in report.findings if each.code is Code.TOKEN_USED_UP)
+            assert told.cause == f"the token {token.token_id} was for 1 use, which went to system:node:worker-9"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cause_part"),
+    [
+        (Bounds(node_names=("db-*",)), "is for db-*, not for worker-1"),
+        (token_bounds.parse(source_ranges=["192.0.2.0/24"]), "accepts the token abcdef from 192.0.2.0/24 only"),
+    ],
+)
+@async_test
+async def test_a_token_for_others(bounds: Bounds, cause_part: str) -> None:
+    async with world() as cluster:
+        await store(cluster, parse_token(GOOD), bounds=bounds)
+        report = await examine(attempt(cluster, GOOD), SystemClock(), cluster.client())
+        assert codes(report) == [Code.TOKEN_FOR_OTHERS]
+        assert cause_part in cause(report)

@@ -151,3 +151,23 @@ def test_the_row(seconds: int | None, shown: str) -> None:
     )
     obj = replace_metadata(obj, creation_timestamp=EARLIER)
     assert DEFINITION.printer.cells(obj, NOW) == ["csr-1", "60m", "example.com/a", "jane", shown, "Pending"]
+
+
+SOURCE = "kubevouch.io/source-address"
+
+
+@pytest.mark.parametrize("source", ["192.0.2.7", ""])
+def test_the_server_says_from_where_a_request_came(source: str) -> None:
+    """And nobody else: neither at creation nor later."""
+    sent = replace_metadata(csr("example.com/a"), annotations={SOURCE: "198.51.100.1", "x": "y"})
+    made = DEFINITION.strategy.prepare_for_create(context_from(source), sent)
+    expected = {"x": "y", SOURCE: source} if source else {"x": "y"}
+    assert made.metadata.annotations == expected
+    forged = replace_metadata(made, annotations={SOURCE: "203.0.113.1", "z": ""})
+    for strategy in (DEFINITION.strategy, subresource("approval"), subresource("status")):
+        kept = strategy.prepare_for_update(context_from("203.0.113.1"), forged, made)
+        assert kept.metadata.annotations == ({"z": "", SOURCE: source} if source else {"z": ""})
+
+
+def context_from(source: str) -> Context:
+    return Context(user=USER, now=NOW, api_version="certificates.k8s.io/v1", source=source)

@@ -1,0 +1,212 @@
+"""join-status-controller: tells how a machine's join goes on, as Events and, while it is stuck, as a condition.
+
+A request that is denied or issued says so itself. One that nobody decides, or signs, says nothing, so it gets the
+condition ``JoinStuck`` with the reason; the condition goes when the request goes on. Kubernetes' cleaner takes a
+request with any condition for decided, so it goes too before that cleaner would come.
+
+Writing a condition takes the right to approve. It is written as the approving controller, so that no other identity has
+that right. Not a controller of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+import msgspec
+
+from kubevouch.api import wellknown
+from kubevouch.api.bootstrap_tokens import secret_name, token_id_of_user
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    is_undecided,
+)
+from kubevouch.api.core_v1 import Secret
+from kubevouch.api.core_v1.events import NORMAL, WARNING
+from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.api.token_record import attempt_of
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client
+from kubevouch.controllers.bootstrap_secrets import requests_by_token, token_informer
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.csr_outlook import Outlook, outlook
+from kubevouch.controllers.event_recorder import Allowance, EventRecorder
+from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.util.clock import Clock
+
+NAME = wellknown.JOIN_STATUS_CONTROLLER
+
+# A controller decides within milliseconds.
+PATIENCE = dt.timedelta(seconds=5)
+# What keeps a request from being approved may change.
+REFRESH_SECONDS = 300.0
+# csrcleaner comes after a day, and passes once an hour.
+WITHDRAWN_AFTER = dt.timedelta(hours=23)
+# What was decided before this controller ran has been told, or is no news.
+NEWS = dt.timedelta(minutes=1)
+
+_EVENTS = {
+    wellknown.CSR_DENIED: (WARNING, "JoinDenied"),
+    wellknown.CSR_FAILED: (WARNING, "JoinFailed"),
+    wellknown.CSR_APPROVED: (NORMAL, "JoinApproved"),
+}
+
+
+def is_join(csr: CertificateSigningRequest) -> bool:
+    """Whether it asks for a node's first certificate: not a node itself that renews its own."""
+    return csr.spec.signer_name == wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER and not csr.spec.username.startswith(
+        wellknown.NODE_USER_PREFIX
+    )
+
+
+def decision(csr: CertificateSigningRequest) -> CertificateSigningRequestCondition | None:
+    """The condition that counts: a failure or denial before an approval."""
+    by_type = {condition.type: condition for condition in csr.status.conditions}
+    return next((by_type[each] for each in _EVENTS if each in by_type), None)
+
+
+def with_stuck(csr: CertificateSigningRequest, why: Outlook | None) -> CertificateSigningRequest:
+    """``csr`` with the condition ``JoinStuck``, or without; the same object when nothing changes."""
+    rest = [condition for condition in csr.status.conditions if condition.type != wellknown.CSR_JOIN_STUCK]
+    former = [condition for condition in csr.status.conditions if condition.type == wellknown.CSR_JOIN_STUCK]
+    if why is None:
+        wanted = rest
+    elif former and (former[0].reason, former[0].message) == why:
+        return csr
+    else:
+        reason, message = why
+        stuck = CertificateSigningRequestCondition(
+            type=wellknown.CSR_JOIN_STUCK, status=wellknown.CONDITION_TRUE, reason=reason, message=message
+        )
+        wanted = [*rest, stuck]
+    if len(wanted) == len(rest) == len(csr.status.conditions):
+        return csr
+    return msgspec.structs.replace(csr, status=msgspec.structs.replace(csr.status, conditions=wanted))
+
+
+class JoinStatus:
+    """Args: ``approver`` acts as the approving controller, ``client`` as this one."""
+
+    def __init__(
+        self,
+        client: Client,
+        approver: Client,
+        csrs: Lister[CertificateSigningRequest],
+        secrets: Lister[Secret],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._approver = approver
+        self._csrs = csrs
+        self._secrets = secrets
+        self._clock = clock
+        self._events = EventRecorder(client, clock, NAME)
+        self._allowance = Allowance(clock)
+        self._told: dict[str, str] = {}
+
+    async def reconcile(self, request: Request) -> Result:
+        csr = self._csrs.get(request.name)
+        if csr is None or not is_join(csr):
+            self._told.pop(request.name, None)
+            return DONE
+        if is_undecided(csr):
+            return await self._look(csr)
+        decided = decision(csr)
+        if decided is None:
+            return DONE
+        if decided.type == wellknown.CSR_APPROVED and not csr.status.certificate:
+            return await self._wait_for_signer(csr, decided)
+        await self._write(csr, with_stuck(csr, None))
+        kind, reason = _EVENTS[decided.type]
+        since = decided.last_update_time
+        news = since is None or self._clock.now() - since.datetime() <= NEWS
+        if news and self._told.get(request.name) != f"{csr.metadata.uid} {reason}" and not self._allowance.take():
+            self._told[request.name] = f"{csr.metadata.uid} {reason}"
+            await self._tell(csr, kind, reason, f"{decided.reason}: {decided.message}")
+        return DONE
+
+    async def _look(self, csr: CertificateSigningRequest) -> Result:
+        created = csr.metadata.creation_timestamp
+        age = self._clock.now() - created.datetime() if created is not None else PATIENCE
+        if age < PATIENCE:
+            return Result((PATIENCE - age).total_seconds())
+        if age >= WITHDRAWN_AFTER:
+            await self._write(csr, with_stuck(csr, None))
+            return DONE
+        why = await outlook(self._client, csr, self._secret_of_token)
+        stuck = Outlook(why.reason, f"request created, and nobody has decided: {why.message}")
+        wait = await self._say_stuck(csr, "JoinNotApproved", stuck)
+        return Result(wait or min(REFRESH_SECONDS, (WITHDRAWN_AFTER - age).total_seconds()))
+
+    async def _wait_for_signer(
+        self, csr: CertificateSigningRequest, approved: CertificateSigningRequestCondition
+    ) -> Result:
+        since = approved.last_update_time
+        age = self._clock.now() - since.datetime() if since is not None else PATIENCE
+        if age < PATIENCE:
+            # The signer is about to write; a second writer would only make it try again.
+            return Result((PATIENCE - age).total_seconds())
+        why = Outlook("NotSigned", "request approved, and nobody has signed it; does the signing controller run?")
+        wait = await self._say_stuck(csr, "JoinNotSigned", why)
+        return Result(wait) if wait else DONE
+
+    async def _say_stuck(self, csr: CertificateSigningRequest, event: str, why: Outlook) -> float:
+        """Seconds until it may be said; 0 once it is."""
+        changed = with_stuck(csr, why)
+        if changed is csr:
+            return 0.0
+        wait = self._allowance.take()
+        if not wait:
+            await self._write(csr, changed)
+            await self._tell(csr, WARNING, event, f"{why.reason}: {why.message}")
+        return wait
+
+    async def _secret_of_token(self, token_id: str) -> Secret | None:
+        return self._secrets.get(secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
+
+    async def _write(self, csr: CertificateSigningRequest, changed: CertificateSigningRequest) -> None:
+        if changed is csr:
+            return
+        try:
+            await self._approver.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="approval")
+        except APIStatusError as err:
+            if err.code in (404, 409):
+                raise ReconcileError(f"error updating conditions of csr: {err}") from err
+            raise
+
+    async def _tell(self, csr: CertificateSigningRequest, kind: str, reason: str, message: str) -> None:
+        about = CERTIFICATE_SIGNING_REQUESTS
+        attempt = attempt_of(csr)
+        where = f" from {attempt.source}" if attempt.source else ""
+        token_id = token_id_of_user(csr.spec.username)
+        by = f"the token {token_id}" if token_id else csr.spec.username
+        who = attempt.node_name or attempt.subject or "what cannot be read"
+        node = ObjectReference(kind=NODES.kind, api_version=NODES.api_version, name=attempt.node_name)
+        await self._events.record(
+            ObjectReference(
+                kind=about.kind, api_version=about.api_version, name=csr.metadata.name, uid=csr.metadata.uid
+            ),
+            kind,
+            reason,
+            f"{who}, with {by}{where}: {message}",
+            related=node if attempt.node_name else None,
+        )
+
+
+def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:
+    return (request_of(csr),) if is_join(csr) else ()
+
+
+def build(context: Context) -> QueueController:
+    client = context.connect(NAME)
+    secrets = token_informer(context, context.connect(wellknown.TOKEN_USES_CONTROLLER))
+    csrs = requests_by_token(context, client)
+    approver = context.connect(wellknown.CSR_APPROVING_CONTROLLER)
+    status = JoinStatus(client, approver, csrs.lister, secrets.lister, context.clock)
+    controller = QueueController(NAME, status, context.clock)
+    controller.watch(csrs, on_add=_requests, on_update=_requests, on_delete=_requests)
+    controller.watch(secrets, resync_seconds=0)
+    return controller
