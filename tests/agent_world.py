@@ -18,6 +18,7 @@ from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_cl
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.api import wellknown
+from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client, ConnectFailed, TLSFailed
 from kubevouch.machinery.errors import unauthorized
@@ -103,10 +104,15 @@ class LoopbackAccess:
     posted: int = 0
     refreshed: int = 0
     shown: list[StoredPair | None] = field(default_factory=list)
+    order: RenewalOrder | None = None
+    news: list[RenewalOrder | None] = field(default_factory=list)
     _refused: StoredPair | None = None
 
     def anchors(self) -> TrustAnchors | None:
         return self.network.anchors
+
+    def renewal_order(self) -> RenewalOrder | None:
+        return self.order
 
     @asynccontextmanager
     async def connected(self, pair: StoredPair | None) -> AsyncIterator[Poster]:
@@ -122,6 +128,8 @@ class LoopbackAccess:
 
     async def refresh(self) -> None:
         self.refreshed += 1
+        if self.news:
+            self.order = self.news.pop(0)
 
 
 @dataclass

@@ -35,10 +35,13 @@ from kubevouch.agent.rotation_plan import (
     Situation,
     jump_words,
     moved,
+    ordered_renewal,
     plan,
     schedule,
 )
 from kubevouch.agent.servers import answers
+from kubevouch.api import wellknown
+from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.client.interface import ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
@@ -101,6 +104,8 @@ class CertificateManager:
         self._schedule: Schedule | None = None
         self._stamp: Stamp | None = None
         self._trusted: tuple[TrustAnchors | None, StoredPair | None, bool] = (None, None, True)
+        self._ordered: tuple[RenewalOrder | None, TrustAnchors | None, StoredPair | None, dt.datetime | None]
+        self._ordered = (None, None, None, None)
         self._algorithm: KeyAlgorithm | None = None
 
     # -------------------------------------------------------------- from outside
@@ -142,6 +147,10 @@ class CertificateManager:
                 await self._taken(former)
                 return
             situation = self._situation()
+            if plan(situation).ask is Reason.OTHER_CA:
+                # The order is up to an hour and a half old: the operator may have paused or gone back.
+                await self._access.refresh()
+                situation = self._situation()
         except _FAILURES as err:
             self._failed(err, "")
             await self._sleep(max(self._retry_at - self._clock.monotonic(), 1.0))
@@ -211,7 +220,18 @@ class CertificateManager:
             fitting_key=template is None or self._algorithm in (None, template.algorithm),
             trust_begins=None if anchors is None else min(each.not_before for each in anchors.certificates),
             retry_at=self._retry_at,
+            renew_at=self._renew_at(template, anchors),
         )
+
+    def _renew_at(self, template: RequestTemplate | None, anchors: TrustAnchors | None) -> dt.datetime | None:
+        order = self._access.renewal_order()
+        if order is None or anchors is None or template is None or self.pair is None:
+            return None
+        if self._ordered[:3] != (order, anchors, self.pair):
+            who = template.wanted.common_name.removeprefix(wellknown.NODE_USER_PREFIX)
+            moment = ordered_renewal(self.pair.leaf, order, anchors.certificates, who)
+            self._ordered = (order, anchors, self.pair, moment)
+        return self._ordered[3]
 
     def _is_trusted(self, template: RequestTemplate | None, anchors: TrustAnchors | None) -> bool:
         """Whether the chain leads to a trusted CA, on a day on which all of it was valid."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from kubevouch.agent import control, node_kubeconfig, report, trust_bundle
+from kubevouch.agent import control, node_kubeconfig, report, trust_bundle, trust_report
 from kubevouch.agent.bootstrap_state import judge_kubeconfig
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
@@ -21,7 +21,9 @@ from kubevouch.agent.manager_interface import Access, Listeners
 from kubevouch.agent.node_access import NodeAccess
 from kubevouch.agent.options import AgentOptions, Extra
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
-from kubevouch.client.interface import Client
+from kubevouch.api.ca_rotation import RenewalOrder
+from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.util import backoff, systemd
 from kubevouch.util.clock import Clock
@@ -44,6 +46,7 @@ class Agent:
         self._store = CertificateStore(options.cert_dir)
         self.managers: list[CertificateManager] = []
         self._watch: AddressWatch | None = None
+        self._reported = ""
         self._listeners = Listeners()
         template = node_client(
             options.node_name, algorithm=options.algorithm, expiration_seconds=options.expiration_seconds
@@ -145,8 +148,23 @@ class Agent:
 
     async def _refresh(self) -> None:
         while True:
+            await self.report_trust()
             await self._clock.sleep(REFRESH_SECONDS * (0.5 + self._random()))
             await self.access.refresh()
+            for each in self.managers:
+                each.look()
+
+    async def report_trust(self) -> None:
+        """Once for each bundle; a failure is made good at the next look."""
+        try:
+            bundle = trust_bundle.bundle_hash(self.access.bundle())
+            if bundle == self._reported or self.client.pair is None:
+                return
+            async with self._as_node() as client:
+                await trust_report.report(client, self._options.node_name, bundle)
+            self._reported = bundle
+        except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            log.warning("the trust bundle in use could not be reported", error=str(err))
 
     async def _tell_systemd(self) -> None:
         pause = systemd.watchdog_seconds()
@@ -231,3 +249,6 @@ class _AsNode:
 
     async def refresh(self) -> None:
         await self._agent.access.refresh()
+
+    def renewal_order(self) -> RenewalOrder | None:
+        return self._agent.access.renewal_order() if self._trusted else None

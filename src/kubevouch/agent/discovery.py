@@ -1,7 +1,7 @@
 """Token discovery: from HOST:PORT, a bootstrap token and pins to a cluster that is proven to be the right one.
 
 Source: cmd/kubeadm/app/discovery/token (Kubernetes 1.36). Stricter than kubeadm in three places: settings are checked
-before anything is asked, only pinned certificates are trusted, and what can never become right ends the wait at once.
+before anything is asked, only a server of a pinned CA is believed, and what can never become right ends the wait.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TokenDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredCluster:
-    """A cluster that has been proven. ``certificate_authority_data`` is PEM, of pinned certificates only."""
+    """A cluster that has been proven. ``certificate_authority_data`` is PEM, pinned certificates first."""
 
     server: str
     certificate_authority_data: bytes
@@ -206,7 +206,10 @@ class _Discovery:
         again = await self._fetch(TLSSources(ca_bundle=bundle))
         verify_equal(text, again.get(wellknown.KUBECONFIG_KEY, ""))
         observer.done(Step.FETCHED_AGAIN)
-        return DiscoveredCluster(settings.endpoint.url, bundle)
+        # While one CA takes over from another, the server that the pinned one vouches for names the other one.
+        published = x509_certificate.parse_bundle(info.certificate_authority_data)
+        others = [each for each in published if all(each.contents != one.contents for one in trusted)]
+        return DiscoveredCluster(settings.endpoint.url, bundle + b"".join(each.pem() for each in others))
 
     def _warn(self, info: ClusterInfo, trusted: tuple[Certificate, ...]) -> None:
         """Told once the token has vouched for the text."""
@@ -215,7 +218,10 @@ class _Discovery:
             self._observer.warning("the CA is not checked against a hash: whoever knows the token can be the cluster")
         left_out = len(x509_certificate.parse_bundle(info.certificate_authority_data)) - len(trusted)
         if left_out:
-            self._observer.warning(f"{left_out} CA certificates of cluster-info are not pinned and are not trusted")
+            self._observer.warning(
+                f"CA certificates of cluster-info that are not pinned: {left_out}; they are believed once a server of "
+                "a pinned one names them"
+            )
         if not _names(info.server, settings.endpoint):
             self._observer.warning(
                 f"cluster-info names {info.server} as the API server; {settings.endpoint.url} is kept, as given"

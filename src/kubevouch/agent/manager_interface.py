@@ -12,6 +12,7 @@ import structlog
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.interface import Step
+from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.pki.client_certificate import TrustAnchors
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Access(Protocol):
 
     async def refresh(self) -> None:
         """The trust bundle may be out of date."""
+        ...
+
+    def renewal_order(self) -> RenewalOrder | None:
+        """Whether the cluster wants certificates of another CA to be renewed, as last heard."""
         ...
 
 

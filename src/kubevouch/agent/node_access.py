@@ -19,7 +19,8 @@ from kubevouch.agent.manager_interface import LoggingObserver
 from kubevouch.agent.servers import Servers
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.agent.trust_bundle import Bundle
-from kubevouch.api import bootstrap_tokens, catalog, kubeconfig, wellknown
+from kubevouch.api import bootstrap_tokens, ca_rotation, catalog, kubeconfig, wellknown
+from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
@@ -71,6 +72,7 @@ class NodeAccess:
         self._random = random
         self._servers = Servers()
         self._published = ""
+        self._order: RenewalOrder | None = None
         self._refused: StoredPair | None = None
         self._anchors: tuple[object, TrustAnchors] | None = None
 
@@ -181,6 +183,9 @@ class NodeAccess:
         if answer.status >= 500:
             raise ConnectFailed(f"{client.address} is not ready: HTTP status {answer.status}", address=client.address)
 
+    def renewal_order(self) -> RenewalOrder | None:
+        return self._order
+
     # -------------------------------------------------------------- cluster-info
 
     async def refresh(self) -> None:
@@ -225,6 +230,7 @@ class NodeAccess:
             found = await client.get(
                 catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
             )
+        self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
         try:
             return parse_kubeconfig(kubeconfig_of(found))
         except ClusterInfoError as err:
@@ -240,6 +246,14 @@ class NodeAccess:
     def _store(self, bundle: Bundle, what: str) -> None:
         trust_bundle.store(self.trust_file, bundle, self._files.ca_copies)
         log.warning(what, trusted=trust_bundle.bundle_hash(bundle), certificates=len(bundle))
+
+
+def _order_in(text: str) -> RenewalOrder | None:
+    try:
+        return ca_rotation.parse(text) if text else None
+    except ca_rotation.RenewalOrderError as err:
+        log.warning("cluster-info asks for a renewal in words that are not understood", error=str(err))
+        return None
 
 
 def _none(_clock: Clock) -> FixedCredential:

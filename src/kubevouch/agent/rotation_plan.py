@@ -8,13 +8,15 @@ not ask together.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubevouch.api.ca_rotation import RenewalOrder, due_at, fingerprint
 from kubevouch.machinery.gotext import human_duration
 from kubevouch.machinery.times import Time
 from kubevouch.pki import rotation
+from kubevouch.pki.client_certificate import is_issued_by
 from kubevouch.pki.rotation import WantedCertificate
 from kubevouch.pki.x509_certificate import Certificate
 from kubevouch.util import backoff
@@ -29,6 +31,7 @@ _SPREAD_FRACTION, _LONGEST_SPREAD = 0.1, 300.0
 _FIRST_RETRY, _URGENT_RETRY, _CALM_RETRY = 2.0, 32.0, 300.0
 _CALM_FROM = dt.timedelta(hours=1)
 _FIRST_SPENT, _LONGEST_SPENT = 60.0, 3600.0
+_NOT_SOONER = dt.timedelta(hours=1)
 
 
 class Reason(StrEnum):
@@ -39,6 +42,7 @@ class Reason(StrEnum):
     EXPIRED = "the certificate has expired"
     OTHER_NAMES = "the certificate does not say what is wanted"
     UNTRUSTED = "the certificate's CA is no longer trusted"
+    OTHER_CA = "the cluster has another CA now"
     OTHER_KEY = "the key is of another algorithm than is wanted"
     DEADLINE = "its time has come"
 
@@ -66,6 +70,19 @@ def schedule(certificate: Certificate, *, now: dt.datetime, monotonic: float, dr
     return Schedule(deadline, monotonic + until, monotonic + left)
 
 
+def ordered_renewal(
+    leaf: Certificate, order: RenewalOrder, anchors: Iterable[Certificate], node_name: str
+) -> dt.datetime | None:
+    """When a certificate is to be renewed by another CA; None if it comes from that CA, or the CA is not known yet.
+
+    Whoever was given one of the former CA again waits for an hour, so that an order that cannot be met makes no storm.
+    """
+    ca = next((each for each in anchors if fingerprint(each.fingerprint()) == order.authority), None)
+    if ca is None or is_issued_by(leaf, ca):
+        return None
+    return max(due_at(order, node_name), leaf.not_before + _NOT_SOONER)
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a plan follows from.
@@ -76,6 +93,7 @@ class Situation:
         fitting_key: whether the current key is of the wanted algorithm.
         trust_begins: when the oldest trusted CA certificate begins; before that a clock is wrong.
         retry_at: monotonic time of the next attempt after a failed one.
+        renew_at: when the cluster wants the certificate to be renewed by another CA; None if it does not.
     """
 
     current: Certificate | None
@@ -88,6 +106,7 @@ class Situation:
     fitting_key: bool = True
     trust_begins: dt.datetime | None = None
     retry_at: float = 0.0
+    renew_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +168,8 @@ def _reason(situation: Situation, wanted: WantedCertificate) -> Reason | None:
         return Reason.UNTRUSTED
     if not situation.fitting_key:
         return Reason.OTHER_KEY
+    if situation.renew_at is not None and situation.now >= situation.renew_at:
+        return Reason.OTHER_CA
     if situation.now >= times.rotate_at or situation.monotonic >= times.rotate_monotonic:
         return Reason.DEADLINE
     return None

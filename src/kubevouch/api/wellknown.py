@@ -63,6 +63,8 @@ KUBE_APISERVER_SERVING_SIGNER = "kubernetes.io/kube-apiserver-serving"
 CSR_APPROVED = "Approved"
 CSR_DENIED = "Denied"
 CSR_FAILED = "Failed"
+# Ours: nothing approves the request, and why.
+CSR_JOIN_STUCK = "JoinStuck"
 
 CONDITION_TRUE = "True"
 CONDITION_FALSE = "False"
@@ -75,13 +77,17 @@ CSR_SIGNING_CONTROLLER = "certificatesigningrequest-signing-controller"
 CSR_CLEANER_CONTROLLER = "certificatesigningrequest-cleaner-controller"
 BOOTSTRAP_SIGNER_CONTROLLER = "bootstrap-signer-controller"
 TOKEN_CLEANER_CONTROLLER = "token-cleaner-controller"
+TOKEN_USES_CONTROLLER = "token-uses-controller"
+JOIN_STATUS_CONTROLLER = "join-status-controller"
 ROOT_CA_PUBLISHER_CONTROLLER = "root-ca-certificate-publisher-controller"
 SERVICE_ACCOUNT_CONTROLLER = "serviceaccount-controller"
 SERVICE_ACCOUNT_TOKEN_CONTROLLER = "serviceaccount-token-controller"
 CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 CLUSTER_ROLE_AGGREGATION_CONTROLLER = "clusterrole-aggregation-controller"
 NAMESPACE_CONTROLLER = "namespace-controller"
+VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER = "validatingadmissionpolicy-status-controller"
 GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
+CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 

@@ -14,9 +14,11 @@ from functools import cache
 
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
+from kubevouch.api.certificate_ledger import PREFIX, SHARDS
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.api.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
+    CERTIFICATE_LEDGER_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -24,6 +26,7 @@ from kubevouch.api.wellknown import (
     CSR_CLEANER_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
     GARBAGE_COLLECTOR_CONTROLLER,
+    JOIN_STATUS_CONTROLLER,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBE_APISERVER_SERVING_SIGNER,
@@ -31,10 +34,13 @@ from kubevouch.api.wellknown import (
     KUBE_SYSTEM_NAMESPACE,
     KUBELET_SERVING_SIGNER,
     LEGACY_UNKNOWN_SIGNER,
+    NAMESPACE_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     TOKEN_CLEANER_CONTROLLER,
+    TOKEN_USES_CONTROLLER,
+    VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
 )
 from kubevouch.authorization.policy import (
     EVENTS,
@@ -51,18 +57,24 @@ CONTROLLERS = (
     CSR_APPROVING_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
+    CERTIFICATE_LEDGER_CONTROLLER,
     BOOTSTRAP_SIGNER_CONTROLLER,
     TOKEN_CLEANER_CONTROLLER,
+    TOKEN_USES_CONTROLLER,
+    JOIN_STATUS_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
     GARBAGE_COLLECTOR_CONTROLLER,
+    VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
+    NAMESPACE_CONTROLLER,
 )
-"""The identities of kubevouch's own controllers; the last one is also Kubernetes' and has its role from there."""
+"""The identities of kubevouch's own controllers; the last three are Kubernetes' too and have their roles from there."""
 
 _READ = "get list watch"
 
+_ADMISSION = "admissionregistration.k8s.io"
 _CERTIFICATES = "certificates.k8s.io"
 _REQUESTS = "certificatesigningrequests"
 _ACCESS_REVIEWS = rule("create", "authorization.k8s.io", "subjectaccessreviews")
@@ -109,7 +121,7 @@ def kubernetes_controller_policy() -> Policy:
         + _cluster_wide(CLUSTER_ROLE_AGGREGATION_CONTROLLER, _AGGREGATE)
         + _cluster_wide("generic-garbage-collector", rule(f"delete patch update {_READ}", "*", "*"), EVENTS)
         + _cluster_wide(
-            "namespace-controller",
+            NAMESPACE_CONTROLLER,
             rule(f"delete {_READ}", "", "namespaces"),
             rule("update", "", "namespaces/finalize namespaces/status"),
             rule(f"delete deletecollection {_READ}", "*", "*"),
@@ -125,6 +137,12 @@ def kubernetes_controller_policy() -> Policy:
         + _cluster_wide("root-ca-cert-publisher", rule("create update", "", "configmaps"), EVENTS)
         + _cluster_wide("service-account-controller", rule("create", "", "serviceaccounts"), EVENTS)
         + _cluster_wide("ttl-controller", rule("list patch update watch", "", "nodes"), EVENTS)
+        + _cluster_wide(
+            VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
+            rule(_READ, _ADMISSION, "validatingadmissionpolicies"),
+            rule("get patch update", _ADMISSION, "validatingadmissionpolicies/status"),
+            EVENTS,
+        )
         + _tokens("bootstrap-signer", "token-cleaner")
     )
 
@@ -164,7 +182,13 @@ def kubevouch_controller_policy() -> Policy:
             EVENTS,
         )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
+        + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
+        + _ledger()
         + _tokens(BOOTSTRAP_SIGNER_CONTROLLER, TOKEN_CLEANER_CONTROLLER)
+        # Neither may the approver read tokens, nor who reads and writes them approve.
+        + _cluster_wide(TOKEN_USES_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS))
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, TOKEN_USES_CONTROLLER, rule(f"update {_READ}", "", "secrets"))
+        + _cluster_wide(JOIN_STATUS_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), _ACCESS_REVIEWS, EVENTS)
         + _cluster_wide(
             ROOT_CA_PUBLISHER_CONTROLLER,
             rule(_READ, "", "namespaces"),
@@ -184,11 +208,22 @@ def kubevouch_controller_policy() -> Policy:
             rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
             EVENTS,
         )
-        + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting())
+        + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting(), EVENTS)
     )
     for controller in CONTROLLERS:
         policy += _leader_election(controller)
     return policy
+
+
+def _ledger() -> Policy:
+    """Its ConfigMaps by name; their creation cannot be limited to names."""
+    name = f"system:controller:{CERTIFICATE_LEDGER_CONTROLLER}"
+    names = [f"{PREFIX}{shard}" for shard in SHARDS]
+    rules = (rule("create", "", "configmaps"), rule("get update", "", "configmaps", names))
+    return Policy(
+        roles=(namespaced_role(KUBE_SYSTEM_NAMESPACE, name, *rules),),
+        role_bindings=(role_binding(KUBE_SYSTEM_NAMESPACE, name, service_account(CERTIFICATE_LEDGER_CONTROLLER)),),
+    )
 
 
 def _collecting() -> Iterator[PolicyRule]:

@@ -20,7 +20,8 @@ from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.paths import FOLDER, shown
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.server_flags import server_flags, take_server, verbose
+from kubevouch.cli.server_flags import server_flags, take_disabled_admission, take_server, verbose
+from kubevouch.cli.service_account_flags import service_account_flags, take_service_accounts
 from kubevouch.standalone import options as settings
 
 # Objects made before a collection of the youngest generation, and collections of each before one of the next.
@@ -79,6 +80,7 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
     help="API versions to turn on or off: group/version[/resource]=true|false; also api/all, api/ga, api/beta.",
 )
 @access_flags
+@service_account_flags
 @audit_flags
 @server_flags
 @click.option(
@@ -106,9 +108,11 @@ def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_forma
     logs.configure(clock, level=verbose(log_level, flags["verbosity"]), form=log_format)
     try:
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
+        accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
         options = settings.StandaloneOptions(
-            data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server, **flags
-        )
+            data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server,
+            service_accounts=accounts, disabled_admission=disabled, **flags,
+        )  # fmt: skip
         run_async(_up(options))
     except InvalidOptionsError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err

@@ -3,7 +3,7 @@
     UnknownControllerError    a list names what there is not; the text is kube-controller-manager's
 
 Names and aliases: cmd/kube-controller-manager/names/controller_names.go (Kubernetes 1.36). There ``*`` leaves
-bootstrap-signer-controller and token-cleaner-controller out; here it means all.
+bootstrap-signer-controller and token-cleaner-controller out; here it means all. certificate-ledger-controller is ours.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from dataclasses import dataclass
 
 from kubevouch.controllers import (
     bootstrap_signer,
+    certificate_ledger,
     cluster_trust_bundle_publisher,
     clusterrole_aggregation,
     csr_approving,
     csr_cleaner,
     csr_signing,
     garbage_collector,
+    join_status,
     namespace,
     root_ca_publisher,
     service_account,
     token_cleaner,
+    token_uses,
+    validating_admission_policy_status,
 )
 from kubevouch.controllers.interface import Context, Controller
 from kubevouch.machinery.gotext import quote
@@ -47,8 +51,11 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
     Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build),
+    Entry(certificate_ledger.NAME, "certificateledger", certificate_ledger.build),
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
+    Entry(token_uses.NAME, "tokenuses", token_uses.build),
+    Entry(join_status.NAME, "joinstatus", join_status.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
     Entry(
         cluster_trust_bundle_publisher.NAME,
@@ -58,6 +65,11 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(namespace.NAME, "namespace", namespace.build),
     Entry(service_account.NAME, "serviceaccount", service_account.build),
     Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build),
+    Entry(
+        validating_admission_policy_status.NAME,
+        "validatingadmissionpolicy-status",
+        validating_admission_policy_status.build,
+    ),
     # The last, so that the caches it shares are read with the rights of those who need less.
     Entry(garbage_collector.NAME, "garbagecollector", garbage_collector.build),
 )

@@ -9,7 +9,14 @@ from pathlib import Path
 import structlog
 
 from kubevouch.pki import control_plane, keys, pem, x509_certificate
-from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, LeafSpec, create_authority, issue_leaf
+from kubevouch.pki.authority import (
+    AUTHORITY_VALIDITY,
+    CertificateAuthority,
+    LeafSpec,
+    create_authority,
+    issue_leaf,
+    own_certificate,
+)
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA, ControlPlaneCertificate, ControlPlaneNames
 from kubevouch.pki.errors import AuthorityError, PKIError
@@ -20,6 +27,10 @@ from kubevouch.pki.x509_certificate import Certificate
 from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, sync_folder, write_atomically
 
 DEFAULT_ALGORITHM = KeyAlgorithm.ECDSA_P256
+
+ROTATION_FOLDER = "ca-rotation"
+"""Below ``pki/`` while a CA rotation is under way; see ``ca_rotation_files``."""
+CROSS_SIGNED = "*-by-*.crt"
 
 _ANEW = "move both files away to begin with a new authority, which every machine has to join again"
 _TIME = "%Y-%m-%d %H:%M UTC"
@@ -49,6 +60,28 @@ def pair_at(folder: Path, base_name: str) -> Pair:
 
 def certificate_pem(contents: bytes) -> bytes:
     return pem.encode(pem.CERTIFICATE, contents)
+
+
+def read_bundle(folder: Path) -> bytes:
+    """All certificates of ``ca.crt`` in PEM and nothing else. Raises :class:`CertsError`."""
+    path = pair_at(folder, CA).certificate
+    try:
+        return b"".join(each.pem() for each in x509_certificate.parse_bundle(path.read_bytes()))
+    except (PKIError, OSError) as err:
+        raise CertsError(f"{path} cannot be used: {_reason(err)}", "restore it from a backup") from err
+
+
+def chain_pem(folder: Path, leaf: Certificate, authority: CertificateAuthority) -> bytes:
+    """``leaf`` as it is shown; while its authority takes over from another, with what the other has said of it.
+
+    So it leads to either of them, whichever the peer knows.
+    """
+    found = [leaf.pem()]
+    for path in sorted((folder / ROTATION_FOLDER).glob(CROSS_SIGNED)):
+        cross = x509_certificate.parse_pem(path.read_bytes())
+        if cross.public_key.canonical_info == authority.certificate.public_key.canonical_info:
+            found.append(cross.pem())
+    return b"".join(found)
 
 
 def ensure_authority(
@@ -88,11 +121,12 @@ def ensure_authority(
 
 
 def load_authority(pair: Pair) -> CertificateAuthority:
-    """Raises :class:`CertsError`."""
+    """The authority whose key is there; its certificate file may hold others beside it. Raises :class:`CertsError`."""
     try:
+        key = pair.key.read_bytes()
         return CertificateAuthority.load(
-            pair.certificate.read_bytes(),
-            pair.key.read_bytes(),
+            own_certificate(pair.certificate.read_bytes(), key),
+            key,
             certificate_file=str(pair.certificate),
             key_file=str(pair.key),
         )
@@ -144,7 +178,7 @@ def ensure_leaf(
     leaf = issue_leaf(authority, wanted.spec, key, now=now)
     make_folder(pair.key.parent)
     write_atomically(pair.key, keys.to_pem(key), mode=PRIVATE)
-    write_atomically(pair.certificate, certificate_pem(leaf.contents), mode=PUBLIC)
+    write_atomically(pair.certificate, chain_pem(folder, leaf, authority), mode=PUBLIC)
     return pair
 
 
@@ -213,8 +247,8 @@ class ControlPlanePKI:
 
     @property
     def ca_certificate(self) -> bytes:
-        """The CA in PEM, as it is published."""
-        return certificate_pem(self.authority.certificate.contents)
+        """What is published in PEM: the CA, during a rotation both. Raises :class:`CertsError`."""
+        return read_bundle(self.folder)
 
 
 def ensure_control_plane(

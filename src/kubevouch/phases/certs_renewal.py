@@ -10,10 +10,11 @@ import datetime as dt
 from enum import Enum
 
 from kubevouch.phases import control_plane_files
-from kubevouch.phases.certs import CertsError, certificate_pem
+from kubevouch.phases.certs import CertsError, chain_pem
 from kubevouch.phases.control_plane_files import Credential, Layout
 from kubevouch.pki import keys
 from kubevouch.pki.authority import LEAF_VALIDITY, issue_leaf
+from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 
@@ -56,5 +57,6 @@ def renew(
         issued = issue_leaf(authority, control_plane_files.spec_of(leaf, validity), key, now=now)
     except PKIError as err:
         raise CertsError(f"{credential.path(layout)} cannot be renewed: {err}") from err
-    control_plane_files.write_credential(credential, layout, certificate_pem(issued.contents), keys.to_pem(key))
+    shown = chain_pem(layout.pki, issued, authority) if credential.signed_by == CA else issued.pem()
+    control_plane_files.write_credential(credential, layout, shown, keys.to_pem(key))
     return Outcome.RENEWED

@@ -109,6 +109,7 @@ def ensure_kubeconfigs(
             now=now,
             algorithm=settings.algorithm,
             cluster_name=settings.cluster.cluster_name,
+            bundle=certs.read_bundle(layout.pki),
         )
     after = _stamps(before)
     return [path for path, stamp in after.items() if stamp != before[path]]

@@ -26,8 +26,13 @@ def client_kubeconfig(
     now: dt.datetime,
     cluster_name: str = CLUSTER_NAME,
     algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
+    bundle: bytes = b"",
 ) -> str:
-    """A kubeconfig with a new client certificate inside, as kubeadm writes it."""
+    """A kubeconfig with a new client certificate inside, as kubeadm writes it.
+
+    Args:
+        bundle: what the server is verified with, in PEM; empty is the authority alone.
+    """
     key = keys.generate(algorithm)
     leaf = issue_leaf(authority, spec, key, now=now)
     user = spec.common_name
@@ -36,7 +41,8 @@ def client_kubeconfig(
         Kubeconfig(
             clusters={
                 cluster_name: Cluster(
-                    server=server, certificate_authority_data=certificate_pem(authority.certificate.contents)
+                    server=server,
+                    certificate_authority_data=bundle or certificate_pem(authority.certificate.contents),
                 )
             },
             users={
@@ -63,17 +69,23 @@ def ensure(
     now: dt.datetime,
     algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
     cluster_name: str = CLUSTER_NAME,
+    bundle: bytes = b"",
 ) -> None:
     """``path`` as a kubeconfig for ``spec``; one that is there is kept while it reaches ``server`` and is valid.
 
     A certificate in its last third is replaced. Raises ``OSError``.
     """
-    if not _is_usable(path, server, authority, spec, now):
-        text = client_kubeconfig(server, authority, spec, now=now, algorithm=algorithm, cluster_name=cluster_name)
+    trusted = bundle or certificate_pem(authority.certificate.contents)
+    if not _is_usable(path, server, authority, spec, now, trusted):
+        text = client_kubeconfig(
+            server, authority, spec, now=now, algorithm=algorithm, cluster_name=cluster_name, bundle=trusted
+        )
         write(path, text)
 
 
-def _is_usable(path: Path, server: str, authority: CertificateAuthority, spec: LeafSpec, now: dt.datetime) -> bool:
+def _is_usable(
+    path: Path, server: str, authority: CertificateAuthority, spec: LeafSpec, now: dt.datetime, trusted: bytes
+) -> bool:
     try:
         config = kubeconfig.load(path.read_bytes())
         context = config.contexts[config.current_context]
@@ -84,7 +96,7 @@ def _is_usable(path: Path, server: str, authority: CertificateAuthority, spec: L
         return False
     return (
         cluster.server == server
-        and cluster.certificate_authority_data == certificate_pem(authority.certificate.contents)
+        and cluster.certificate_authority_data == trusted
         and leaf.subject.common_name == spec.common_name
         and set(leaf.subject.organizations) == set(spec.organizations)
         and now < renewal_time(leaf)

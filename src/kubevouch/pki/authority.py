@@ -81,6 +81,19 @@ class CertificateAuthority:
         )
 
 
+def own_certificate(bundle_pem: bytes, key_pem: bytes) -> bytes:
+    """Of a CA bundle, the certificate that belongs to the key; the text as it stands when none does.
+
+    While one authority takes over from another, ``ca.crt`` holds both and ``ca.key`` says which of them signs.
+    """
+    try:
+        mine = keys.public_key_of(keys.load_pem(key_pem)).canonical_info
+        found = [each for each in x509_certificate.parse_bundle(bundle_pem) if each.public_key.canonical_info == mine]
+    except (ParseError, KeyMaterialError):
+        return bundle_pem
+    return found[0].pem() if found else bundle_pem
+
+
 def load_key_pair(certificate_pem: bytes, key_pem: bytes) -> tuple[Certificate, PrivateKey]:
     """The first certificate and the key that belongs to it, as Go's ``tls.X509KeyPair`` loads them.
 
@@ -186,3 +199,28 @@ def issue_leaf(
         return x509_certificate.parse_der(authority.sign(template))
     except ValueError as error:
         raise AuthorityError(f"a name of {quote(spec.common_name)} cannot be written: {error}") from error
+
+
+def cross_sign(authority: CertificateAuthority, other: Certificate, *, now: dt.datetime) -> Certificate:
+    """A certificate of ``authority`` for the key and the name of another authority. It ends with the first of the two.
+
+    Whoever trusts ``authority`` so trusts what the other one issues.
+
+    Raises:
+        AuthorityError: the authority has ended.
+    """
+    if now >= authority.certificate.not_after:
+        raise AuthorityError(f"the authority has ended at {authority.certificate.not_after}, make a new one first")
+    template = CertificateTemplate(
+        serial=certificate_builder.random_serial(certificate_builder.STRICT_SERIAL_BITS),
+        subject=other.subject,
+        subject_name=other.subject_name,
+        public_key=other.public_key,
+        not_before=max(now - BACKDATE, authority.certificate.not_before),
+        not_after=min(other.not_after, authority.certificate.not_after),
+        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CERT_SIGN)),
+        is_ca=True,
+        with_subject_key_id=True,
+        subject_key_id=other.meaning.subject_key_id,
+    )
+    return x509_certificate.parse_der(authority.sign(template))

@@ -37,6 +37,8 @@ class CertificateTemplate(msgspec.Struct, frozen=True, kw_only=True):
         serial: not negative.
         is_ca: ``None`` leaves basicConstraints out.
         with_subject_key_id: Kubernetes' signers leave it out of leaves.
+        subject_key_id: another than the one that follows from the key.
+        subject_name: a name in DER that is to be repeated byte by byte; empty writes ``subject``.
     """
 
     serial: int
@@ -48,6 +50,8 @@ class CertificateTemplate(msgspec.Struct, frozen=True, kw_only=True):
     alt_names: SubjectAltNames = NONE
     is_ca: bool | None = False
     with_subject_key_id: bool = False
+    subject_key_id: bytes = b""
+    subject_name: bytes = b""
 
 
 def random_serial(bits: int = SERIAL_BITS) -> int:
@@ -83,7 +87,7 @@ def to_be_signed(
     template: CertificateTemplate, *, issuer_name: bytes, issuer_key_id: bytes, identifier: bytes
 ) -> bytes:
     """TBSCertificate in DER (RFC 5280 section 4.1)."""
-    subject = template.subject.encode()
+    subject = template.subject_name or template.subject.encode()
     return der.encode(
         der.SEQUENCE,
         _VERSION_3,
@@ -127,7 +131,7 @@ def _extensions(template: CertificateTemplate, subject: bytes, issuer_name: byte
     """In Go's order; what would be empty is left out."""
     found = [_usage_extensions(template.usages, template.is_ca)]
     if template.with_subject_key_id:
-        key_id = der.encode(der.OCTET_STRING, key_identifier(template.public_key))
+        key_id = der.encode(der.OCTET_STRING, template.subject_key_id or key_identifier(template.public_key))
         found.append(_extension(_SUBJECT_KEY_ID, key_id))
     # Go takes a certificate whose issuer has its own name for self-signed.
     if issuer_key_id and subject != issuer_name:

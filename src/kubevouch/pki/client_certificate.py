@@ -213,6 +213,17 @@ def _verify_signed_by(child: Certificate, parent: Certificate) -> None:
     signature.verify(child.signature_algorithm, parent.public_key, child.signed, child.signature)
 
 
+def is_issued_by(certificate: Certificate, authority: Certificate) -> bool:
+    """Whether ``authority`` itself has signed ``certificate``, whatever the date."""
+    if certificate.issuer_name != authority.subject_name:
+        return False
+    try:
+        _verify_signed_by(certificate, authority)
+    except (ChainError, SignatureError):
+        return False
+    return True
+
+
 def _verify_valid(
     certificate: Certificate, below: tuple[Certificate, ...], now: dt.datetime, *, intermediate: bool
 ) -> None:

@@ -38,10 +38,15 @@ class SigningOptionsError(SignerError):
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """The names of a certificate's file and of its key's; both may be empty."""
+    """The names of a certificate's file and of its key's; both may be empty.
+
+    Args:
+        bundle: the file may hold other CA certificates beside the key's own; Kubernetes then refuses to sign.
+    """
 
     certificate_file: str = ""
     key_file: str = ""
+    bundle: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.certificate_file or self.key_file)
@@ -118,6 +123,6 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
 
 def _load(signer_name: str, pair: PairFiles, rules: SigningRules) -> Signer:
     try:
-        return FileSigner(pair.certificate_file, pair.key_file, rules)
+        return FileSigner(pair.certificate_file, pair.key_file, rules, bundle=pair.bundle)
     except AuthorityError as err:
         raise SignerError(f"failed to init {signer_name} certificate controller: {err}") from err

@@ -13,7 +13,7 @@ import structlog
 from kubevouch.machinery.gotext import quote
 from kubevouch.pki import authority as authority_module
 from kubevouch.pki import issuance
-from kubevouch.pki.authority import CertificateAuthority
+from kubevouch.pki.authority import CertificateAuthority, own_certificate
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509_certificate import Certificate
@@ -30,8 +30,19 @@ class FileSigner:
     A pair that fits while there is more than one certificate is taken over, and fails each signing, as in Kubernetes.
     """
 
-    def __init__(self, certificate_file: Path | str, key_file: Path | str, rules: SigningRules | None = None) -> None:
-        """Raises :class:`AuthorityError` with kube-controller-manager's text when the files make no authority."""
+    def __init__(
+        self,
+        certificate_file: Path | str,
+        key_file: Path | str,
+        rules: SigningRules | None = None,
+        *,
+        bundle: bool = False,
+    ) -> None:
+        """``bundle``: of several certificates the one that belongs to the key signs, unlike in Kubernetes.
+
+        Raises :class:`AuthorityError` with kube-controller-manager's text when the files make no authority.
+        """
+        self._bundle = bundle
         self._certificate_file = str(certificate_file)
         self._key_file = str(key_file)
         self._rules = rules or SigningRules()
@@ -108,7 +119,8 @@ class FileSigner:
     def _read(self) -> tuple[bytes, bytes]:
         if not self._certificate_file or not self._key_file:
             return b"", b""
-        return Path(self._certificate_file).read_bytes(), Path(self._key_file).read_bytes()
+        certificate, key = Path(self._certificate_file).read_bytes(), Path(self._key_file).read_bytes()
+        return own_certificate(certificate, key) if self._bundle else certificate, key
 
     def _load(self, certificate: bytes, key: bytes) -> CertificateAuthority:
         return CertificateAuthority.load(

@@ -93,7 +93,7 @@ def start_controllers(
         SignerError, RootCAError: a file of the CA cannot be used.
     """
     pair = pair_at(server.pki.folder, CA)
-    default = SigningOptions(PairFiles(str(pair.certificate), str(pair.key)))
+    default = SigningOptions(PairFiles(str(pair.certificate), str(pair.key), bundle=True))
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)

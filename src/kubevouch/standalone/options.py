@@ -12,6 +12,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.service_accounts import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
 DEFAULT_TOKEN_TTL = dt.timedelta(hours=24)
@@ -41,6 +42,8 @@ class StandaloneOptions:
         runtime_config: kube-apiserver's list of API versions and resources to turn on or off: ``key=true,key=false``.
         controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
         access: who and may: authentication and authorization by flags and files.
+        service_accounts: who signs their tokens, and whose are accepted.
+        disabled_admission: plug-ins to leave out.
         audit: which requests are recorded, and where.
         server: how many requests run at once, and what is told of them.
     """
@@ -54,6 +57,8 @@ class StandaloneOptions:
     controllers: tuple[str, ...] = ("*",)
     runtime_config: str = ""
     access: AccessOptions = field(default_factory=AccessOptions)
+    service_accounts: ServiceAccountOptions = field(default_factory=ServiceAccountOptions)
+    disabled_admission: tuple[str, ...] = ()
     audit: AuditOptions = field(default_factory=AuditOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy,
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.server.access_metrics import AccessMetrics
 from kubevouch.server.apiserver import Caches, Security
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
@@ -50,10 +51,14 @@ class Trust:
 class StandaloneSecurity:
     """Authorizers first, for they need no caches; the rest once the caches exist."""
 
-    def __init__(self, trust: Trust, clock: Clock, access: Access | None = None) -> None:
+    def __init__(
+        self, trust: Trust, clock: Clock, access: Access | None = None, disabled_admission: Collection[str] = ()
+    ) -> None:
         """Raises :class:`AccessError` when a webhook's kubeconfig cannot be used."""
+        self._disabled_admission = tuple(disabled_admission)
         self._trust = trust
         self._clock = clock
+        self._clients = X509Authenticator(trust.client_anchors, clock)
         self._access = access or Access(AccessOptions(), (), clock)
         self.policy = RBACPolicy()
         self._built_in: dict[str, ResolvingAuthorizer] = {
@@ -68,6 +73,14 @@ class StandaloneSecurity:
     def _choose_authorizers(self) -> None:
         chosen = self._access.authorizers(self._built_in)
         self.authorizer.replace([PrivilegedGroupAuthorizer(), *chosen], chosen)
+
+    def replace_client_anchors(self, anchors: TrustAnchors) -> None:
+        """Believe the clients of another CA bundle from the next request on."""
+        self._clients.replace_anchors(anchors)
+
+    def record_into(self, recorder: AccessMetrics) -> None:
+        """Count what becomes of configuration files and issuers."""
+        self._access.record_into(recorder)
 
     async def keep(self) -> None:
         """Follow the configuration files, for ever."""
@@ -89,13 +102,13 @@ class StandaloneSecurity:
         kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
         if self._trust.issuer is not None:
             kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
-        tokens = BearerAuthenticator([*kinds, *self._access.tokens])
-        authenticators: list[Authenticator] = [X509Authenticator(self._trust.client_anchors, self._clock), tokens]
+        tokens = BearerAuthenticator([*self._access.first_tokens, *kinds, *self._access.tokens])
+        authenticators: list[Authenticator] = [self._clients, tokens]
         if self._trust.front_proxy_anchors is not None:
             options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
             proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, options)
             authenticators.insert(0, proxy)
-        self._configured = configured_admission(caches, self._clock, _namespace_getter(caches))
+        self._configured = configured_admission(caches, self._clock, _namespace_getter(caches), self.authorizer)
         dependencies = Dependencies(
             authorizer=self.authorizer,
             namespace_named=_namespace_getter(caches),
@@ -110,7 +123,7 @@ class StandaloneSecurity:
             tokens=tokens,
             authorizer=self.authorizer,
             resolver=self.authorizer,
-            admission=default_chain(dependencies),
+            admission=default_chain(dependencies, self._disabled_admission),
         )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import TracebackType
 
 from kubevouch.api import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
-from kubevouch.authentication.service_account import Issuer, SigningKeys
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
@@ -26,14 +26,14 @@ from kubevouch.server.bootstrap import namespaces, rbac
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.server.tls import ServingFiles, server_context
 from kubevouch.standalone.access import Access
+from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.security import StandaloneSecurity, Trust
+from kubevouch.standalone.service_accounts import DEFAULT_ISSUER, ServiceAccountOptions, issuer_of
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
-# kubeadm's default for its cluster domain.
-SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc.cluster.local"
+SERVICE_ACCOUNT_ISSUER = DEFAULT_ISSUER
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, AUTHENTICATED_GROUP))
 
 
@@ -72,6 +72,8 @@ class StandaloneServer:
         audit: builds what records requests; None records nothing.
         options: of the API server itself.
         tracing: of requests and controllers; None traces nothing.
+        service_accounts: who signs their tokens; None means kubeadm's defaults.
+        disabled_admission: plug-ins to leave out.
     """
 
     def __init__(
@@ -86,17 +88,23 @@ class StandaloneServer:
         audit: BuildAudit | None = None,
         options: ServerOptions | None = None,
         tracing: Tracing | None = None,
+        service_accounts: ServiceAccountOptions | None = None,
+        disabled_admission: Collection[str] = (),
     ) -> None:
-        """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used."""
+        """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
+        :class:`ServiceAccountError` when a key file cannot."""
         self.clock = clock
         self.pki = pki
         self.endpoint = endpoint
-        issuer = Issuer(SERVICE_ACCOUNT_ISSUER, SigningKeys(load_service_account_key(pki.service_account)))
+        issuer = issuer_of(service_accounts or ServiceAccountOptions(), load_service_account_key(pki.service_account))
         trust = Trust(
-            TrustAnchors([pki.authority.certificate]), TrustAnchors([pki.front_proxy_authority.certificate]), issuer
+            TrustAnchors.from_pem(pki.ca_certificate),
+            TrustAnchors([pki.front_proxy_authority.certificate]),
+            issuer,
         )
-        security = StandaloneSecurity(trust, clock, access)
+        security = StandaloneSecurity(trust, clock, access, disabled_admission)
         self._security = security
+        self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
         self.api = APIServer(
             store,
             clock,
@@ -109,6 +117,7 @@ class StandaloneServer:
             options=options,
             tracing=tracing,
         )
+        security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -130,10 +139,10 @@ class StandaloneServer:
         self.api.hook_done("rbac/bootstrap-roles")
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
         self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
+        self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
 
     async def listen(self, sockets: list[socket.socket]) -> None:
-        files = ServingFiles(self.pki.apiserver.certificate, self.pki.apiserver.key)
-        await self.api.listen(sockets, server_context(files))
+        await self.api.listen(sockets, self._ca_files.serve_with())
 
     async def close(self) -> None:
         for task in self._tasks:

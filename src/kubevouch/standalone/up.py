@@ -25,11 +25,12 @@ from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
-from kubevouch.standalone import network
+from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.options import StandaloneOptions
-from kubevouch.standalone.server import SERVICE_ACCOUNT_ISSUER, Endpoint, StandaloneServer
+from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.service_accounts import ServiceAccountError
 from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, StoreSpec, parse_store
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PRIVATE_FOLDER, FileInUseError, locked, make_folder
@@ -119,8 +120,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 audit=audit,
                 options=options.server,
                 tracing=tracing,
+                service_accounts=options.service_accounts,
+                disabled_admission=options.disabled_admission,
             )
-        except (AccessError, AuditOptionsError) as err:
+        except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
         server = await stack.enter_async_context(made)
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
@@ -132,7 +135,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             (admin, control_plane.ADMIN),
             (options.data_dir / SUPER_ADMIN_FILE, control_plane.SUPER_ADMIN),
         ):
-            kubeconfig.ensure(path, endpoint.url, pki.authority, who, now=clock.now(), algorithm=options.key_algorithm)
+            kubeconfig.ensure(
+                path, endpoint.url, pki.authority, who, now=clock.now(), algorithm=options.key_algorithm,
+                bundle=pki.ca_certificate,
+            )  # fmt: skip
         await server.listen(sockets)
         yield Running(
             server,
@@ -146,8 +152,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
 
 def _verified_access(options: StandaloneOptions, clock: Clock) -> Access:
     try:
-        return Access(options.access, (SERVICE_ACCOUNT_ISSUER,), clock)
-    except AccessError as err:
+        service_accounts.check(options.service_accounts)
+        accounts = options.service_accounts
+        return Access(options.access, accounts.audiences, clock, own_issuers=accounts.issuers)
+    except (AccessError, ServiceAccountError) as err:
         raise InvalidOptionsError(str(err)) from err
 
 

@@ -16,8 +16,11 @@ from asynctest import async_test
 from kubevouch.agent.certificate_request import node_client, node_serving
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.api import catalog, wellknown
+from kubevouch.api.ca_rotation import RenewalOrder, fingerprint
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 from kubevouch.pki import keys
+from kubevouch.pki.authority import create_authority
+from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.subject_alt_names import SubjectAltNames
 from kubevouch.testing.cluster import Cluster
@@ -380,5 +383,30 @@ def test_a_disk_that_fails_in_the_middle(
             it.manager.rotate_now()
             await pass_time(network.cluster, 60)
             assert pair_of(it).leaf != before.leaf
+
+    scenario()
+
+
+# ------------------------------------------------------------------ another CA
+
+
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_an_order_to_renew_is_looked_at_again_before_it_is_followed(tmp_path: Path, withdrawn: bool) -> None:
+    @async_test
+    async def scenario() -> None:
+        async with world(tmp_path) as (network, it), running(it):
+            await pass_time(network.cluster, 60)
+            before, now = pair_of(it), network.cluster.clock.now()
+            other = create_authority("other", keys.generate(KeyAlgorithm.ECDSA_P256), now=now).certificate
+            network.anchors = TrustAnchors([*network.anchors.certificates, other])
+            order = RenewalOrder(authority=fingerprint(other.fingerprint()), begins=now, window_seconds=60)
+            it.access.order, it.access.news = order, [None if withdrawn else order]
+            await pass_time(network.cluster, 0.9 * HOUR)
+            assert it.access.refreshed == 0 and pair_of(it).leaf == before.leaf
+            await pass_time(network.cluster, 0.2 * HOUR)
+            assert it.access.refreshed == 1
+            assert (pair_of(it).leaf == before.leaf) is withdrawn
+            # The signer has not changed here: nobody asks again and again.
+            assert len(await requests(network)) == (1 if withdrawn else 2)
 
     scenario()

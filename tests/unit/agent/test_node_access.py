@@ -12,10 +12,11 @@ from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.interface import SettingsError
 from kubevouch.agent.node_access import ClusterFiles, NodeAccess
 from kubevouch.agent.trust_bundle import HASH_ANNOTATION
-from kubevouch.api import catalog, kubeconfig
+from kubevouch.api import ca_rotation, catalog, kubeconfig
 from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
-from kubevouch.client.interface import ConnectFailed, TLSFailed
+from kubevouch.client.interface import MERGE_PATCH, ConnectFailed, TLSFailed
 from kubevouch.phases.join import BOOTSTRAP_CONF, CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -141,3 +142,21 @@ async def test_the_token_is_used_when_the_certificate_is_of_no_use(tmp_path: Pat
             assert "bootstrap-kubelet.conf" in poster.credential
             review = await poster.requests._client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
             assert review.status.user_info.username == TOKEN.user
+
+
+@async_test
+async def test_what_cluster_info_says_about_renewing(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        await _joined(world, root)
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        order = RenewalOrder(authority="sha256:00", begins=CLOCK.now(), window_seconds=60)
+        for text, heard in ((ca_rotation.encode(order), order), ("soon", None), (ca_rotation.encode(order), order)):
+            patch = {"metadata": {"annotations": {ca_rotation.RENEWAL_ANNOTATION: text}}}
+            await world.server.client.patch(catalog.CONFIG_MAPS, "cluster-info", patch, MERGE_PATCH, "kube-public")
+            await access.refresh()
+            assert access.renewal_order() == heard
+        gone = {"metadata": {"annotations": {ca_rotation.RENEWAL_ANNOTATION: None}}}
+        await world.server.client.patch(catalog.CONFIG_MAPS, "cluster-info", gone, MERGE_PATCH, "kube-public")
+        await access.refresh()
+        assert access.renewal_order() is None

@@ -14,9 +14,11 @@ from kubevouch.agent.rotation_plan import (
     Situation,
     jump_words,
     moved,
+    ordered_renewal,
     plan,
     schedule,
 )
+from kubevouch.api.ca_rotation import RenewalOrder, due_at, fingerprint
 from kubevouch.pki import authority, keys, rotation
 from kubevouch.pki.keys import KeyAlgorithm
 
@@ -57,6 +59,7 @@ def test_the_deadline_counts_from_the_start_of_the_certificate() -> None:
         (replace(GOOD, wanted=rotation.node_client("worker-2")), Reason.OTHER_NAMES),
         (replace(GOOD, trusted=False), Reason.UNTRUSTED),
         (replace(GOOD, fitting_key=False), Reason.OTHER_KEY),
+        (replace(GOOD, renew_at=NOW), Reason.OTHER_CA),
         # The wall clock was set back while time went on.
         (replace(_after(8.1), now=NOW), Reason.DEADLINE),
         (replace(_after(10.1), now=NOW), Reason.EXPIRED),
@@ -128,3 +131,27 @@ def test_retries_are_drawn_from_growing_delays() -> None:
     assert [retries.delay(spent=True, left=calm) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert Retries(lambda: 0.0).delay(spent=True, left=calm) == 30
     assert Retries(lambda: 0.0).delay(spent=False, left=calm) == 0
+
+
+OTHER_CA = authority.create_authority("other", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
+
+
+def _order(ca: authority.CertificateAuthority, begins: dt.datetime, window_seconds: int = 3600) -> RenewalOrder:
+    wanted = fingerprint(ca.certificate.fingerprint())
+    return RenewalOrder(authority=wanted, begins=begins, window_seconds=window_seconds)
+
+
+def test_an_order_to_renew_has_its_moment() -> None:
+    both = (CA.certificate, OTHER_CA.certificate)
+    order = _order(OTHER_CA, NOW + dt.timedelta(hours=5))
+    assert ordered_renewal(LEAF, order, both, "worker-1") == due_at(order, "worker-1")
+    # It comes from that CA already, or that CA is not known here yet.
+    assert ordered_renewal(LEAF, _order(CA, NOW), both, "worker-1") is None
+    assert ordered_renewal(LEAF, order, both[:1], "worker-1") is None
+    assert plan(replace(GOOD, renew_at=NOW + dt.timedelta(seconds=1))).ask is None
+
+
+def test_an_order_that_cannot_be_met_makes_no_storm() -> None:
+    order = _order(OTHER_CA, NOW - dt.timedelta(days=1), 0)
+    due = ordered_renewal(LEAF, order, (OTHER_CA.certificate,), "worker-1")
+    assert due == LEAF.not_before + dt.timedelta(hours=1)

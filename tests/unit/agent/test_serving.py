@@ -76,6 +76,7 @@ async def test_a_serving_certificate_follows_the_nodes_addresses(tmp_path: Path)
             anchors = node_access.anchors
             refused = node_access.refused
             refresh = node_access.refresh
+            renewal_order = node_access.renewal_order
 
             def connected(self, _pair: StoredPair | None, /) -> AbstractAsyncContextManager[Poster]:
                 return node_access.connected(node.manager.pair)

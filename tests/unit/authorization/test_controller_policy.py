@@ -13,6 +13,7 @@ from kubevouch.authorization.controller_policy import (
 )
 from kubevouch.authorization.interface import Attributes, Decision
 from kubevouch.authorization.policy import Policy
+from kubevouch.controllers import catalog
 
 OWN = rbac_policy(kubevouch_controller_policy())
 APPROVING = "certificatesigningrequest-approving-controller"
@@ -57,10 +58,13 @@ def test_the_collector_touches_no_subresource(verb: str, subresource: str) -> No
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("namespace", ["", "default", "kube-system"])
 def test_secrets_are_for_those_that_look_after_tokens_or_owners(controller: str, namespace: str) -> None:
-    reads = controller in ("bootstrap-signer-controller", "token-cleaner-controller") and namespace == "kube-system"
+    keepers = ("bootstrap-signer-controller", "token-cleaner-controller", "token-uses-controller")
+    reads = controller in keepers and namespace == "kube-system"
     assert may(controller, "list", "", "v1", "secrets", "", namespace) is (reads or controller == COLLECTOR)
     deletes = (controller == "token-cleaner-controller" and namespace == "kube-system") or controller == COLLECTOR
     assert may(controller, "delete", "", "v1", "secrets", "", namespace, "bootstrap-token-abcdef") is deletes
+    writes = controller == "token-uses-controller" and namespace == "kube-system"
+    assert may(controller, "update", "", "v1", "secrets", "", namespace, "bootstrap-token-abcdef") is writes
 
 
 @pytest.mark.parametrize(("controller", "lease"), list(itertools.product(CONTROLLERS, CONTROLLERS)))
@@ -98,3 +102,12 @@ def test_no_rule_is_for_everything(policy: Policy) -> None:
                     "system:controller:namespace-controller",
                     "system:controller:generic-garbage-collector",
                 )
+
+
+@pytest.mark.parametrize("entry", catalog.CONTROLLERS, ids=lambda entry: entry.name)
+def test_every_controller_may_hold_its_own_lease(entry: catalog.Entry) -> None:
+    lease = ("coordination.k8s.io", "v1", "leases", "", "kube-system")
+    assert may(entry.name, "create", *lease)
+    assert may(entry.name, "get", *lease, entry.name)
+    assert may(entry.name, "update", *lease, entry.name)
+    assert not may(entry.name, "update", *lease, "another")

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, fixture
-from kubevouch.pki import issuance, x509_request
+from kubevouch.pki import issuance, x509_certificate, x509_request
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
 from kubevouch.pki.public_key import KeyKind
@@ -49,6 +49,19 @@ def test_a_missing_file_is_not_taken_over(tmp_path: Path) -> None:
     signer = FileSigner(certificate, key)
     key.unlink()
     assert signer.authority.certificate.contents
+
+
+def test_of_a_bundle_the_one_that_belongs_to_the_key_signs_when_that_is_wanted(tmp_path: Path) -> None:
+    certificate, key = write(tmp_path, "ca-ec.crt", "ca-ec.key")
+    certificate.write_bytes(fixture("ca-rsa.crt") + fixture("ca-ec.crt"))
+    signer = FileSigner(certificate, key, bundle=True)
+    assert signer.authority.certificate.pem() == x509_certificate.parse_pem(fixture("ca-ec.crt")).pem()
+    # One rename moves signing to the other.
+    key.write_bytes(fixture("ca-rsa.key"))
+    assert signer.authority.certificate.public_key.kind is KeyKind.RSA
+    # A key that none of them has is not taken over.
+    certificate.write_bytes(fixture("ca-ec.crt"))
+    assert signer.authority.certificate.public_key.kind is KeyKind.RSA
 
 
 def test_a_bundle_fails_every_signature_until_it_is_gone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from asynctest import async_test
 from controller_world import fixture, world
 from kubevouch.api import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError
 from kubevouch.machinery.meta import ObjectMeta
@@ -49,9 +49,9 @@ async def test_everything_runs_within_its_rights() -> None:
 @async_test
 async def test_one_cache_of_csrs_serves_all() -> None:
     async with world() as at:
-        running = await at.run("csrapproving", "csrsigning", "csrcleaner")
-        (informer,) = running.manager.informers.informers
-        assert informer.resource is CERTIFICATE_SIGNING_REQUESTS
+        running = await at.run("csrapproving", "csrsigning", "csrcleaner", "tokenuses", "joinstatus")
+        read = [informer.resource for informer in running.manager.informers.informers]
+        assert sorted(resource.plural for resource in read) == [CERTIFICATE_SIGNING_REQUESTS.plural, SECRETS.plural]
 
 
 @pytest.mark.parametrize("turns", [0, 3, 6, 9, 12, 15, 20, 30, 45, 60])

@@ -1,0 +1,86 @@
+"""The files of ``pki/`` that a running server takes in again: whose clients it believes, and what it serves with.
+
+The signers and the publishers of the CA look at their files by themselves.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+import structlog
+
+from kubevouch.phases.certs import CertsError, ControlPlanePKI, pair_at, read_bundle
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.control_plane import CA
+from kubevouch.pki.errors import PKIError
+from kubevouch.server.tls import ServingFiles, TLSOptions, server_context
+from kubevouch.util.clock import Clock
+from kubevouch.util.files import Stamp, stamp
+
+log = structlog.get_logger("standalone.ca_files")
+
+LOOK_SECONDS = 2.0
+
+
+class CAFiles:
+    """What cannot be used is not taken in, and looked at again: it may be in the middle of being written."""
+
+    def __init__(
+        self,
+        pki: ControlPlanePKI,
+        clock: Clock,
+        trust: Callable[[TrustAnchors], None],
+        tls: TLSOptions | None = None,
+    ) -> None:
+        self._tls = tls or TLSOptions()
+        self._pki = pki
+        self._clock = clock
+        self._trust = trust
+        self._context: ssl.SSLContext | None = None
+        self._bundle = self._bundle_stamp()
+        self._serving = self._serving_stamps()
+
+    def serve_with(self) -> ssl.SSLContext:
+        """The server's TLS context, whose certificate is replaced in place. Raises as :func:`server_context` does."""
+        self._serving = self._serving_stamps()
+        self._context = server_context(self._files(), self._tls)
+        return self._context
+
+    async def keep(self) -> None:
+        """For ever."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        seen = self._bundle_stamp()
+        if seen != self._bundle:
+            try:
+                self._trust(TrustAnchors.from_pem(read_bundle(self._pki.folder)))
+            except (CertsError, PKIError) as err:
+                log.error("the client CA bundle is not taken over", err=str(err))
+            else:
+                self._bundle = seen
+                log.info("the client CA bundle was read again")
+        stamps = self._serving_stamps()
+        if self._context is not None and stamps != self._serving:
+            files = self._files()
+            try:
+                # On a context of its own first: half a pair would leave the one in use without any.
+                server_context(files)
+                self._context.load_cert_chain(files.certificate, files.key)
+            except (ssl.SSLError, OSError) as err:
+                log.error("the serving certificate is not taken over", err=str(err))
+            else:
+                self._serving = stamps
+                log.info("the serving certificate was read again")
+
+    def _files(self) -> ServingFiles:
+        return ServingFiles(self._pki.apiserver.certificate, self._pki.apiserver.key)
+
+    def _bundle_stamp(self) -> Stamp | None:
+        return stamp(pair_at(self._pki.folder, CA).certificate)
+
+    def _serving_stamps(self) -> tuple[Stamp | None, ...]:
+        return stamp(self._pki.apiserver.certificate), stamp(self._pki.apiserver.key)

@@ -1,0 +1,59 @@
+"""controllers/certificate_ledger.py: what is issued is written down, once, and outlives its request."""
+
+from __future__ import annotations
+
+from asynctest import async_test
+from ca_world import CAWorld, ca_world
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.certificate_ledger import PREFIX, IssuedCertificate, decode
+from kubevouch.controllers.certificate_ledger import BATCH_SECONDS
+
+
+async def _ledger(world: CAWorld) -> dict[str, IssuedCertificate]:
+    found: dict[str, IssuedCertificate] = {}
+    for each in (await world.cluster.client().list(catalog.CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE)).items:
+        if each.metadata.name.startswith(PREFIX):
+            found |= decode(each.data)
+    return found
+
+
+async def _versions(world: CAWorld) -> dict[str, str]:
+    maps = (await world.cluster.client().list(catalog.CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE)).items
+    return {each.metadata.name: each.metadata.resource_version for each in maps}
+
+
+@async_test
+async def test_it_begins_empty_and_outlives_the_requests() -> None:
+    async with ca_world() as world:
+        assert f"{PREFIX}0" in await _versions(world) and await _ledger(world) == {}
+        leaf = await world.issue("worker-1")
+        await world.wait(BATCH_SECONDS)
+        (entry,) = (await _ledger(world)).values()
+        assert (entry.machine, entry.serial, entry.not_after) == ("worker-1", f"{leaf.serial:x}", leaf.not_after)
+        assert bytes.fromhex(entry.authority) == world.signing().meaning.subject_key_id
+        await world.forget_requests()
+        await world.wait(60)
+        assert list((await _ledger(world)).values()) == [entry]
+
+
+@async_test
+async def test_a_renewal_takes_its_place() -> None:
+    async with ca_world() as world:
+        await world.issue("worker-1")
+        renewed = await world.issue("worker-1", 1)
+        await world.issue("worker-2")
+        await world.wait(60)
+        entries = {each.machine: each for each in (await _ledger(world)).values()}
+        assert entries.keys() == {"worker-1", "worker-2"}
+        assert entries["worker-1"].serial == f"{renewed.serial:x}"
+
+
+@async_test
+async def test_a_restart_misses_nothing_and_writes_nothing_twice() -> None:
+    async with ca_world() as world:
+        await world.issue("worker-1")
+        await world.wait(60)
+        versions = await _versions(world)
+        await world.cluster.restart_async()
+        await world.wait(60)
+        assert await _versions(world) == versions

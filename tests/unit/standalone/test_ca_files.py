@@ -1,0 +1,76 @@
+"""standalone/ca_files.py: what cannot be used is not taken in, and looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+from asynctest import async_test
+from controller_world import NOW
+from kubevouch.phases.certs import certificate_pem, ensure_control_plane, ensure_leaf
+from kubevouch.pki import control_plane
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.standalone.ca_files import LOOK_SECONDS, CAFiles
+from kubevouch.testing.clock import FakeClock, settle
+
+NAMES = ControlPlaneNames(node_name="cp", advertise_address="127.0.0.1")
+
+
+@async_test
+async def test_a_client_ca_bundle_is_taken_in_when_it_is_one(tmp_path: Path) -> None:
+    pki = ensure_control_plane(tmp_path / "pki", NAMES, now=NOW)
+    clock, heard = FakeClock(NOW), list[TrustAnchors]()
+    files = CAFiles(pki, clock, heard.append)
+    task = asyncio.create_task(files.keep())
+    try:
+        await clock.until_asleep()
+        clock.advance(LOOK_SECONDS)
+        await settle()
+        assert heard == []
+        path = pki.folder / "ca.crt"
+        text = path.read_bytes()
+        for content, count in ((b"", 0), (b"-----BEGIN", 0), (text + pki.front_proxy_authority.certificate.pem(), 2)):
+            path.write_bytes(content)
+            clock.advance(LOOK_SECONDS)
+            await settle()
+            assert [len(each.certificates) for each in heard] == ([count] if count else [])
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def test_a_serving_pair_is_taken_in_when_it_fits(tmp_path: Path) -> None:
+    pki = ensure_control_plane(tmp_path / "pki", NAMES, now=NOW)
+    files = CAFiles(pki, FakeClock(NOW), lambda _: None)
+    context = files.serve_with()
+    first = pki.apiserver.certificate.read_bytes()
+    key = pki.apiserver.key.read_bytes()
+    pki.apiserver.key.write_bytes((pki.folder / "ca.key").read_bytes())
+    files.look()
+    assert _shown(context) == first
+    pki.apiserver.certificate.unlink()
+    wanted = control_plane.apiserver(NAMES)
+    ensure_leaf(pki.folder, wanted, pki.authority, now=NOW)
+    files.look()
+    assert _shown(context) == pki.apiserver.certificate.read_bytes() != first
+    assert pki.apiserver.key.read_bytes() != key
+
+
+def _shown(context: ssl.SSLContext) -> bytes:
+    """The certificate that a handshake in memory shows."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return certificate_pem(ends[0].getpeercert(binary_form=True) or b"")
