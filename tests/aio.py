@@ -111,7 +111,8 @@ class _Watchdog(threading.Thread):
             turns.append(time.monotonic())
             turn.set()
 
-        starved = processor_delays()
+        this_thread = threading.get_native_id()  # its own waits lengthen no turn of the loop
+        starved = processor_delays(this_thread)
         asked = time.monotonic()
         self._loop.call_soon_threadsafe(take_turn)
         stack = "in code that held the interpreter lock\n"
@@ -124,15 +125,20 @@ class _Watchdog(threading.Thread):
         waited = (turns[0] if turns else min(time.monotonic(), self._stopped_at)) - asked
         if waited > self._blocked_seconds:
             # Other programs had the processors, or a thread that lost its own held the interpreter lock meanwhile.
-            waited -= max(processor_delays() - starved, 0.0)
+            waited -= max(processor_delays(this_thread) - starved, 0.0)
         if waited > self._blocked_seconds:
             self.findings.append(f"the event loop was blocked for {waited:.1f} s, when last seen:\n{stack}")
 
 
-def processor_delays() -> float:
-    """Seconds for which the threads of this process were ready to run and had no processor; 0 where nobody counts."""
+def processor_delays(besides: int = 0) -> float:
+    """Seconds for which threads of this process were ready to run and had no processor; 0 where nobody counts.
+
+    ``besides`` is a thread, by its ID in the kernel, that does not count.
+    """
     nanoseconds = 0
     for statistics in Path("/proc/self/task").glob("*/schedstat"):
+        if statistics.parent.name == str(besides):
+            continue
         try:
             nanoseconds += int(
                 statistics.read_text().split()[1]

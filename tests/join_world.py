@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,14 +151,19 @@ def decided(*conditions: CertificateSigningRequestCondition) -> Decide:
 
 
 @asynccontextmanager
-async def join_world(folder: Path, clock: Clock | None = None, *, signed: bool = True) -> AsyncIterator[JoinWorld]:
+async def join_world(
+    folder: Path, clock: Clock | None = None, *, signed: bool = True, host: str = "127.0.0.1"
+) -> AsyncIterator[JoinWorld]:
     """A cluster with a token that cluster-info is signed with, unless ``signed`` is False."""
     clock = clock or SystemClock()
-    sockets = bind("127.0.0.1", 0)
-    endpoint = Endpoint("127.0.0.1", sockets[0].getsockname()[1])
-    names = ControlPlaneNames(node_name="control-plane", advertise_address="127.0.0.1", extra=("localhost",))
+    sockets = bind(host, 0)
+    endpoint = Endpoint(host, sockets[0].getsockname()[1])
+    names = ControlPlaneNames(node_name="control-plane", advertise_address=host, extra=("localhost",))
     pki = certs.ensure_control_plane(folder / "pki", names, now=clock.now())
-    async with StandaloneServer(MemoryStore(clock=clock), clock, pki, endpoint) as server:
+    store = MemoryStore(clock=clock)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        server = await stack.enter_async_context(StandaloneServer(store, clock, pki, endpoint))
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
         plan = bootstrap_token.plan(TOKEN, now=clock.now(), ttl=dt.timedelta(days=3))
         await bootstrap_token.create(server.client, plan)

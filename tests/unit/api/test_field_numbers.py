@@ -13,6 +13,7 @@ import pytest
 
 from kubevouch.api import (
     apidiscovery_v2,
+    apiextensions_v1,
     authentication_v1,
     authorization_v1,
     certificates_v1,
@@ -60,6 +61,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "certificates.k8s.io/v1beta1": (certificates_v1beta1,),
     "storage.k8s.io/v1": (storage_v1,),
     "node.k8s.io/v1": (node_v1,),
+    "apiextensions.k8s.io/v1": (apiextensions_v1,),
     "resource.k8s.io/v1": (resource_v1,),
     "admissionregistration.k8s.io/v1": (matching, policies, webhooks),
 }  # fmt: skip

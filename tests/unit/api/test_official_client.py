@@ -34,7 +34,8 @@ UNSERVED = "kubevouch.api.certificates_v1beta1.CertificateSigningRequest"
 # Declared in part, as their modules say.
 IN_PART = {
     "Container", "PodSpec", "PodStatus", "PodCondition", "ServiceSpec", "ServicePort", "ServiceStatus",
-    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec",
+    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "CustomResourceDefinition",
+    "CustomResourceDefinitionSpec", "CustomResourceDefinitionVersion",
 }  # fmt: skip
 ADDED_IN_1_37 = {
     "NodeSpec": {"podPreemptionPolicy"},

@@ -55,7 +55,7 @@ def test_computing_is_blocking(loop: str) -> None:
 def test_waiting_for_a_processor_is_not_blocking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the kernel's count finds that the process was kept waiting for a second more."""
     seconds = itertools.count()
-    monkeypatch.setattr(aio, "processor_delays", lambda: float(next(seconds)))
+    monkeypatch.setattr(aio, "processor_delays", lambda _thread: float(next(seconds)))
 
     async def scenario() -> None:
         threading.Event().wait(4 * LIMIT)

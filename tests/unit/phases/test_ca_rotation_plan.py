@@ -66,7 +66,11 @@ def test_who_does_not_trust_both_holds_up_the_next_ca() -> None:
     assert [each.name for each in laggards(rotation(Phase.DISTRIBUTING, given_up=("b",)), seen)] == ["c"]
 
 
-@pytest.mark.parametrize(("published", "held_up"), [(BOTH, False), ("", False), (ALONE, True), ("unreadable", True)])
+@pytest.mark.parametrize(
+    ("published", "held_up"),
+    [(BOTH, False), ("", False), (ALONE, True), ("unreadable", True)],
+    ids=["both", "none", "alone", "unreadable"],
+)
 def test_pods_hold_it_up_where_a_bundle_is_published(published: str, held_up: bool) -> None:
     late = laggards(rotation(Phase.DISTRIBUTING), facts(published=published))
     assert [each.name for each in late] == (["pods"] if held_up else [])

@@ -18,6 +18,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestStatus,
 )
 from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery import gotext
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
@@ -26,6 +27,7 @@ from kubevouch.machinery.times import Time
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
+_MACHINES = (wellknown.BOOTSTRAP_USER_PREFIX, wellknown.NODE_USER_PREFIX)
 _DECISIONS = (wellknown.CSR_APPROVED, wellknown.CSR_DENIED)
 
 
@@ -42,7 +44,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
         """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
         user = ctx.user
         return msgspec.structs.replace(
-            _from(obj, ctx.source),
+            _from(obj, ctx.source if _is_machine(user) else ""),
             spec=msgspec.structs.replace(
                 obj.spec,
                 username=user.name,
@@ -106,6 +108,11 @@ class CSRStatusStrategy(CSRStrategy):
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> list[FieldError]:
         return certificates_v1.validate_certificate_signing_request_status_update(new, old, v1beta1=_is_v1beta1(ctx))
+
+
+def _is_machine(user: UserInfo) -> bool:
+    """From where a machine asks tells something about it; a person's requests stay as in Kubernetes."""
+    return user.name.startswith(_MACHINES)
 
 
 def _from(obj: CertificateSigningRequest, source: str) -> CertificateSigningRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from typing import Any
 
@@ -170,4 +171,10 @@ def test_the_server_says_from_where_a_request_came(source: str) -> None:
 
 
 def context_from(source: str) -> Context:
-    return Context(user=USER, now=NOW, api_version="certificates.k8s.io/v1", source=source)
+    machine = UserInfo("system:bootstrap:abcdef", groups=("system:bootstrappers",))
+    return Context(user=machine, now=NOW, api_version="certificates.k8s.io/v1", source=source)
+
+
+def test_a_persons_request_stays_as_it_is() -> None:
+    ctx = dataclasses.replace(context_from("192.0.2.7"), user=USER)
+    assert DEFINITION.strategy.prepare_for_create(ctx, csr("example.com/a")).metadata.annotations == {}

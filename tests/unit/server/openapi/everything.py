@@ -9,7 +9,7 @@ from kubevouch.api import catalog
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.certificates import certificatesigningrequests
 from kubevouch.registry.core import namespaces, nodes
-from kubevouch.registry.interface import Definition, Printer, Strategy, View
+from kubevouch.registry.interface import Definition, Printer, Strategy, Validate, View
 from kubevouch.registry.printing import NAME
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server import version
@@ -40,7 +40,7 @@ def _definition(resource: Resource[Any]) -> Definition[Any]:
     return Definition(resource, Strategy(), _PRINTER, views=views)
 
 
-async def _answer(_ctx: Any, _namespace: str, _name: str, obj: Any) -> Any:
+async def _answer(_ctx: Any, _namespace: str, _name: str, obj: Any, _validate: Validate) -> Any:
     return obj
 
 
