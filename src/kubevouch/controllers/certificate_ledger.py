@@ -26,6 +26,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import x509_certificate
 from kubevouch.pki.errors import ParseError
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("controllers.certificate_ledger")
 
@@ -33,6 +34,8 @@ NAME = wellknown.CERTIFICATE_LEDGER_CONTROLLER
 BATCH_SECONDS = 10.0
 """What is issued in this time shares a write. Requests stay for an hour, so that a restart misses none."""
 
+# Certificates that are read before others have their turn.
+_TURN = 20
 _ALL = Request("issued-certificates")
 
 
@@ -51,13 +54,17 @@ class CertificateLedger:
         self._written &= issued.keys()
         shards: dict[str, dict[str, IssuedCertificate]] = {}
         uids: dict[str, set[str]] = {}
-        for uid in issued.keys() - self._written:
+        for number, uid in enumerate(issued.keys() - self._written, 1):
+            if number % _TURN == 0:
+                await give_way()
             entry = _entry(issued[uid])
             if entry is None:
                 self._written.add(uid)
                 continue
             entries = shards.setdefault(entry.key[0], {})
-            entries |= certificate_ledger.merged(entries, {entry.key: entry}, now=self._clock.now())
+            former = entries.get(entry.key)
+            if former is None or former.not_before <= entry.not_before:
+                entries[entry.key] = entry
             uids.setdefault(entry.key[0], set()).add(uid)
         if not self._begun:
             # The first ConfigMap's age tells since when the ledger is kept.
