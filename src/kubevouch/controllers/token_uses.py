@@ -68,13 +68,13 @@ class TokenUses:
         annotations = secret.metadata.annotations
         try:
             uses = token_bounds.from_annotations(annotations).uses
+            early = self._too_early(request.name) if uses is None else 0.0
+            if early:
+                return Result(early)
             record = token_record.read(annotations)
         except (TokenBoundsError, TokenRecordError) as err:
             log.error("bootstrap token cannot be looked after", secret=request.name, err=str(err))
             return DONE
-        early = self._too_early(request.name) if uses is None else 0.0
-        if early:
-            return Result(early)
         now, created = self._clock.now(), secret.metadata.creation_timestamp
         seen, missing = self._seen(token_id, record, limited=uses is not None)
         gone = [each.uid for each in missing if await self._is_gone(each)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 # Called with a text and whether it is a prefix that gets random characters appended.
 NameRule = Callable[[str, bool], list[str]]
@@ -20,6 +21,8 @@ _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _CONDITION_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+
+_LONGEST_QUALIFIED_NAME = 253 + 1 + 63
 
 _LABEL_RE = re.compile(_LABEL)
 _DNS_1035_RE = re.compile(_DNS_1035)
@@ -105,6 +108,16 @@ def dns_1035_label(text: str) -> list[str]:
 
 def qualified_name(text: str) -> list[str]:
     """Label keys, annotation keys in lower case, finalizers, condition types."""
+    # The same few keys come with every write.
+    return [] if len(text) <= _LONGEST_QUALIFIED_NAME and _is_qualified(text) else _qualified_name_faults(text)
+
+
+@lru_cache(maxsize=1024)
+def _is_qualified(text: str) -> bool:
+    return not _qualified_name_faults(text)
+
+
+def _qualified_name_faults(text: str) -> list[str]:
     parts = text.split("/")
     if len(parts) > 2:
         suffix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
