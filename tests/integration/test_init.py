@@ -15,16 +15,20 @@ from asynctest import async_test
 from join_world import Told
 from kubevouch.agent.discovery import token_discovery
 from kubevouch.api import catalog
+from kubevouch.api.core_v1 import Node
 from kubevouch.api.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.rest_config import rest_config
-from kubevouch.phases import cluster_settings, control_plane_pki
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases import cluster_settings, control_plane_pki, mark_control_plane
 from kubevouch.phases.bootstrap_token import list_tokens
 from kubevouch.phases.certs import CertsError
 from kubevouch.phases.control_plane_files import Layout
 from kubevouch.phases.control_plane_join import ControlPlane
 from kubevouch.phases.init import Initialized, InitOptions, Phase, init
-from kubevouch.phases.join import KUBELET_CONF, JoinOptions, join, rehearse
+from kubevouch.phases.join import KUBELET_CONF, JoinOptions, join, run
+from kubevouch.phases.join_phases import Phase as JoinPhase
+from kubevouch.phases.join_rehearsal import rehearse
 from kubevouch.pki import pins
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.up import Running, running
@@ -132,6 +136,47 @@ async def test_a_control_plane_is_made_and_a_second_one_joins(tmp_path: Path) ->
         assert "rotateCertificates: true" in (second / "var/lib/kubelet/config.yaml").read_text()
         async with rest_config(second / "etc/kubernetes/admin.conf").client(component="test") as admin:
             await admin.list(catalog.NODES)
+
+        # The Node comes with the kubelet, later.
+        marking, told = replace(wanted, phases=frozenset({JoinPhase.MARK_CONTROL_PLANE})), Told()
+        await run(marking, CLOCK, told)
+        assert "there is no Node second to be marked" in told.warnings[0]
+        admin_conf = second / "etc/kubernetes/admin.conf"
+        kept = await asyncio.to_thread(admin_conf.read_bytes)
+        await asyncio.to_thread(admin_conf.write_bytes, b"{}")
+        assert (await join(wanted, CLOCK, told)).already
+        assert "could not be marked as a control plane: " in told.warnings[1]
+        with pytest.raises(ClientConfigurationError):
+            await run(marking, CLOCK, told)
+        await asyncio.to_thread(admin_conf.write_bytes, kept)
+        await client.create(catalog.NODES, Node(metadata=ObjectMeta(name="second")))
+        await run(marking, CLOCK, told)
+        assert mark_control_plane.ROLE in (await client.get(catalog.NODES, "second")).metadata.labels
+
+
+@async_test
+async def test_the_files_of_a_control_plane_phase_by_phase(tmp_path: Path) -> None:
+    first, second, port = tmp_path / "first", tmp_path / "second/etc/kubernetes", _free_port()
+    first.mkdir()
+    options = _options(first, port)
+    await _init(options, Phase.CERTS, Phase.KUBECONFIG)
+    async with running(_up(first, port), CLOCK) as cluster:
+        made = await _init(options)
+        plane = ControlPlane("127.0.0.1", made.certificate_key, 6444)
+        wanted = replace(
+            _discovery(cluster, made.tokens[0]), rootfs=tmp_path / "second", control_plane=plane, ignored=frozenset()
+        )
+        seen: set[str] = set()
+        for phase, expected in (
+            (JoinPhase.DOWNLOAD_CERTS, {"pki/ca.key", "pki/sa.key", "pki/etcd/ca.crt"}),
+            (JoinPhase.CERTS, {"pki/apiserver.crt", "pki/etcd/peer.key"}),
+            (JoinPhase.KUBECONFIG, {"admin.conf", "scheduler.conf"}),
+        ):
+            assert await run(replace(wanted, phases=frozenset({phase})), CLOCK, Told()) is None
+            now = set(_contents(second))
+            assert expected <= now - seen
+            seen = now
+        assert not {"kubelet.conf", "bootstrap-kubelet.conf"} & seen
 
 
 @async_test

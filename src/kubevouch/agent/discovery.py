@@ -67,10 +67,17 @@ class TokenDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredCluster:
-    """A cluster that has been proven. ``certificate_authority_data`` is PEM, pinned certificates first."""
+    """A cluster that has been proven.
+
+    Args:
+        certificate_authority_data: PEM, pinned certificates first.
+        tls_server_name, proxy_url: as a discovery file says; empty otherwise.
+    """
 
     server: str
     certificate_authority_data: bytes
+    tls_server_name: str = ""
+    proxy_url: str = ""
 
 
 def token_discovery(

@@ -44,11 +44,15 @@ class FileDiscovery:
     Args:
         certificate_authority_data: PEM; without it the system's roots vouch for the server.
         timeout: seconds for the look at cluster-info.
+        tls_server_name: the name in the server's certificate; empty is the endpoint's.
+        proxy_url: the proxy through which the server is reached. Nothing but the file names one.
     """
 
     endpoint: Endpoint
     certificate_authority_data: bytes
     timeout: float = TIMEOUT_SECONDS
+    tls_server_name: str = ""
+    proxy_url: str = ""
 
     @property
     def pins(self) -> PinSet:
@@ -123,7 +127,9 @@ def parse(text: bytes, folder: Path | None, *, timeout: float = TIMEOUT_SECONDS)
         bundle = _bundle(cluster, folder)
         if bundle:
             x509_certificate.parse_bundle(bundle)
-        return FileDiscovery(endpoint_of_url(cluster.server), bundle, timeout)
+        return FileDiscovery(
+            endpoint_of_url(cluster.server), bundle, timeout, cluster.tls_server_name, cluster.proxy_url
+        )
     except (KubeconfigError, EndpointError, ParseError) as err:
         raise SettingsError(
             f"the discovery file cannot be used: {err}", "give a kubeconfig with server and CA"
@@ -161,16 +167,21 @@ def _bundle(cluster: Cluster, folder: Path | None) -> bytes:
         raise SettingsError(f"the CA file of the discovery file cannot be read: {err}") from err
 
 
-def _client(server: str, bundle: bytes | None, clock: Clock) -> HTTPSClient:
+def _client(
+    server: str, bundle: bytes | None, clock: Clock, *, tls_server_name: str = "", proxy: str = ""
+) -> HTTPSClient:
     options = ClientOptions(
         server=server,
+        proxy=proxy,
         component="agent",
         protobuf=False,
         timeouts=Timeouts.all(_REQUEST_SECONDS),
         retry=Retry(attempts=1),
         max_body_bytes=kubeconfig.MAX_BYTES,
     )
-    return HTTPSClient(options, tls=TLSFiles(TLSSources(ca_bundle=bundle), clock), clock=clock)
+    return HTTPSClient(
+        options, tls=TLSFiles(TLSSources(ca_bundle=bundle, server_name=tls_server_name), clock), clock=clock
+    )
 
 
 async def _download(url: str, clock: Clock) -> bytes:
@@ -205,7 +216,7 @@ async def discover(
         raise NoClusterError(
             "neither the discovery file nor cluster-info has a CA", "put certificate-authority-data into the file"
         )
-    return DiscoveredCluster(settings.endpoint.url, bundle)
+    return DiscoveredCluster(settings.endpoint.url, bundle, settings.tls_server_name, settings.proxy_url)
 
 
 async def _cluster_info(
@@ -215,7 +226,9 @@ async def _cluster_info(
     told = ""
     delays = backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), random)
     bundle = settings.certificate_authority_data or None
-    async with _client(settings.endpoint.url, bundle, clock) as client:
+    async with _client(
+        settings.endpoint.url, bundle, clock, tls_server_name=settings.tls_server_name, proxy=settings.proxy_url
+    ) as client:
         for delay in delays:
             left = give_up - clock.monotonic()
             try:

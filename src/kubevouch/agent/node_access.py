@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import random as random_module
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 import structlog
 
-from kubevouch.agent import trust_bundle
+from kubevouch.agent import file_discovery, trust_bundle
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.discovery import TokenDiscovery, discover
 from kubevouch.agent.interface import AgentError, SettingsError
 from kubevouch.agent.manager_interface import LoggingObserver
+from kubevouch.agent.recovery import RecoveryRequests
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.servers import Servers
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.agent.trust_bundle import Bundle
-from kubevouch.api import bootstrap_tokens, ca_rotation, catalog, kubeconfig, wellknown
+from kubevouch.api import bootstrap_tokens, ca_rotation, catalog, kubeconfig, node_recovery, wellknown
 from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
 from kubevouch.client.credentials import FixedCredential
@@ -31,6 +34,7 @@ from kubevouch.client.tls import TLSSources
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp
@@ -50,22 +54,29 @@ class ClusterFiles:
         bootstrap_kubeconfig: what to begin with, and to fall back to once the node's certificate is of no use.
         servers: URLs of API servers beside those that the files and cluster-info name.
         ca_copies: files that are to hold the same CA certificates, such as kubelet's ``ca.crt``.
-        discovery: how to find the cluster again when none of the known CA certificates is its own any more.
+        discovery: how to find the cluster again when none of the known CA certificates is its own any more; a text is
+            the path or https address of a discovery file, which is read then.
     """
 
     kubeconfig: Path
     bootstrap_kubeconfig: Path | None = None
     servers: tuple[str, ...] = ()
     ca_copies: tuple[Path, ...] = ()
-    discovery: TokenDiscovery | None = None
+    discovery: TokenDiscovery | str | None = None
 
 
 class NodeAccess:
     """Implements :class:`kubevouch.agent.manager_interface.Access` over HTTPS."""
 
     def __init__(
-        self, files: ClusterFiles, node_name: str, clock: Clock, random: backoff.Random = random_module.random
+        self,
+        files: ClusterFiles,
+        node_name: str,
+        clock: Clock,
+        random: backoff.Random = random_module.random,
+        recovery: RecoveryKeys | None = None,
     ) -> None:
+        """``recovery``: where a recovery key is kept; None keeps none."""
         self._files = files
         self._node_name = node_name
         self._clock = clock
@@ -75,6 +86,8 @@ class NodeAccess:
         self._order: RenewalOrder | None = None
         self._refused: StoredPair | None = None
         self._anchors: tuple[object, TrustAnchors] | None = None
+        self._recovery = recovery
+        self.recovery_allowed: bool | None = None
 
     # -------------------------------------------------------------- trust
 
@@ -101,9 +114,17 @@ class NodeAccess:
 
     @asynccontextmanager
     async def connected(self, pair: StoredPair | None) -> AsyncIterator[Poster]:
+        annotations = {trust_bundle.HASH_ANNOTATION: trust_bundle.bundle_hash(self.bundle())}
+        if self._recovery is not None and self._recovers(pair):
+            async with self._recovering(pair, self._recovery) as requests:
+                users = (f"{wellknown.NODE_USER_PREFIX}{self._node_name}", f"{RECOVERY_USER_PREFIX}{self._node_name}")
+                yield Poster(requests, users, "the recovery key", annotations)
+            return
         config, credential, usernames = self._credential(pair)
         async with await self._reach(config) as client:
-            annotations = {trust_bundle.HASH_ANNOTATION: trust_bundle.bundle_hash(self.bundle())}
+            listed = await self._recovery_keys()
+            if listed:
+                annotations[node_recovery.KEYS_ANNOTATION] = listed
             yield Poster(SigningRequests(client), usernames, credential, annotations)
 
     @asynccontextmanager
@@ -116,6 +137,55 @@ class NodeAccess:
         if pair is not None:
             log.warning("the API server does not accept the node's certificate", serial=f"{pair.leaf.serial:x}")
         self._refused = pair
+
+    # -------------------------------------------------------------- recovery
+
+    @property
+    def wants_recovery_key(self) -> bool:
+        """Whether the cluster allows recovery, and no key is registered yet."""
+        return bool(self.recovery_allowed) and self._recovery is not None and not self._recovery.present
+
+    def _recovers(self, pair: StoredPair | None) -> TypeGuard[StoredPair]:
+        """Only once the API server has refused what there is besides: this machine's clock may be the one in error."""
+        ended = pair is not None and not rotation.usable(pair.leaf, now=self._clock.now())
+        return ended and pair is self._refused and self._recovery is not None and self._recovery.present
+
+    @asynccontextmanager
+    async def _recovering(self, pair: StoredPair, recovery: RecoveryKeys) -> AsyncIterator[SigningRequests]:
+        log.warning("the certificate has ended: the node recovers with its recovery key", key=str(recovery.path))
+        try:
+            async with AsyncExitStack() as stack:
+                config = replace(self._bare(self.bundle()), options=rest_config(self.trust_file).options)
+                anonymous = await stack.enter_async_context(await self._reach(config))
+                url = self._servers.in_order()[0]
+
+                def with_token(token: str) -> HTTPSClient:
+                    return self._client(replace(config, credentials=lambda _clock: FixedCredential.token(token)), url)
+
+                yield RecoveryRequests(anonymous, with_token, stack, self._node_name, pair, recovery)
+                recovery.promote()
+        except BaseException:
+            # Something else may have become possible, such as another bootstrap kubeconfig.
+            self._refused = None
+            raise
+
+    async def _recovery_keys(self) -> str:
+        """What a request says of the recovery keys; a first one is made where the cluster allows it."""
+        recovery = self._recovery
+        if recovery is None:
+            return ""
+        try:
+            if not recovery.present:
+                if self.recovery_allowed is None:
+                    await self._cluster_info(self.bundle())
+                if self.recovery_allowed:
+                    recovery.ensure()
+            return recovery.digests()
+        except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            log.warning("no recovery key is registered", error=str(err))
+            return ""
+
+    # -------------------------------------------------------------- credentials
 
     def _credential(self, pair: StoredPair | None) -> tuple[RESTConfig, str, tuple[str, ...]]:
         """What to connect with, what that is called, and as whom it may have asked before."""
@@ -222,26 +292,35 @@ class NodeAccess:
 
     async def _cluster_info(self, bundle: Bundle) -> ClusterInfo:
         """Without credentials: cluster-info is for everybody, and only the connection has to be right."""
-        config = rest_config(self.trust_file)
-        tls = TLSSources(ca_bundle=trust_bundle.to_pem(bundle), server_name=config.tls.server_name)
-        options = replace(config.options, timeouts=Timeouts.all(_PROBE_SECONDS))
-        bare = replace(config, tls=tls, options=options, credentials=_none)
-        async with await self._reach(bare) as client:
+        async with await self._reach(self._bare(bundle)) as client:
             found = await client.get(
                 catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
             )
+        self.recovery_allowed = found.metadata.annotations.get(node_recovery.ALLOWED_ANNOTATION) == "true"
         self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
         try:
             return parse_kubeconfig(kubeconfig_of(found))
         except ClusterInfoError as err:
             raise AgentError(f"cluster-info cannot be used: {err}") from err
 
-    async def _discover_again(self, discovery: TokenDiscovery) -> None:
-        log.warning("no known CA certificate is the cluster's own: it is discovered again", token=True)
+    def _bare(self, bundle: Bundle) -> RESTConfig:
+        """Without a credential, and without those of the kubeconfig."""
+        config = rest_config(self.trust_file)
+        tls = TLSSources(ca_bundle=trust_bundle.to_pem(bundle), server_name=config.tls.server_name)
+        options = replace(config.options, timeouts=Timeouts.all(_PROBE_SECONDS))
+        return replace(config, tls=tls, options=options, credentials=_none)
+
+    async def _discover_again(self, discovery: TokenDiscovery | str) -> None:
+        how = "file" if isinstance(discovery, str) else "token"
+        log.warning("no known CA certificate is the cluster's own: it is discovered again", by=how)
         observer = LoggingObserver(step="discovery")
-        cluster = await discover(discovery, self._clock, observer, self._random)
+        if isinstance(discovery, str):
+            settings = await file_discovery.read(discovery, self._clock)
+            cluster = await file_discovery.discover(settings, self._clock, observer, self._random)
+        else:
+            cluster = await discover(discovery, self._clock, observer, self._random)
         bundle = trust_bundle.parse(cluster.certificate_authority_data, "cluster-info")
-        self._store(bundle, "CA certificates were replaced by token discovery")
+        self._store(bundle, f"CA certificates were replaced by {how} discovery")
 
     def _store(self, bundle: Bundle, what: str) -> None:
         trust_bundle.store(self.trust_file, bundle, self._files.ca_copies)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.control_plane_flags import layout_flags, settings_flags, take_layout, take_settings
 from kubevouch.cli.exit_codes import ExitCode
@@ -29,7 +30,7 @@ _DONE = (
 )
 
 
-@click.group()
+@click.group(cls=ui.Group)
 def certs() -> None:
     """Look at a control plane's certificates, renew them, and have them signed elsewhere."""
     from kubevouch.util import logs
@@ -107,11 +108,12 @@ def _tree(each: Expiration, now: dt.datetime) -> dict[str, Any]:
 
 
 @certs.command()
-@click.argument("names", metavar="NAME...|all", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...|all", nargs=-1, required=True, shell_complete=names_of.certificates)
 @click.option("--key-algorithm", default="", help="Another kind of key than the certificate has.")
 @click.option("--skip-dial", is_flag=True, help="Do not look afterwards which certificate the ports serve.")
+@ui.output_option
 @layout_flags
-def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, **flags: Any) -> int:
+def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, output: str, **flags: Any) -> int:
     """Renew certificates, however much time they have left.
 
     Names and kind of key stay. Nothing is restarted; what still serves an old certificate afterwards is named.
@@ -134,12 +136,18 @@ def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, **flags: 
     for each in wanted:
         outcome = certs_renewal.renew(each, layout, now=SystemClock().now(), algorithm=algorithm)
         outcomes.append(outcome)
-        ui.say(told(each, outcome))
+        if output == "text":
+            ui.say(told(each, outcome))
     renewed = [each.name for each, outcome in zip(wanted, outcomes, strict=True) if outcome is Outcome.RENEWED]
-    if ALL in names:
+    if ALL in names and output == "text":
         ui.say(f"\n{_DONE}")
-    if renewed and not skip_dial:
-        run_async(_dial(renewed, layout))
+    served = [] if skip_dial else run_async(_dial(renewed, layout))
+    if output != "text":
+        told_of = [{"name": each.name, "outcome": found.value} for each, found in zip(wanted, outcomes, strict=True)]
+        ui.document({"certificates": told_of, "served": [_served_tree(each) for each in served]}, output)
+    else:
+        for found in served:
+            tell_served(found)
     return ExitCode.DONE if renewed or ALL in names else ExitCode.FAILED
 
 
@@ -157,21 +165,37 @@ def told(credential: Credential, outcome: Outcome) -> str:
             return f"{credential.words} renewed"
 
 
-async def _dial(renewed: list[str], layout: Layout) -> None:
+async def _dial(renewed: list[str], layout: Layout) -> list[Served]:
     from kubevouch.phases import served_certificates
     from kubevouch.util.clock import SystemClock
 
-    for name, endpoint in served_certificates.ports(layout).items():
-        if name in renewed:
-            _tell_served(await served_certificates.look(name, endpoint, layout, SystemClock()))
+    return [
+        await served_certificates.look(name, endpoint, layout, SystemClock())
+        for name, endpoint in served_certificates.ports(layout).items()
+        if name in renewed
+    ]
 
 
-def _tell_served(served: Served) -> None:
+def _served_tree(each: Served) -> dict[str, Any]:
+    """The stable form for scripts; ``current`` is null when nothing could be learnt."""
+    return {
+        "name": each.name,
+        "address": each.address,
+        "current": each.is_current,
+        "process": each.process,
+        "problem": each.problem,
+    }
+
+
+def tell_served(served: Served) -> None:
+    """Whether a port serves the new certificate, and what to do if not. ``kubevouch up`` takes files in by itself."""
     who = served.process or "the process that listens there"
     if served.is_current is None:
         ui.waiting(f"{served.name} at {served.address} was not seen: {served.problem}")
     elif served.is_current:
         ui.step(f"{served.name} at {served.address} serves the new certificate", served.process)
+    elif who.startswith("kubevouch "):
+        ui.step(f"{served.name} at {served.address} is exchanged within seconds", who)
     else:
         ui.warning(f"{served.name} at {served.address}: {who} still serves the old certificate; restart it")
 

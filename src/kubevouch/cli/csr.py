@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
@@ -25,7 +26,7 @@ _reason = click.option("-m", "--message", default="", help="Why, for whoever rea
 _YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
 
 
-@click.group()
+@click.group(cls=ui.Group)
 def csr() -> None:
     """Look at CertificateSigningRequests and decide about them."""
 
@@ -55,7 +56,7 @@ def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
 
 
 @csr.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names_of.requests)
 @ui.output_option
 @kubeconfig_option
 def show(name: str, output: str, kubeconfig: Path | None) -> None:
@@ -72,7 +73,7 @@ def show(name: str, output: str, kubeconfig: Path | None) -> None:
 
 
 @csr.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names_of.requests)
 @_reason
 @kubeconfig_option
 def approve(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
@@ -81,7 +82,7 @@ def approve(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> No
 
 
 @csr.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names_of.requests)
 @_reason
 @kubeconfig_option
 def deny(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
@@ -185,6 +186,7 @@ def _codes(each: Review) -> str:
 
 
 def _print(each: Review) -> None:
+    from kubevouch.api import wellknown
     from kubevouch.phases.csr_review import names_of
 
     spec = each.csr.spec
@@ -204,7 +206,9 @@ def _print(each: Review) -> None:
     if each.source:
         ui.field("sent from", ui.one_line(each.source))
     for condition in each.csr.status.conditions:
-        ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
+        # What it says is the outlook as the controller has seen it; ours is newer.
+        if condition.type != wellknown.CSR_JOIN_STUCK or not each.outlook:
+            ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
     for change in each.changes:
         ui.field("since the last", change)
     for mark in each.marks:

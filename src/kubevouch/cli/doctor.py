@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kubevouch.phases.doctor.join import JoinAttempt
 
 
-@click.group()
+@click.group(cls=ui.Group)
 def doctor() -> None:
     """Say why a join or a renewal does not work. Nothing is changed.
 
@@ -77,10 +77,12 @@ def join(
 def node(rootfs: Path | None, cert_dir: Path | None, offline: bool, output: str) -> int:
     """Look at this node's kubeconfig and certificate, and ask the API server about them."""
     from kubevouch.phases.doctor import node as phase
+    from kubevouch.phases.doctor.kubelets import KUBELET_PORT
     from kubevouch.util.clock import SystemClock
 
     _quiet()
-    visit = phase.NodeVisit(rootfs or Path("/"), cert_dir, offline, os.environ)
+    port = 0 if rootfs is not None else KUBELET_PORT
+    visit = phase.NodeVisit(rootfs or Path("/"), cert_dir, offline, os.environ, port)
     return _tell(run_async(phase.examine(visit, SystemClock())), output)
 
 
@@ -88,7 +90,7 @@ def node(rootfs: Path | None, cert_dir: Path | None, offline: bool, output: str)
 @kubeconfig_option
 @ui.output_option
 def cluster(kubeconfig: Path | None, output: str) -> int:
-    """Look at CA, cluster-info, tokens, rights and requests of a cluster."""
+    """Look at CA, cluster-info, tokens, rights, requests and the kubelets' certificates of a cluster."""
     from kubevouch.phases.doctor import cluster as phase
     from kubevouch.util.clock import SystemClock
 

@@ -48,6 +48,7 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="How long to wait for the API server.",
             ),
             click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing."),
+            ui.output_option,
         )
     ):
         command = flag(command)
@@ -113,13 +114,21 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
         timeout=flags["timeout"].total_seconds(),
         kubeconfig=flags["kubeconfig"],
     )
+    output = flags["output"]
     if flags["dry_run"] or settings.init.dry_run:
-        for line in phases.would_do(options):
+        lines = phases.would_do(options)
+        if output != "text":
+            ui.document({"wouldDo": lines}, output)
+            return
+        for line in lines:
             ui.say(line)
         return
     with findings_told():
-        made = run_async(_init(options))
-    _tell(made, options, flags)
+        made = run_async(_init(options, _Reporter(output)))
+    if output != "text":
+        ui.document(_tree(made, options, flags), output)
+    else:
+        _tell(made, options, flags)
 
 
 def _without(skipped: Iterable[str]) -> frozenset[Phase]:
@@ -136,7 +145,23 @@ def _without(skipped: Iterable[str]) -> frozenset[Phase]:
     return frozenset(each for each in Phase if each not in names)
 
 
-async def _init(options: InitOptions) -> Initialized:
+class _Reporter:
+    """Prints steps; to standard error where the result is a document."""
+
+    def __init__(self, output: str) -> None:
+        self._aside = output != "text"
+
+    def step(self, done: str, detail: str = "") -> None:
+        ui.step(done, detail, err=self._aside)
+
+    def waiting(self, text: str) -> None:
+        ui.waiting(text)
+
+    def warning(self, text: str) -> None:
+        ui.warning(text)
+
+
+async def _init(options: InitOptions, report: _Reporter) -> Initialized:
     from kubevouch.client.rest_config import rest_config
     from kubevouch.phases.init import init as run
     from kubevouch.util.clock import SystemClock
@@ -147,20 +172,45 @@ async def _init(options: InitOptions) -> Initialized:
             client = rest_config(path).client(component="cli", on_warning=ui.warning)
             return await stack.enter_async_context(client)
 
-        return await run(options, connect, SystemClock(), ui)
+        return await run(options, connect, SystemClock(), report)
 
 
-def _tell(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> None:
-    if made.certificate_key and not flags["skip_certificate_key_print"]:
-        ui.field("certificate key", made.certificate_key)
-    if not made.tokens or flags["skip_token_print"]:
-        return
+def _shown(made: Initialized, flags: dict[str, Any]) -> tuple[str, str]:
+    """The first token and the certificate key, as far as they may be printed."""
+    token = "" if flags["skip_token_print"] else next(iter(made.tokens), "")
+    return token, "" if flags["skip_certificate_key_print"] else made.certificate_key
+
+
+def _commands(token: str, key: str, options: InitOptions) -> tuple[str, str]:
+    """How a machine joins, and how a control plane does; empty where a secret is missing."""
     from kubevouch.cli.token import join_command
     from kubevouch.client.rest_config import rest_config
 
+    if not token:
+        return "", ""
     config = rest_config(options.admin)
-    ui.say("  a machine joins with")
-    ui.say(f"    {join_command(config, made.tokens[0])}")
-    if made.certificate_key and not flags["skip_certificate_key_print"]:
-        ui.say("  a control plane joins with")
-        ui.say(f"    {join_command(config, made.tokens[0], made.certificate_key)}")
+    return join_command(config, token), join_command(config, token, certificate_key=key) if key else ""
+
+
+def _tree(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> dict[str, Any]:
+    """The stable form for scripts."""
+    token, key = _shown(made, flags)
+    node, control_plane = _commands(token, key, options)
+    return {
+        "phases": sorted(each.value for each in options.phases),
+        "tokens": list(made.tokens) if token else [],
+        "certificateKey": key,
+        "joinCommand": node,
+        "controlPlaneJoinCommand": control_plane,
+    }
+
+
+def _tell(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> None:
+    token, key = _shown(made, flags)
+    if key:
+        ui.field("certificate key", key)
+    node, control_plane = _commands(token, key, options)
+    for words, command in (("a machine", node), ("a control plane", control_plane)):
+        if command:
+            ui.say(f"  {words} joins with")
+            ui.say(f"    {command}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
-from kubevouch.cli import kubeadm_config, ui
+from kubevouch.cli import kubeadm_config, names, ui
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.kubeadm_config import config_option
@@ -20,25 +20,27 @@ from kubevouch.cli.runner import run_async
 from kubevouch.cli.tracing_flag import tracing_flag
 
 if TYPE_CHECKING:
+    from kubevouch.agent.discovery import TokenDiscovery
+    from kubevouch.agent.file_discovery import FileDiscovery
     from kubevouch.agent.interface import AgentError, Step
+    from kubevouch.api.bootstrap_tokens import Token
     from kubevouch.api.kubeadm_v1beta4 import JoinConfiguration
     from kubevouch.phases.control_plane_join import ControlPlane
     from kubevouch.phases.join import Joined, JoinOptions
+    from kubevouch.phases.join_phases import Phase
+    from kubevouch.phases.join_wait import Serving
 
 T = TypeVar("T")
 
-# kubeadm's, so that its configuration files are understood.
-PHASES = (
-    "preflight", "control-plane-prepare", "check-etcd", "kubelet-start", "etcd-join", "kubelet-wait-bootstrap",
-    "control-plane-join", "wait-control-plane",
-)  # fmt: skip
-
 
 class Terminal:
-    """Prints each step as it is done."""
+    """Prints each step as it is done; to standard error where the result is a document."""
+
+    def __init__(self, output: str = "text") -> None:
+        self._aside = output != "text"
 
     def done(self, step: Step, detail: str = "") -> None:
-        ui.step(step.value, ui.one_line(detail))
+        ui.step(step.value, ui.one_line(detail), err=self._aside)
 
     def waiting(self, why: str) -> None:
         ui.waiting(ui.one_line(why))
@@ -47,66 +49,106 @@ class Terminal:
         ui.warning(text)
 
 
+_FLAGS = (
+    click.option("--token", default="", help="Bootstrap token, for discovery and for the certificate request."),
+    click.option("--discovery-token", default="", help="Token for discovery, if it is another one."),
+    click.option("--tls-bootstrap-token", default="", help="Token for the certificate request, if it is another one."),
+    click.option(
+        "--discovery-token-ca-cert-hash",
+        "hashes",
+        multiple=True,
+        metavar="sha256:HEX",
+        help="Public key hash of the cluster's CA; may be given several times.",
+    ),
+    click.option(
+        "--discovery-token-unsafe-skip-ca-verification",
+        "unsafe_skip",
+        is_flag=True,
+        help="Trust whoever knows the token, without a hash.",
+    ),
+    click.option(
+        "--discovery-file",
+        default="",
+        metavar="PATH|URL|-",
+        help="Kubeconfig that says where the cluster is: a path, an https address, or - for standard input.",
+    ),
+    click.option("--control-plane", is_flag=True, help="Also make the files of a control plane."),
+    click.option(
+        "--certificate-key", default="", help="Key under which the other control planes have uploaded theirs."
+    ),
+    click.option(
+        "--apiserver-advertise-address",
+        default="",
+        help="For a control plane: address of its API server.  [default: the one of the default route]",
+    ),
+    click.option(
+        "--apiserver-bind-port", type=click.IntRange(0, 65535), default=0, help="For a control plane: its port."
+    ),
+    config_option,
+    click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]"),
+    click.option(
+        "--rootfs",
+        type=FOLDER,
+        help="Folder that stands before every path that is written.",
+    ),
+    click.option(
+        "--cri-socket", default="", help="Socket of the container runtime, looked for before a join.  [default: found]"
+    ),
+    ignore_option,
+    click.option("--dry-run", is_flag=True, help="Prove the cluster, show what would be written, and write nothing."),
+    click.option(
+        "--timeout",
+        type=DURATION,
+        default="5m",
+        show_default=True,
+        help="How long to try discovery, and then how long to wait for the certificate.",
+    ),
+    tracing_flag,
+    ui.output_option,
+    click.option("-v", "--v", "verbosity", type=int, default=0, hidden=True, help="For scripts of kubeadm."),
+)
+
+
+def join_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``join`` and its phases alone take."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
 @click.command()
-@click.argument("endpoints", metavar="[HOST:PORT]", nargs=-1)
-@click.option("--token", default="", help="Bootstrap token, for discovery and for the certificate request.")
-@click.option("--discovery-token", default="", help="Token for discovery, if it is another one.")
-@click.option("--tls-bootstrap-token", default="", help="Token for the certificate request, if it is another one.")
+@click.argument("endpoints", metavar="[HOST:PORT]", nargs=-1, shell_complete=names.join_words)
+@join_flags
+@click.option("--skip-phases", multiple=True, metavar="NAME,...", help="Phases to leave out, by kubeadm's names.")
 @click.option(
-    "--discovery-token-ca-cert-hash",
-    "hashes",
-    multiple=True,
-    metavar="sha256:HEX",
-    help="Public key hash of the cluster's CA; may be given several times.",
-)
-@click.option(
-    "--discovery-token-unsafe-skip-ca-verification",
-    "unsafe_skip",
+    "--wait",
     is_flag=True,
-    help="Trust whoever knows the token, without a hash.",
+    help="Wait until the machine has its serving certificate, too, and say until when both hold.",
 )
-@click.option(
-    "--discovery-file",
-    default="",
-    metavar="PATH|URL|-",
-    help="Kubeconfig that says where the cluster is: a path, an https address, or - for standard input.",
-)
-@click.option("--control-plane", is_flag=True, help="Also make the files of a control plane.")
-@click.option("--certificate-key", default="", help="Key under which the other control planes have uploaded theirs.")
-@click.option(
-    "--apiserver-advertise-address",
-    default="",
-    help="For a control plane: address of its API server.  [default: the one of the default route]",
-)
-@click.option("--apiserver-bind-port", type=click.IntRange(0, 65535), default=0, help="For a control plane: its port.")
-@config_option
-@click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]")
-@click.option(
-    "--rootfs",
-    type=FOLDER,
-    help="Folder that stands before every path that is written.",
-)
-@ignore_option
-@click.option("--skip-phases", multiple=True, metavar="NAME,...", help="Phases to leave out: preflight.")
-@click.option("--dry-run", is_flag=True, help="Prove the cluster, show what would be written, and write nothing.")
-@click.option(
-    "--timeout",
-    type=DURATION,
-    default="5m",
-    show_default=True,
-    help="How long to try discovery, and then how long to wait for the certificate.",
-)
-@tracing_flag
-@click.option("-v", "--v", "verbosity", type=int, default=0, hidden=True, help="For scripts of kubeadm.")
 @click.pass_context
 def join(ctx: click.Context, /, **flags: Any) -> None:
     """Let this machine join the cluster whose API server is at HOST:PORT.
 
     The cluster is proven by the token and the hash, or by a discovery file, before anything is believed; the machine's
-    key never leaves it. It is safe to run again at any point.
+    key never leaves it. It is safe to run again at any point. "kubevouch join phase NAME" runs one phase alone.
+    """
+    options, rehearsal = prepared(ctx, flags)
+    if rehearsal:
+        rehearse(options, flags["output"])
+    else:
+        perform(options, flags)
+
+
+def prepared(ctx: click.Context, flags: dict[str, Any], *, only: str = "") -> tuple[JoinOptions, bool]:
+    """What to do, and whether to show it only.
+
+    Args:
+        only: the phase that runs alone.
+
+    Raises:
+        CLIError
     """
     from kubevouch.agent.interface import AgentError
-    from kubevouch.phases.tracing import TracingError, traced
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 
@@ -115,23 +157,86 @@ def join(ctx: click.Context, /, **flags: Any) -> None:
         raise ui.CLIError("got a --timeout of nothing, expected a duration such as 5m", code=ExitCode.INVALID)
     try:
         config = _configuration(ctx, flags)
-        options = run_async(_options(config, flags))
+        phases = _phases(only, (*flags.get("skip_phases", ()), *config.skip_phases))
+        options = run_async(_options(config, flags, phases))
     except AgentError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=_code(err)) from err
-    if flags["dry_run"] or config.dry_run:
-        for path in run_async(_guarded(_rehearse, options)):
-            ui.say(f"  would write {path}")
+    return options, flags["dry_run"] or config.dry_run
+
+
+def rehearse(options: JoinOptions, output: str = "text") -> None:
+    """Prints what would be written."""
+    paths = [str(path) for path in run_async(_guarded(_rehearse, options, Terminal(output)))]
+    if output != "text":
+        ui.document({"wouldWrite": paths}, output)
         return
+    for path in paths:
+        ui.say(f"  would write {path}")
+
+
+def perform(options: JoinOptions, flags: dict[str, Any]) -> None:
+    """Runs the phases and says what has come of it."""
+    from kubevouch.phases.tracing import TracingError, traced
+
+    output, serving = flags["output"], None
+    terminal = Terminal(output)
     try:
         with traced(flags["tracing_config_file"], "kubevouch-join", "join"):
-            joined = run_async(_guarded(_join, options))
+            joined = run_async(_guarded(_run, options, terminal))
+            if flags.get("wait"):
+                serving = run_async(_guarded(_wait, options, terminal))
     except TracingError as err:
         raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
+    if output != "text":
+        ui.document(_tree(options, joined, serving), output)
+    elif joined is not None:
+        _say(options, joined, serving)
+    else:
+        ui.step(f"done: {', '.join(sorted(each.value for each in options.phases))}")
+
+
+def _say(options: JoinOptions, joined: Joined, serving: Serving | None) -> None:
     ui.say()
     already = "this machine has joined before" if joined.already else "this machine has joined"
-    name = options.node_name
-    ui.say(f"{already} as system:node:{name}, with a certificate until {joined.not_after:%Y-%m-%d %H:%M:%S} UTC")
+    ui.say(f"{already} as system:node:{options.node_name}, with a certificate until {_date(joined.not_after)}")
+    if serving is not None:
+        by_itself = "; no one but itself vouches for it" if serving.self_signed else ""
+        ui.say(f"it serves with a certificate until {_date(serving.certificate.not_after)}{by_itself}")
     ui.say(f"  kubectl --kubeconfig {shown(joined.kubelet_conf)} auth whoami")
+
+
+def _date(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _tree(options: JoinOptions, joined: Joined | None, serving: Serving | None) -> dict[str, Any]:
+    """The stable form for scripts."""
+    from kubevouch.machinery.times import Time
+
+    tree: dict[str, Any] = {"nodeName": options.node_name, "phases": sorted(each.value for each in options.phases)}
+    if joined is not None:
+        tree |= {
+            "kubeconfig": str(joined.kubelet_conf),
+            "alreadyJoined": joined.already,
+            "clientCertificate": {"notAfter": str(Time.of(joined.not_after))},
+        }
+    if serving is not None:
+        tree["servingCertificate"] = {
+            "file": str(serving.path),
+            "notAfter": str(Time.of(serving.certificate.not_after)),
+            "selfSigned": serving.self_signed,
+        }
+    return tree
+
+
+def _phases(only: str, skipped: Iterable[str]) -> frozenset[Phase]:
+    from kubevouch.phases import join_phases
+
+    names = [part.strip() for text in skipped for part in text.split(",") if part.strip()]
+    try:
+        return join_phases.named(only) if only else join_phases.without(names)
+    except join_phases.PhaseError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
 
 
 def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfiguration:
@@ -174,30 +279,47 @@ def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfigurati
     )
 
 
-async def _options(config: JoinConfiguration, flags: dict[str, Any]) -> JoinOptions:
+async def _options(config: JoinConfiguration, flags: dict[str, Any], phases: frozenset[Phase]) -> JoinOptions:
     import socket
 
-    from kubevouch.phases import join_settings
-    from kubevouch.phases.join import JoinOptions, verify_node_name
-    from kubevouch.util.clock import SystemClock
+    from kubevouch.phases.join import BOOTSTRAP_CONF, JoinOptions, verify_node_name
 
     node = config.node_registration
     name = verify_node_name(flags["node_name"] or node.name or socket.gethostname())
-    skipped = _skipped((*flags["skip_phases"], *config.skip_phases))
     ignored = take_ignored((*flags["ignore_preflight_errors"], *node.ignore_preflight_errors))
     timeout = flags["timeout"].total_seconds()
     times = config.timeouts
     limit = _seconds("discovery", times.discovery if times else "", timeout)
+    discovery, token = await _discovery(config, phases, (flags["rootfs"] or Path("/")) / BOOTSTRAP_CONF, limit)
     return JoinOptions(
-        await join_settings.settings(config.discovery, SystemClock(), timeout=limit),
+        discovery,
         name,
         flags["rootfs"],
         _seconds("tlsBootstrap", times.tls_bootstrap if times else "", timeout),
-        tls_bootstrap_token=join_settings.request_token(config.discovery),
+        tls_bootstrap_token=token,
         control_plane=_control_plane(config),
-        ignored=None if "preflight" in skipped else ignored,
+        ignored=ignored,
         kubelet_args=tuple((each.name, each.value) for each in node.kubelet_extra_args),
+        phases=phases,
+        cri_socket=flags["cri_socket"] or node.cri_socket,
     )
+
+
+async def _discovery(
+    config: JoinConfiguration, phases: frozenset[Phase], bootstrap_conf: Path, limit: float
+) -> tuple[TokenDiscovery | FileDiscovery | None, Token | None]:
+    """How the cluster is found, and the token for the certificate request. Raises ``AgentError``."""
+    from kubevouch.phases import join_settings
+    from kubevouch.phases.join_phases import ASK_THE_CLUSTER, Phase
+    from kubevouch.util.clock import SystemClock
+
+    said = config.discovery
+    if not phases & ASK_THE_CLUSTER:
+        return None, None
+    if phases == {Phase.KUBELET_WAIT_BOOTSTRAP} and said.bootstrap_token is None and said.file is None:
+        return join_settings.from_bootstrap_kubeconfig(bootstrap_conf, timeout=limit)
+    found = await join_settings.settings(said, SystemClock(), timeout=limit)
+    return found, join_settings.request_token(said)
 
 
 def _control_plane(config: JoinConfiguration) -> ControlPlane | None:
@@ -219,17 +341,6 @@ def _control_plane(config: JoinConfiguration) -> ControlPlane | None:
     return ControlPlane(local.advertise_address or default_address(), wanted.certificate_key, local.bind_port)
 
 
-def _skipped(texts: tuple[str, ...]) -> set[str]:
-    names = {part.strip() for text in texts for part in text.split(",") if part.strip()}
-    unknown = sorted(names - set(PHASES))
-    if unknown:
-        hint = f"the phases are {', '.join(PHASES)}"
-        raise ui.CLIError(f"invalid phase name: {', '.join(unknown)}", hint=hint, code=ExitCode.INVALID)
-    if names - {"preflight"}:
-        ui.warning("only the phase preflight can be left out; the others are parts of one join")
-    return names
-
-
 def _seconds(what: str, text: str, default: float) -> float:
     from kubevouch.machinery.gotext import parse_duration
 
@@ -240,31 +351,39 @@ def _seconds(what: str, text: str, default: float) -> float:
     return found or default
 
 
-async def _guarded(work: Callable[[JoinOptions], Awaitable[T]], options: JoinOptions) -> T:
+async def _guarded(work: Callable[[JoinOptions, Terminal], Awaitable[T]], options: JoinOptions, told: Terminal) -> T:
     from kubevouch.agent.interface import AgentError
     from kubevouch.phases import join as phase
 
     with findings_told():
         try:
-            return await work(options)
+            return await work(options, told)
         except phase.JoinError as err:
             raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
         except AgentError as err:
             raise ui.CLIError(str(err), hint=err.hint, code=_code(err)) from err
 
 
-async def _join(options: JoinOptions) -> Joined:
+async def _run(options: JoinOptions, told: Terminal) -> Joined | None:
     from kubevouch.phases import join as phase
     from kubevouch.util.clock import SystemClock
 
-    return await phase.join(options, SystemClock(), Terminal())
+    return await phase.run(options, SystemClock(), told)
 
 
-async def _rehearse(options: JoinOptions) -> list[Path]:
-    from kubevouch.phases import join as phase
+async def _rehearse(options: JoinOptions, told: Terminal) -> list[Path]:
+    from kubevouch.phases import join_rehearsal as phase
     from kubevouch.util.clock import SystemClock
 
-    return await phase.rehearse(options, SystemClock(), Terminal())
+    return await phase.rehearse(options, SystemClock(), told)
+
+
+async def _wait(options: JoinOptions, told: Terminal) -> Serving:
+    from kubevouch.phases.join_wait import wait_for_serving
+    from kubevouch.util.clock import SystemClock
+
+    seconds = options.bootstrap_timeout
+    return await wait_for_serving(options.root, options.node_name, SystemClock(), told, seconds=seconds)
 
 
 def _code(err: AgentError) -> ExitCode:

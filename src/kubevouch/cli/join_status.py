@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubevouch.cli import ui
+from kubevouch.cli import names, ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import run_async
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("join-status")
-@click.argument("name")
+@click.argument("name", shell_complete=names.nodes)
 @kubeconfig_option
 @ui.output_option
 def join_status(name: str, kubeconfig: Path | None, output: str) -> int:

@@ -26,7 +26,7 @@ _BESIDE = frozenset(
     {
         "allow-missing-template-keys", "config", "dry-run", "force", "ignore-preflight-errors", "kubeconfig",
         "kubeconfig-dir", "log-file", "node-name", "output", "print-join-command", "print-manifest", "rootfs",
-        "show-managed-fields", "timeout", "upload-certs", "v", "yes",
+        "show-managed-fields", "timeout", "upload-certs", "v", "wait", "yes",
     }
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.durations import DURATION
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kubevouch.phases.token_biography import Biography
 
 
-@click.group()
+@click.group(cls=ui.Group)
 def token() -> None:
     """Create, list, show, delete and generate bootstrap tokens."""
 
@@ -246,7 +247,7 @@ def document(each: BootstrapToken, output: str) -> str:
 
 
 @token.command()
-@click.argument("text", metavar="TOKEN-OR-ID")
+@click.argument("text", metavar="TOKEN-OR-ID", shell_complete=names_of.tokens)
 @ui.output_option
 @kubeconfig_option
 def show(text: str, output: str, kubeconfig: Path | None) -> None:
@@ -302,7 +303,7 @@ def _print(found: Biography) -> None:
 
 
 @token.command()
-@click.argument("texts", metavar="TOKEN-OR-ID...", nargs=-1)
+@click.argument("texts", metavar="TOKEN-OR-ID...", nargs=-1, shell_complete=names_of.tokens)
 @kubeconfig_option
 def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
     """Delete bootstrap tokens, given whole or by ID."""

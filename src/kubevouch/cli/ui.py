@@ -29,7 +29,8 @@ class CLIError(Exception):
 
 
 def _colour(stream: IO[Any]) -> bool:
-    if "NO_COLOR" in os.environ:
+    # The convention leaves an empty value without meaning.
+    if os.environ.get("NO_COLOR"):
         return False
     return "FORCE_COLOR" in os.environ or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
@@ -49,10 +50,11 @@ def field(label: str, value: str) -> None:
     say(f"  {styled(f'{label:<{_LABEL_WIDTH}}', dim=True)}   {value}")
 
 
-def step(done: str, detail: str = "") -> None:
-    """A step that is done, as it is done."""
-    tail = f"   {styled(detail, dim=True)}" if detail else ""
-    say(f"  {styled('✓', fg='green')} {done}{tail}")
+def step(done: str, detail: str = "", *, err: bool = False) -> None:
+    """A step that is done, as it is done. ``err``: to standard error, where the result is a document."""
+    stream = sys.stderr if err else sys.stdout
+    tail = f"   {styled(detail, stream, dim=True)}" if detail else ""
+    click.echo(f"  {styled('✓', stream, fg='green')} {done}{tail}", err=err, color=True)
 
 
 def waiting(text: str) -> None:
@@ -83,6 +85,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         "   ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+class Group(click.Group):
+    """A group that lists its commands with their whole first sentence; click cuts it off at the end of the line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, " ".join((command.help or "").split("\n\n")[0].split())))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 output_option = click.option(

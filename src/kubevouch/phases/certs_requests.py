@@ -85,8 +85,7 @@ def key_path(credential: Credential, layout: Layout) -> Path:
 
 
 def _kubeconfig(server: str, user: str, layout: Layout, key: bytes) -> str:
-    authority = control_plane_files.read_authority(layout, control_plane.CA)
-    bundle = b"" if authority is None else certificate_pem(authority.contents)
+    bundle = b"".join(each.pem() for each in control_plane_files.read_authorities(layout, control_plane.CA))
     context = f"{user}@{CLUSTER_NAME}"
     return kubeconfig.dump(
         Kubeconfig(
@@ -125,13 +124,13 @@ def import_certificate(credential: Credential, text: bytes, layout: Layout, *, n
         raise _refusal(credential, "it is an authority's")
     if leaf.public_key.canonical_info != mine.canonical_info:
         raise _refusal(credential, f"its key is not the one in {key_path(credential, layout)}")
-    authority = control_plane_files.read_authority(layout, credential.signed_by)
-    if authority is None:
+    authorities = control_plane_files.read_authorities(layout, credential.signed_by)
+    if not authorities:
         missing = layout.authority(credential.signed_by).certificate
         raise _refusal(credential, f"{missing} is not there to check it against", "import the authority's first")
     try:
         for purpose in purposes:
-            anchors = TrustAnchors([authority])
+            anchors = TrustAnchors(authorities)
             verify_chain(leaf, intermediates, anchors, now=now, usage=EXTENDED_KEY_USAGES[purpose])
     except PKIError as err:
         raise _refusal(credential, str(err)) from err
@@ -148,10 +147,12 @@ def import_certificate(credential: Credential, text: bytes, layout: Layout, *, n
 
 
 def import_authority(base_name: str, text: bytes, layout: Layout, *, now: dt.datetime) -> Certificate:
-    """Put the certificate of an external authority in its place; it is kept if it is there already.
+    """Put the certificate of an external authority in its place, with others beside it that are to be trusted, too.
+
+    What is there already has to be among them. Returns the first.
 
     Raises:
-        CertsError: it is no valid authority, or another one is there; nothing was changed.
+        CertsError: one is no valid authority, or another one is there; nothing was changed.
         OSError: a file cannot be read or written.
     """
     name = control_plane_files.display_name(base_name)
@@ -159,21 +160,24 @@ def import_authority(base_name: str, text: bytes, layout: Layout, *, now: dt.dat
         found = x509_certificate.parse_bundle(text)
     except PKIError as err:
         raise CertsError(f"the certificate of {name} cannot be imported: {err}") from err
-    authority = found[0]
-    if len(found) != 1:
-        raise CertsError(f"the certificate of {name} cannot be imported: expected 1 certificate, found {len(found)}")
-    if not authority.meaning.is_ca:
-        raise CertsError(f"the certificate of {name} cannot be imported: it is no authority's")
-    if not authority.not_before <= now <= authority.not_after:
-        raise CertsError(f"the certificate of {name} cannot be imported: it is not valid now", "check the clock, too")
-    there = control_plane_files.read_authority(layout, base_name)
-    if there is not None and there.contents != authority.contents:
+    for each in found:
+        if not each.meaning.is_ca:
+            raise CertsError(f"the certificate of {name} cannot be imported: it is no authority's")
+        if not each.not_before <= now <= each.not_after:
+            raise CertsError(
+                f"the certificate of {name} cannot be imported: it is not valid now", "check the clock, too"
+            )
+    given = {each.contents for each in found}
+    if any(each.contents not in given for each in control_plane_files.read_authorities(layout, base_name)):
         path = layout.authority(base_name).certificate
-        raise CertsError(f"{path} is another authority's", "move it away if this machine is to change clusters")
+        raise CertsError(
+            f"{path} is another authority's",
+            "import both in one file if one takes over from the other; move it away if this machine changes clusters",
+        )
     pair = pair_at(layout.pki, base_name)
     make_folder(pair.certificate.parent)
-    write_atomically(pair.certificate, certificate_pem(authority.contents), mode=PUBLIC)
-    return authority
+    write_atomically(pair.certificate, b"".join(each.pem() for each in found), mode=PUBLIC)
+    return found[0]
 
 
 def waiting(layout: Layout) -> list[Credential]:

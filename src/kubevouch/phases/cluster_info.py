@@ -6,8 +6,9 @@ import msgspec
 
 from kubevouch.api import catalog, wellknown
 from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig, config_map
+from kubevouch.api.node_recovery import ALLOWED_ANNOTATION
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import MERGE_PATCH, Client
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.server.bootstrap import rbac
 
@@ -27,6 +28,22 @@ async def ensure(client: Client, info: ClusterInfo) -> None:
     policy = kubeadm_policy()
     shipped = (*policy.roles, *policy.role_bindings)
     await rbac.reconcile(client, [obj for obj in shipped if obj.metadata.name == _POLICY_NAME])
+
+
+async def tell_recovery(client: Client, *, allowed: bool) -> None:
+    """Say in cluster-info whether it is worth a node's while to register a recovery key.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    name, namespace = wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
+    stored = await client.get(catalog.CONFIG_MAPS, name, namespace)
+    wanted = "true" if allowed else None
+    if stored.metadata.annotations.get(ALLOWED_ANNOTATION) != wanted:
+        annotations = {ALLOWED_ANNOTATION: wanted}
+        await client.patch(
+            catalog.CONFIG_MAPS, name, {"metadata": {"annotations": annotations}}, MERGE_PATCH, namespace
+        )
 
 
 async def _ensure_config_map(client: Client, info: ClusterInfo) -> None:

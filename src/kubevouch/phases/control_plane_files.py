@@ -150,12 +150,21 @@ def current_user(config: Kubeconfig) -> tuple[str, User]:
 
 
 def read_authority(layout: Layout, base_name: str) -> Certificate | None:
-    """The certificate of an authority, None if it is not there. Raises :class:`CertsError`."""
+    """The first certificate of an authority, None if it is not there. Raises :class:`CertsError`."""
+    return next(iter(read_authorities(layout, base_name)), None)
+
+
+def read_authorities(layout: Layout, base_name: str) -> list[Certificate]:
+    """All certificates in the file of an authority: several while one takes over from another; empty without a file.
+
+    Raises:
+        CertsError: it is there and cannot be used.
+    """
     path = layout.authority(base_name).certificate
     try:
-        return x509_certificate.parse_pem(path.read_bytes())
+        return x509_certificate.parse_bundle(path.read_bytes())
     except FileNotFoundError:
-        return None
+        return []
     except (OSError, PKIError) as err:
         raise CertsError(f"{path} cannot be used: {err}", "restore it from a backup") from err
 

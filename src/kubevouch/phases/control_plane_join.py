@@ -16,6 +16,7 @@ from kubevouch.phases import cluster_settings, control_plane_pki, upload_certs, 
 from kubevouch.phases.certs import CertsError
 from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
 from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.join_phases import PREPARE, Phase
 from kubevouch.pki import certificate_key, x509_certificate
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import ParseError
@@ -75,11 +76,13 @@ async def prepare(
     rootfs: Path | None,
     proven: bytes,
     clock: Clock,
+    phases: frozenset[Phase] = PREPARE,
 ) -> list[Path]:
     """Put everything below ``/etc/kubernetes`` that a control plane has. Returns the files that were made.
 
     Args:
         proven: the CA in PEM that discovery has proven; what is shared has to be the same.
+        phases: those of control-plane-prepare that run.
 
     Raises:
         CertsError: the shared files cannot be had, or are another cluster's; nothing was changed.
@@ -89,11 +92,11 @@ async def prepare(
     layout = Layout(pki=Path(settings.cluster.certificates_dir)).below(rootfs)
     shared = upload_certs.files(layout, settings.cluster.etcd.external, rootfs=rootfs)
     made: list[Path] = []
-    if wanted.certificate_key:
+    if wanted.certificate_key and Phase.DOWNLOAD_CERTS in phases:
         contents = await upload_certs.download(client, list(shared), certificate_key.parse(wanted.certificate_key))
         _verify_authority(contents.get("ca.crt", b""), proven)
         made += await asyncio.to_thread(upload_certs.write, contents, shared)
-    else:
+    elif phases & {Phase.CERTS, Phase.KUBECONFIG}:
         missing = [str(path) for name, path in shared.items() if not path.exists() and not name.endswith("ca.key")]
         if missing:
             raise CertsError(
@@ -102,17 +105,19 @@ async def prepare(
             )
         _verify_authority(layout.authority(CA).certificate.read_bytes(), proven)
     # Keys take a while to make, files to reach the disk.
-    made += await asyncio.to_thread(control_plane_pki.ensure_certificates, settings, layout, now=clock.now())
-    return made + await asyncio.to_thread(
-        control_plane_pki.ensure_kubeconfigs, settings, layout, now=clock.now(), first=False
-    )
+    if Phase.CERTS in phases:
+        made += await asyncio.to_thread(control_plane_pki.ensure_certificates, settings, layout, now=clock.now())
+    if Phase.KUBECONFIG in phases:
+        made += await asyncio.to_thread(
+            control_plane_pki.ensure_kubeconfigs, settings, layout, now=clock.now(), first=False
+        )
+    return made
 
 
 def _verify_authority(text: bytes, proven: bytes) -> None:
+    known = {each.contents for each in x509_certificate.parse_bundle(proven)}
     try:
-        same = x509_certificate.parse_pem(text).contents in {
-            each.contents for each in x509_certificate.parse_bundle(proven)
-        }
+        same = all(each.contents in known for each in x509_certificate.parse_bundle(text))
     except ParseError as err:
         raise CertsError(f"the shared ca.crt cannot be used: {err}") from err
     if not same:

@@ -70,11 +70,10 @@ def _ensure_pair(
         wanted = ControlPlaneCertificate(credential.base_name, credential.signed_by, spec)
         return certs.ensure_leaf(layout.pki, wanted, authority, now=now, algorithm=settings.algorithm)
     pair = pair_at(layout.pki, credential.base_name)
-    anchor = control_plane_files.read_authority(layout, credential.signed_by)
-    assert anchor is not None
-    reason = certs.fault(pair, spec, anchor, now)
-    if reason:
-        key = layout.authority(credential.signed_by).key
+    anchors = control_plane_files.read_authorities(layout, credential.signed_by)
+    reasons = [certs.fault(pair, spec, anchor, now) for anchor in anchors]
+    if all(reasons):
+        reason, key = reasons[0], layout.authority(credential.signed_by).key
         raise CertsError(
             f"{pair.certificate} cannot be used, and {key} is not here to sign it: {reason}", _SIGN_ELSEWHERE
         )

@@ -35,7 +35,7 @@ from kubevouch.phases import (
 )
 from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
 from kubevouch.phases.control_plane_files import Layout
-from kubevouch.phases.preflight import Machine
+from kubevouch.phases.preflight_machine import Machine
 from kubevouch.pki import certificate_key
 from kubevouch.server.bootstrap import rbac
 from kubevouch.util.clock import Clock
@@ -168,7 +168,7 @@ async def init(options: InitOptions, connect: Connect, clock: Clock, report: Rep
 
 def check(options: InitOptions, report: Reporter) -> None:
     """The preflight phase. Raises :class:`PreflightError`."""
-    machine = Machine.here(options.rootfs)
+    machine = Machine.here(options.rootfs, options.settings.node_name)
     findings = preflight.before_init(machine, options.settings.node_name)
     for each in preflight.judge(findings, options.ignored):
         report.warning(f"{each.check}: {each.message}")

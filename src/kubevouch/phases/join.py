@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random as random_module
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubevouch.agent import file_discovery, node_kubeconfig
@@ -22,16 +22,23 @@ from kubevouch.api.bootstrap_tokens import Token
 from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
-from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.client.options import ClientOptions
+from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.machinery import names
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
-from kubevouch.phases import control_plane_join, control_plane_pki, preflight, upload_config
+from kubevouch.phases import (
+    control_plane_join,
+    mark_control_plane,
+    preflight,
+    upload_config,
+)
 from kubevouch.phases.control_plane_join import ControlPlane
+from kubevouch.phases.join_phases import ALL, ASK_THE_CLUSTER, PREPARE, Phase
 from kubevouch.phases.kubeconfig import write
-from kubevouch.phases.preflight import Machine
+from kubevouch.phases.preflight_machine import Machine
 from kubevouch.pki import rotation, x509_certificate
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
@@ -45,6 +52,7 @@ CA_CERTIFICATE = Path("etc/kubernetes/pki/ca.crt")
 CERTIFICATE_FOLDER = Path("var/lib/kubelet/pki")
 KUBELET_CONFIG = Path("var/lib/kubelet/config.yaml")
 KUBELET_FLAGS = Path("var/lib/kubelet/kubeadm-flags.env")
+ADMIN_CONF = Path("etc/kubernetes/admin.conf")
 
 # kubeadm's names in the file that it hands over.
 _TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
@@ -63,6 +71,7 @@ class JoinOptions:
     """What to join, as whom, and where to write.
 
     Args:
+        discovery: None for phases that ask no cluster.
         rootfs: before every path that is written; links and kubeconfig are then relative, so that the tree works where
             it stands and as the root of a machine.
         bootstrap_timeout: seconds for request and certificate.
@@ -70,9 +79,11 @@ class JoinOptions:
         control_plane: also make the files of a control plane.
         ignored: preflight checks that only warn; None leaves out all checks.
         kubelet_args: for the kubelet, without dashes.
+        phases: those that run.
+        cri_socket: of the container runtime; empty looks in the usual places.
     """
 
-    discovery: TokenDiscovery | FileDiscovery
+    discovery: TokenDiscovery | FileDiscovery | None
     node_name: str
     rootfs: Path | None = None
     bootstrap_timeout: float = TIMEOUT_SECONDS
@@ -80,6 +91,8 @@ class JoinOptions:
     control_plane: ControlPlane | None = None
     ignored: frozenset[str] | None = None
     kubelet_args: tuple[tuple[str, str], ...] = ()
+    phases: frozenset[Phase] = ALL
+    cri_socket: str = ""
 
     @property
     def token(self) -> Token:
@@ -116,86 +129,137 @@ def verify_node_name(text: str) -> str:
 async def join(
     options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random = random_module.random
 ) -> Joined:
-    """All of it.
+    """All of it. Raises what :func:`run` raises."""
+    joined = await run(
+        replace(options, phases=options.phases | {Phase.KUBELET_WAIT_BOOTSTRAP}), clock, observer, random
+    )
+    assert joined is not None
+    return joined
+
+
+async def run(
+    options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random = random_module.random
+) -> Joined | None:
+    """The chosen phases in their order. Returns None if the machine's own certificate was not among them.
 
     Raises:
         JoinError: the machine belongs to another cluster or is another node, or the node is there and well.
         PreflightError: a check stands in the way; nothing was changed.
         CertsError: the files of a control plane cannot be had or made.
         AgentError: discovery or bootstrap did not come to an end; run again when the reason is gone.
+        APIStatusError, TransportError: what only a control plane asks for was refused.
         OSError: a file cannot be read or written.
     """
-    root = options.root
-    kubelet_conf = root / KUBELET_CONF
-    known = judge_kubeconfig(kubelet_conf, clock.now())
+    joined = None
+    known = _known(options, clock, observer)
     if known is not None:
-        if not known.problem:
-            _verify_same(known, options, clock.now())
-            _clean_up(options)
-            return Joined(kubelet_conf, known.chain[0].not_after, already=True)
-        observer.warning(f"{kubelet_conf} is replaced: {known.problem}")
-    _check(options, observer)
-    cluster = await _discover(options, clock, observer, random)
+        joined = Joined(options.root / KUBELET_CONF, known.chain[0].not_after, already=True)
+    else:
+        check(options, observer)
+        if options.phases & ASK_THE_CLUSTER:
+            joined = await _enter(options, clock, observer, random)
+    if options.control_plane is not None and Phase.MARK_CONTROL_PLANE in options.phases:
+        await _mark(options, observer)
+    return joined
+
+
+def _known(options: JoinOptions, clock: Clock, observer: Observer) -> KubeconfigState | None:
+    """The credential that is there already and good. Raises :class:`JoinError`."""
+    if Phase.KUBELET_WAIT_BOOTSTRAP not in options.phases:
+        return None
+    path = options.root / KUBELET_CONF
+    known = judge_kubeconfig(path, clock.now())
+    if known is None:
+        return None
+    if known.problem:
+        observer.warning(f"{path} is replaced: {known.problem}")
+        return None
+    _verify_same(known, options, clock.now())
+    _clean_up(options)
+    return known
+
+
+async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random) -> Joined | None:
+    root, phases = options.root, options.phases
+    with_token = bool(phases & {Phase.KUBELET_START, Phase.KUBELET_WAIT_BOOTSTRAP})
+    certificate = None
+    cluster = await find_cluster(options, clock, observer, random)
     try:
-        write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.token))
-        async with _client(cluster, options, clock, observer) as client:
+        if with_token:
+            write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.token))
+        async with client_of(cluster, options, clock, observer) as client:
             await verify_node_is_free(client, options.node_name)
-            if options.control_plane is not None:
+            if options.control_plane is not None and phases & PREPARE:
                 await _become_control_plane(client, cluster, options, clock, observer)
-            _write_authority(root / CA_CERTIFICATE, cluster, observer)
-            await _write_kubelet_files(client, options)
-            certificate = await _certificate(client, options, cluster, clock, observer, random)
-        write(kubelet_conf, kubelet_kubeconfig(cluster, options))
-    finally:
-        _clean_up(options)
-    observer.done(Step.WRITTEN, str(kubelet_conf))
-    return Joined(kubelet_conf, certificate.not_after)
+            if Phase.KUBELET_START in phases:
+                _write_authority(root / CA_CERTIFICATE, cluster, observer)
+                await _write_kubelet_files(client, options)
+            if Phase.KUBELET_WAIT_BOOTSTRAP in phases:
+                certificate = await _certificate(client, options, cluster, clock, observer, random)
+                write(root / KUBELET_CONF, kubelet_kubeconfig(cluster, options))
+    except BaseException:
+        if with_token:
+            _clean_up(options)
+        raise
+    if certificate is None:
+        # What is left out asks with the file that kubelet-start has left.
+        return None
+    _clean_up(options)
+    observer.done(Step.WRITTEN, str(root / KUBELET_CONF))
+    return Joined(root / KUBELET_CONF, certificate.not_after)
 
 
-async def rehearse(
-    options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random = random_module.random
-) -> list[Path]:
-    """A dry run: everything up to the first change. Returns the files that a join would write.
-
-    Raises:
-        JoinError, PreflightError, AgentError, CertsError
-    """
-    _check(options, observer)
-    cluster = await _discover(options, clock, observer, random)
-    found = [CA_CERTIFICATE, CERTIFICATE_FOLDER / "kubelet-client-current.pem", KUBELET_CONF]
-    async with _client(cluster, options, clock, observer) as client:
-        await verify_node_is_free(client, options.node_name)
-        if await upload_config.fetch_kubelet(client) is not None:
-            found += [KUBELET_CONFIG, KUBELET_FLAGS]
-        if options.control_plane is not None:
-            wanted = await control_plane_join.fetch_settings(client, options.control_plane, options.node_name)
-            folder = Path(wanted.cluster.certificates_dir).relative_to("/")
-            found += [folder / f"{each.base_name}.crt" for each in control_plane_pki.pairs(wanted)]
-            found += [Path("etc/kubernetes") / each.name for each in control_plane_pki.kubeconfigs(first=False)]
-    return [options.root / path for path in found]
-
-
-def _check(options: JoinOptions, observer: Observer) -> None:
-    if options.ignored is None:
+async def _mark(options: JoinOptions, observer: Observer) -> None:
+    """What has come before stands, so that a failure only warns unless this is all that was wanted."""
+    again = f"kubevouch join phase {Phase.MARK_CONTROL_PLANE} --control-plane does it later"
+    try:
+        async with client_from_kubeconfig(options.root / ADMIN_CONF, component="cli") as client:
+            there = await mark_control_plane.mark(client, options.node_name)
+    except (APIStatusError, TransportError, ClientConfigurationError) as err:
+        if options.phases == {Phase.MARK_CONTROL_PLANE}:
+            raise
+        observer.warning(f"the Node {options.node_name} could not be marked as a control plane: {err}; {again}")
         return
-    machine = Machine.here(options.rootfs)
-    found = preflight.before_join(machine, options.node_name, control_plane=options.control_plane is not None)
+    if there:
+        observer.done(Step.WRITTEN, f"labels and taint of the Node {options.node_name}")
+    else:
+        observer.warning(f"there is no Node {options.node_name} to be marked as a control plane yet; {again}")
+
+
+def check(options: JoinOptions, observer: Observer) -> None:
+    """The preflight phase. Raises :class:`PreflightError`."""
+    if options.ignored is None or Phase.PREFLIGHT not in options.phases:
+        return
+    machine = Machine.here(
+        options.rootfs, options.node_name, ports=[preflight.KUBELET_PORT], cri_socket=options.cri_socket
+    )
+    found = preflight.before_join(
+        machine,
+        options.node_name,
+        control_plane=options.control_plane is not None,
+        cri_socket=options.cri_socket,
+    )
     for each in preflight.judge(found, options.ignored):
         observer.warning(f"{each.check}: {each.message}")
 
 
-async def _discover(
+async def find_cluster(
     options: JoinOptions, clock: Clock, observer: Observer, random: backoff.Random
 ) -> DiscoveredCluster:
+    """By the way that the options name. Raises ``AgentError``."""
     if isinstance(options.discovery, TokenDiscovery):
         return await discover(options.discovery, clock, observer, random)
+    assert options.discovery is not None
     return await file_discovery.discover(options.discovery, clock, observer, random)
 
 
-def _client(cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer) -> HTTPSClient:
+def client_of(cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer) -> HTTPSClient:
+    """A client that asks with the token."""
     return HTTPSClient(
-        ClientOptions(server=cluster.server, component="agent"),
-        tls=TLSFiles(TLSSources(ca_bundle=cluster.certificate_authority_data), clock),
+        ClientOptions(server=cluster.server, component="agent", proxy=cluster.proxy_url),
+        tls=TLSFiles(
+            TLSSources(ca_bundle=cluster.certificate_authority_data, server_name=cluster.tls_server_name), clock
+        ),
         credentials=FixedCredential.token(options.token.text),
         clock=clock,
         on_warning=observer.warning,
@@ -226,6 +290,7 @@ async def _become_control_plane(
         rootfs=options.rootfs,
         proven=cluster.certificate_authority_data,
         clock=clock,
+        phases=options.phases & PREPARE,
     )
     observer.done(Step.WRITTEN, f"{len(made)} files of a control plane")
 
@@ -247,6 +312,7 @@ def _verify_same(known: KubeconfigState, options: JoinOptions, now: dt.datetime)
         raise JoinError(f"{path} holds no CA certificate: {err}", hint) from err
     except ClientCertificateError as err:
         raise JoinError(f"{path} holds a credential that its own CA does not vouch for: {err}", hint) from err
+    assert options.discovery is not None
     pinned = options.discovery.pins
     if (pinned and not any(map(pinned.covers, bundle))) or (
         not pinned and known.server != options.discovery.endpoint.url
@@ -312,7 +378,12 @@ def kubelet_kubeconfig(cluster: DiscoveredCluster, options: JoinOptions) -> str:
 
 
 def _cluster(cluster: DiscoveredCluster) -> Cluster:
-    return Cluster(server=cluster.server, certificate_authority_data=cluster.certificate_authority_data)
+    return Cluster(
+        server=cluster.server,
+        certificate_authority_data=cluster.certificate_authority_data,
+        tls_server_name=cluster.tls_server_name,
+        proxy_url=cluster.proxy_url,
+    )
 
 
 def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
 from kubevouch.agent import file_discovery
 from kubevouch.agent.discovery import TIMEOUT_SECONDS, TokenDiscovery, token_discovery
+from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
 from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import SettingsError
 from kubevouch.api import kubeadm_v1beta4 as kubeadm
+from kubevouch.api import kubeconfig
 from kubevouch.api.bootstrap_tokens import Token, TokenSyntaxError, parse_token
+from kubevouch.phases.join_phases import Phase
 from kubevouch.util.clock import Clock
 
 _NO_CREDENTIALS = (
@@ -80,6 +84,29 @@ def request_token(discovery: kubeadm.Discovery) -> Token:
         return parse_token(discovery.tls_bootstrap_token)
     except TokenSyntaxError as err:
         raise SettingsError(f"the TLS bootstrap token is invalid: {err}", "kubevouch token create makes one") from err
+
+
+def from_bootstrap_kubeconfig(path: Path, *, timeout: float = TIMEOUT_SECONDS) -> tuple[FileDiscovery, Token]:
+    """The proven cluster and the token that the phase ``kubelet-start`` has left. Raises :class:`SettingsError`."""
+    hint = f"kubevouch join phase {Phase.KUBELET_START} writes it"
+    try:
+        config = kubeconfig.load(path.read_bytes())
+        context = config.contexts[config.current_context]
+        cluster, user = config.clusters[context.cluster], config.users[context.user]
+        found = FileDiscovery(
+            endpoint_of_url(cluster.server),
+            cluster.certificate_authority_data,
+            timeout,
+            cluster.tls_server_name,
+            cluster.proxy_url,
+        )
+        return found, parse_token(user.token)
+    except OSError as err:
+        raise SettingsError(f"{path} cannot be read: {err.strerror}", hint) from err
+    except KeyError as err:
+        raise SettingsError(f"{path} names no {err}", hint) from err
+    except (kubeconfig.KubeconfigError, EndpointError, TokenSyntaxError) as err:
+        raise SettingsError(f"{path} cannot be used: {err}", hint) from err
 
 
 async def settings(

@@ -16,6 +16,7 @@ from kubevouch.api import ca_rotation, catalog, kubeconfig
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
+from kubevouch.api.kubeconfig import Cluster, Kubeconfig
 from kubevouch.client.interface import MERGE_PATCH, ConnectFailed, TLSFailed
 from kubevouch.phases.join import BOOTSTRAP_CONF, CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
 from kubevouch.pki import authority, keys
@@ -77,9 +78,16 @@ async def test_who_slept_through_a_rollover_discovers_again(tmp_path: Path) -> N
         lost = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
         await lost.refresh()
         assert lost.bundle() == (NEW_CA,)
+        right = world.server.pki.authority.certificate
         found = NodeAccess(ClusterFiles(root / KUBELET_CONF, discovery=world.discovery()), "worker-1", CLOCK)
         await found.refresh()
-        assert found.bundle() == (world.server.pki.authority.certificate,)
+        assert found.bundle() == (right,)
+        trust_bundle.store(root / KUBELET_CONF, (NEW_CA,))
+        cluster = Cluster(server=world.server.endpoint.url, certificate_authority_data=right.pem())
+        (tmp_path / "d.conf").write_text(kubeconfig.dump(Kubeconfig(clusters={"": cluster})))
+        found = NodeAccess(ClusterFiles(root / KUBELET_CONF, discovery=str(tmp_path / "d.conf")), "worker-1", CLOCK)
+        await found.refresh()
+        assert found.bundle() == (right,)
 
 
 @async_test

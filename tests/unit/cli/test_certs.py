@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from control_plane_world import NOW, control_plane_files
+from kubevouch.cli.certs import tell_served
 from kubevouch.cli.main import run
 from kubevouch.phases import control_plane_files as files
 from kubevouch.phases.certs import certificate_pem
 from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.served_certificates import Served
 from kubevouch.pki import keys, x509_request
 from kubevouch.pki.authority import CertificateAuthority, create_authority
 from kubevouch.pki.certificate_builder import CertificateTemplate
@@ -91,6 +93,17 @@ def test_renewing_one(tmp_path: Path, capsys: Capture) -> None:
     assert run(["certs", "renew"]) == 3
 
 
+def test_what_was_renewed_for_programs(tmp_path: Path, capsys: Capture) -> None:
+    control_plane_files(tmp_path)
+    assert run(["certs", "renew", "apiserver", "scheduler.conf", "-o", "json", *_flags(tmp_path)]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["certificates"] == [
+        {"name": "apiserver", "outcome": "renewed"}, {"name": "scheduler.conf", "outcome": "renewed"},
+    ]  # fmt: skip
+    (served,) = tree["served"]
+    assert (served["name"], served["current"], served["problem"]) == ("apiserver", None, "nothing listens there")
+
+
 def test_certificate_keys_are_random(capsys: Capture) -> None:
     assert run(["certs", "certificate-key"]) == run(["certs", "certificate-key"]) == 0
     one, other = capsys.readouterr().out.splitlines()
@@ -143,3 +156,21 @@ def test_requests_for_everything(tmp_path: Path, capsys: Capture) -> None:
     shutil.rmtree(folder / "pki")
     assert run(["certs", "generate-csr", *_flags(folder)]) == 1
     assert not (folder / "pki").exists()
+
+
+@pytest.mark.parametrize(
+    ("current", "process", "told"),
+    [
+        (True, "nginx (process 7)", "✓ apiserver at :6443 serves the new certificate   nginx (process 7)"),
+        (False, "kubevouch (process 7)", "✓ apiserver at :6443 is exchanged within seconds   kubevouch (process 7)"),
+        (
+            False,
+            "nginx (process 7)",
+            "apiserver at :6443: nginx (process 7) still serves the old certificate; restart it",
+        ),
+        (None, "", "… apiserver at :6443 was not seen: refused"),
+    ],
+)
+def test_who_serves_what_after_a_renewal(capsys: Capture, current: bool | None, process: str, told: str) -> None:
+    tell_served(Served("apiserver", ":6443", current, process, "refused"))
+    assert "".join(capsys.readouterr()).strip().removeprefix("warning: ") == told

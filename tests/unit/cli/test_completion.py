@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 import processes
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.api.core_v1 import Node
 from kubevouch.cli.completion import SHELLS
 from kubevouch.cli.kubectl_plugin import completions
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki import keys
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.subject import Subject
+from kubevouch.testing import Cluster
 
 PROGRAM = """#!/bin/sh
 exec {python} -m kubevouch.cli.main "$@"
@@ -67,3 +74,35 @@ def test_what_kubectl_is_answered() -> None:
     # Files are kubectl's business.
     assert completions(["csr", "list", "--kubeconfig", "x"]).endswith(":0\n")
     assert "doctor\t" in completions([])
+
+
+def _proposed(*words: str) -> list[str]:
+    return [line.partition("\t")[0] for line in completions(list(words)).splitlines()[:-1]]
+
+
+def test_names_that_are_known_here() -> None:
+    assert _proposed("certs", "renew", "api") == ["apiserver", "apiserver-etcd-client", "apiserver-kubelet-client"]
+    assert _proposed("init", "phase", "upload") == ["upload-config", "upload-certs"]
+    assert _proposed("join", "") == ["phase", "status"]
+    assert _proposed("join", "phase", "kubelet") == ["kubelet-start", "kubelet-wait-bootstrap"]
+    assert _proposed("join", "phase", "preflight", "") == []
+
+
+def test_names_of_the_cluster() -> None:
+    with Cluster(https=True) as cluster:
+        token = cluster.token()
+        cluster.create(Node(metadata=ObjectMeta(name="worker-1")))
+        spec = CertificateSigningRequestSpec(
+            request=build_request(keys.generate(keys.KeyAlgorithm.ECDSA_P256), Subject(common_name="x")),
+            signer_name="example.com/s",
+            usages=["client auth"],
+        )
+        cluster.create(CertificateSigningRequest(metadata=ObjectMeta(name="csr-abc"), spec=spec))
+        there = ("--kubeconfig", str(cluster.kubeconfig))
+        assert _proposed("csr", "show", *there, "csr-") == ["csr-abc"]
+        assert _proposed("csr", "approve", *there, "x") == []
+        assert _proposed("token", "delete", *there, "") == [token.partition(".")[0]]
+        assert _proposed("join", "status", *there, "w") == ["worker-1"]
+    # Without a cluster there are none, and nobody is told.
+    assert _proposed("csr", "show", "--kubeconfig", "/nowhere", "") == []
+    assert _proposed("token", "show", *there, "") == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +148,28 @@ def test_nobody_answers_the_question(tmp_path: Path, capsys: Capture, monkeypatc
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run(["reset", "--rootfs", str(tmp_path)]) == 0
     assert _files(tmp_path) == set()
+
+
+def test_documents_for_scripts(cluster: Cluster, tmp_path: Path, capsys: Capture) -> None:
+    root = tmp_path / "root"
+    assert run(["init", "--rootfs", str(root), "--dry-run", "-o", "json"]) == 0
+    assert f"would write {root}/etc/kubernetes/pki/ca.crt" in json.loads(capsys.readouterr().out)["wouldDo"]
+    assert run(["init", "--rootfs", str(root), DISK, "-o", "yaml"]) == 0
+    shown = capsys.readouterr()
+    assert yaml.safe_load(shown.out)["phases"] == ["certs", "kubeconfig", "preflight"]
+    assert "✓ certificates" in shown.err
+    flags = ["--kubeconfig", str(cluster.kubeconfig), "--cert-dir", str(cluster.folder / "pki"), "-o", "json"]
+    assert run(["init", "--skip-phases", "preflight,certs,kubeconfig", *flags, "--token", TOKEN, "--upload-certs"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["tokens"] == [TOKEN] and len(tree["certificateKey"]) == 64
+    assert tree["joinCommand"].startswith("kubevouch join ") and "--control-plane" in tree["controlPlaneJoinCommand"]
+    assert run(["init", "phase", "bootstrap-token", *flags, "--token", TOKEN, "--skip-token-print"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["tokens"] == [] and tree["joinCommand"] == ""
+
+    assert run(["reset", "--rootfs", str(root), "-o", "json"]) == 3
+    assert run(["reset", "--rootfs", str(root), "-o", "json", "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)["wouldRemove"]
+    assert len(_files(root)) == 27
+    assert run(["reset", "--rootfs", str(root), "-o", "json", "--force"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] == planned and not _files(root)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from kubevouch.api.kubeconfig import Cluster as Stanza
 from kubevouch.api.kubeconfig import Kubeconfig, dump
 from kubevouch.cli.main import run
 from kubevouch.testing import Cluster
+from throwaway_ca import ThrowawayCA
 
 Capture = pytest.CaptureFixture[str]
 TOKEN = "abcdef.0123456789abcdef"
@@ -78,3 +80,74 @@ def test_a_discovery_file_and_a_token_for_the_request(tmp_path: Path, capsys: Ca
         config.write_text(config.read_text() + "discoverry: {}\n")
         assert run(["join", "--config", str(config), "--rootfs", str(tmp_path / "third")]) == 3
         assert 'unknown field "discoverry"' in capsys.readouterr().err
+
+
+def _where(cluster: Cluster, capsys: Capture) -> list[str]:
+    address = cluster.url.removeprefix("https://")
+    return [address, "--token", _token(cluster, capsys), "--discovery-token-ca-cert-hash", cluster.pin]
+
+
+def test_a_phase_alone_a_dry_run_and_documents(tmp_path: Path, capsys: Capture) -> None:
+    root = tmp_path / "root"
+    with Cluster(https=True, real_time=True, controllers=("*",)) as cluster:
+        there = [*_where(cluster, capsys), "--node-name", "worker-1", "--rootfs", str(root)]
+        assert run(["join", *there, "--dry-run", "-o", "json"]) == 0
+        planned = json.loads(capsys.readouterr().out)["wouldWrite"]
+        assert str(root / "etc/kubernetes/kubelet.conf") in planned and not root.exists()
+        assert run(["join", "phase", "kubelet-start", *there, "--dry-run"]) == 0
+        assert "would write" in capsys.readouterr().out and not root.exists()
+
+        assert run(["join", "phase", "preflight", "--rootfs", str(root)]) == 0
+        assert capsys.readouterr().out == "  ✓ done: preflight\n"
+        assert run(["join", "phase", "kubelet-start", *there]) == 0
+        assert [path.name for path in (root / "etc/kubernetes").iterdir() if path.is_file()] == [
+            "bootstrap-kubelet.conf"
+        ]
+        capsys.readouterr()
+        # What is left there is enough for the next one.
+        (tmp_path / "other/etc/kubernetes").mkdir(parents=True)
+        left = (root / "etc/kubernetes/bootstrap-kubelet.conf").read_bytes()
+        (tmp_path / "other/etc/kubernetes/bootstrap-kubelet.conf").write_bytes(left)
+        alone = ["join", "phase", "kubelet-wait-bootstrap", "--rootfs", str(tmp_path / "other")]
+        assert run([*alone, "--node-name", "worker-2", "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["phases"] == ["kubelet-wait-bootstrap"]
+        assert (tmp_path / "other/etc/kubernetes/kubelet.conf").exists()
+        assert run(["join", *there, "-o", "json"]) == 0
+        shown = capsys.readouterr()
+        tree = json.loads(shown.out)
+        assert tree["nodeName"] == "worker-1" and tree["alreadyJoined"] is False
+        assert tree["clientCertificate"]["notAfter"].endswith("Z")
+        assert "✓ certificate issued" in shown.err
+
+        # Nobody is there to ask for the serving certificate.
+        assert run(["join", *there, "--wait", "--timeout", "1s"]) == 4
+        assert "nobody has asked for a serving certificate yet" in capsys.readouterr().err
+        pair = ThrowawayCA().issue("worker-1")
+        (root / "var/lib/kubelet/pki/kubelet-server-current.pem").write_bytes(pair.certificate + pair.key)
+        assert run(["join", *there, "--wait"]) == 0
+        out = capsys.readouterr().out
+        assert (
+            "as system:node:worker-1, with a certificate until" in out and "it serves with a certificate until" in out
+        )
+        assert run(["join", *there, "--wait", "-o", "yaml"]) == 0
+        assert "servingCertificate:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "got no phase"),
+        (["x"], "invalid phase name: x"),
+        (["etcd-join"], "which is not done here"),
+        (["kubelet-start"], "bootstrapToken or file must be set"),
+        (["kubelet-wait-bootstrap"], "bootstrap-kubelet.conf cannot be read: No such file or directory"),
+        (["control-plane-join", "mark-control-plane"], "is for a control plane"),
+        (["control-plane-prepare", "all", "a:1", "--token", TOKEN, "--discovery-token-ca-cert-hash", HASH], "is for a"),
+    ],
+)
+def test_phases_that_cannot_be_meant(arguments: list[str], why: str, tmp_path: Path, capsys: Capture) -> None:
+    assert run(["join", "phase", *arguments, "--rootfs", str(tmp_path)]) == 3
+    err = capsys.readouterr().err
+    assert why in err
+    if "phase" in why and "invalid" in why:
+        assert "hint: the phases are preflight, control-plane-prepare, " in err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import click
 import pytest
 import yaml
 
@@ -23,13 +25,15 @@ def test_results_and_complaints_go_apart(capsys: Captured) -> None:
     ui.field("kubeconfig", "a.conf")
     ui.step("key made", "P-256")
     ui.step("done")
+    ui.step("beside a document", err=True)
     ui.waiting("for approval")
     ui.warning("careful")
     ui.error("it failed", "do this")
     ui.error("it failed")
     captured = capsys.readouterr()
     assert captured.out == "result\n  kubeconfig       a.conf\n  ✓ key made   P-256\n  ✓ done\n"
-    assert captured.err == "  … for approval\nwarning: careful\nerror: it failed\nhint: do this\nerror: it failed\n"
+    aside = "  ✓ beside a document\n  … for approval\n"
+    assert captured.err == f"{aside}warning: careful\nerror: it failed\nhint: do this\nerror: it failed\n"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,8 @@ def test_results_and_complaints_go_apart(capsys: Captured) -> None:
     [
         ({}, False),
         ({"FORCE_COLOR": "1"}, True),
-        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "0"}, False),
         ({"NO_COLOR": "1"}, False),
     ],
 )
@@ -82,3 +87,23 @@ def test_documents_for_scripts(capsys: Captured) -> None:
     assert json.loads(capsys.readouterr().out) == tree
     ui.document(tree, "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == tree
+
+
+def test_a_group_lists_its_commands_with_their_whole_first_paragraph() -> None:
+    @click.group(cls=ui.Group)
+    def group() -> None:
+        """A group."""
+
+    @group.command()
+    def first() -> None:
+        """Do what takes so many words that they do not fit into one line of a terminal, none of which is cut off.
+
+        More of it.
+        """
+
+    @group.command(hidden=True)
+    def second() -> None:
+        """Nothing."""
+
+    commands = group.get_help(click.Context(group)).partition("Commands:")[2]
+    assert " ".join(commands.split()) == f"first {re.sub(' +', ' ', first.help or '').split(chr(10))[0]}"

@@ -143,7 +143,7 @@ def test_authorities_are_never_exchanged(tmp_path: Path) -> None:
     leaf = issue_leaf(STRANGER, SPECS["apiserver"], keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
     for text, why in (
         (certificate_pem(leaf.contents), "it is no authority's"),
-        (ca + certificate_pem(STRANGER.certificate.contents), "expected 1 certificate, found 2"),
+        (ca + certificate_pem(leaf.contents), "it is no authority's"),
         (b"", "cannot be imported"),
     ):
         with pytest.raises(CertsError, match=why):
@@ -151,3 +151,24 @@ def test_authorities_are_never_exchanged(tmp_path: Path) -> None:
     with pytest.raises(CertsError, match="it is not valid now"):
         certs_requests.import_authority("ca", ca, fresh, now=NOW - dt.timedelta(days=1))
     assert not fresh.pki.exists()
+
+
+def test_one_authority_takes_over_from_another(tmp_path: Path) -> None:
+    layout = _layout(tmp_path)
+    former, following = ELSEWHERE["ca"], STRANGER
+    ca = layout.pki / "ca.crt"
+    both = following.certificate.pem() + ca.read_bytes()
+    certs_requests.import_authority("ca", both, layout, now=NOW)
+    assert ca.read_bytes() == both
+    for each in EVERY:
+        _ask(each, layout)
+        if each.in_kubeconfig:
+            (cluster,) = kubeconfig.load(each.path(layout).read_bytes()).clusters.values()
+            assert cluster.certificate_authority_data == both
+    # Signed by one or the other, all of them do.
+    for number, each in enumerate(EVERY):
+        signed_by = (former, following)[number % 2] if each.signed_by == "ca" else None
+        certs_requests.import_certificate(each, _signed(each, layout, by=signed_by), layout, now=NOW)
+    assert control_plane_pki.ensure_certificates(settings(), layout, now=NOW) == [layout.pki / "sa.pub"]
+    assert control_plane_pki.ensure_kubeconfigs(settings(), layout, now=NOW) == []
+    assert not list(layout.pki.rglob("*ca.key"))

@@ -23,6 +23,8 @@ from kubevouch.phases import control_plane_pki
 from kubevouch.phases.certs import CertsError
 from kubevouch.phases.control_plane_files import Layout
 from kubevouch.pki import keys, x509_certificate
+from kubevouch.pki.authority import create_authority
+from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.usages import CLIENT_AUTH_OID, SERVER_AUTH_OID
 from kubevouch.pki.x509_certificate import Certificate
 
@@ -196,3 +198,22 @@ def test_a_kubelet_that_renews_by_itself_keeps_its_kubeconfig(tmp_path: Path) ->
     (tmp_path / "kubelet.conf").write_text(changed)
     control_plane_pki.ensure_kubeconfigs(settings(), layout, now=NOW)
     assert (tmp_path / "kubelet.conf").read_text() == changed
+
+
+def test_a_ca_that_takes_over_is_in_every_kubeconfig(tmp_path: Path) -> None:
+    layout = control_plane_files(tmp_path)
+    ca = layout.pki / "ca.crt"
+    other = create_authority("kubernetes", keys.generate(keys.KeyAlgorithm.ECDSA_P256), now=NOW).certificate.pem()
+    ca.write_bytes(other + ca.read_bytes())
+    assert control_plane_pki.ensure_certificates(settings(), layout, now=NOW) == []
+    control_plane_pki.ensure_kubeconfigs(settings(), layout, now=NOW)
+    for name, *_ in KUBECONFIGS:
+        (cluster,) = kubeconfig.load((tmp_path / name).read_bytes()).clusters.values()
+        assert cluster.certificate_authority_data == ca.read_bytes()
+    # The key signs, wherever its certificate stands in the file.
+    (layout.pki / "apiserver.crt").unlink()
+    control_plane_pki.ensure_certificates(settings(), layout, now=NOW)
+    found = x509_certificate.parse_bundle((layout.pki / "apiserver.crt").read_bytes())
+    signer = x509_certificate.parse_bundle(ca.read_bytes())[1]
+    anchors = TrustAnchors([signer])
+    assert verify_chain(found[0], found[1:], anchors, now=NOW, usage=SERVER_AUTH_OID)

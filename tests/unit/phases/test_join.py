@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import stat
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,14 @@ from kubevouch.phases.join import (
     BOOTSTRAP_CONF,
     CA_CERTIFICATE,
     KUBELET_CONF,
+    Joined,
     JoinError,
     JoinOptions,
     join,
+    run,
     verify_node_name,
 )
+from kubevouch.phases.join_phases import Phase, without
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
@@ -195,3 +199,35 @@ async def test_after_its_end_the_certificate_is_asked_for_again(tmp_path: Path) 
 
 def test_errors_have_one_root() -> None:
     assert issubclass(RequestDeniedError, AgentError) and issubclass(SettingsError, AgentError)
+
+
+@async_test
+async def test_phase_by_phase_is_a_join(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        options = JoinOptions(world.discovery(), "worker-1", root, ignored=frozenset())
+
+        async def alone(phase: Phase) -> Joined | None:
+            return await run(replace(options, phases=frozenset({phase})), CLOCK, Told())
+
+        assert await alone(Phase.PREFLIGHT) is None
+        assert not root.exists()
+        assert await alone(Phase.KUBELET_START) is None
+        # With what is there now, a kubelet could go on by itself.
+        assert sorted(path.relative_to(root) for path in _files(root)) == [BOOTSTRAP_CONF, CA_CERTIFICATE]
+        async with client_from_kubeconfig(root / BOOTSTRAP_CONF, component="test") as client:
+            review = await client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
+            assert review.status.user_info.username == TOKEN.user
+        joined = await alone(Phase.KUBELET_WAIT_BOOTSTRAP)
+        assert joined is not None and not joined.already
+        assert (root / KUBELET_CONF).exists() and not (root / BOOTSTRAP_CONF).exists()
+
+
+@async_test
+async def test_without_the_last_phase_the_kubelet_asks_itself(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world:
+        phases = without(["kubelet-wait-bootstrap"])
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node", phases=phases)
+        assert await run(options, CLOCK, Told()) is None
+        assert (tmp_path / "node" / BOOTSTRAP_CONF).exists()
+        assert not (await world.server.client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kubevouch.admission import joined_names
 from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog, node_recovery, wellknown
 from kubevouch.api.bootstrap_tokens import (
     AUTHENTICATION,
     USAGE_KEY_PREFIX,
@@ -23,6 +25,7 @@ from kubevouch.api.bootstrap_tokens import (
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.cluster_info import ClusterInfoError, parse_kubeconfig
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.node_recovery import RecoveryRecordError
 from kubevouch.client.interface import Client, ClientConfigurationError, ListOptions, TransportError
 from kubevouch.client.options import Retry
 from kubevouch.client.rest_config import RESTConfig
@@ -32,7 +35,7 @@ from kubevouch.machinery.gotext import human_duration
 from kubevouch.machinery.times import Time
 from kubevouch.phases import csr_review, stored
 from kubevouch.phases.csr_review import State, state_of
-from kubevouch.phases.doctor import reach, rights
+from kubevouch.phases.doctor import kubelets, reach, rights
 from kubevouch.phases.doctor.findings import Code, Finding, Report
 from kubevouch.phases.doctor.reach import NotReached
 from kubevouch.phases.doctor.tokens import Signature, signature_of
@@ -47,6 +50,7 @@ OPERATOR_SOON = dt.timedelta(days=30)
 # Controllers decide and sign within a second or two.
 PATIENCE = dt.timedelta(minutes=1)
 _OUTLOOKS = 20  # each costs a question or two
+_NODES = 500  # whose kubelets are dialled
 
 
 async def examine(config: RESTConfig, clock: Clock) -> Report:
@@ -147,6 +151,15 @@ def judge_requests(
             )
 
 
+def judge_names(requests: Iterable[CertificateSigningRequest]) -> Iterator[Finding]:
+    """Machines that share a name."""
+    for node, names in joined_names.shared_names(requests).items():
+        yield Code.NODE_NAME_SHARED.found(
+            f"{len(names)} machines have become {node}: by the requests {', '.join(names)}",
+            f"kubevouch csr show {names[-1]}",
+        )
+
+
 def _since(csr: CertificateSigningRequest, now: dt.datetime) -> dt.datetime:
     """When it came into its state."""
     times = [each.last_update_time for each in csr.status.conditions if each.last_update_time is not None]
@@ -215,7 +228,7 @@ class _Examination:
             self._found += reach.judge_serving(leaf, name, self._authority, endpoint, now=self._clock.now())
 
     async def _look(self, client: Client) -> None:
-        for check in (self._cluster_info, self._tokens, self._rights, self._requests):
+        for check in (self._cluster_info, self._tokens, self._rights, self._requests, self._recovery, self._kubelets):
             try:
                 await check(client)
             except APIStatusError as err:
@@ -244,6 +257,13 @@ class _Examination:
         if self._entries is not None:
             self._found += judge_tokens(secrets, self._entries, now=self._clock.now())
 
+    async def _recovery(self, client: Client) -> None:
+        options = ListOptions(label_selector=node_recovery.LOCKED_LABEL)
+        for each in (await client.list(catalog.CONFIG_MAPS, node_recovery.NAMESPACE, options)).items:
+            with contextlib.suppress(RecoveryRecordError):
+                record = node_recovery.record_of(each)
+                self._found.append(Code.RECOVERY_LOCKED.found(f"node {record.node}: {record.locked}"))
+
     async def _rights(self, client: Client) -> None:
         for groups in groups_of_tokens(self._secrets, now=self._clock.now()):
             everybody = [*groups, wellknown.AUTHENTICATED_GROUP]
@@ -267,6 +287,13 @@ class _Examination:
         outlooks = {csr.metadata.name: await csr_review.outlook(client, csr) for csr in waiting[:_OUTLOOKS]}
         self._facts.append(("requests", f"{len(found.all)}, {len(found.pending)} of them undecided"))
         self._found += judge_requests(found.all, outlooks, now=now)
+        self._found += judge_names(found.all)
+        self._found += kubelets.judge_pile(found.all)
+
+    async def _kubelets(self, client: Client) -> None:
+        nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items
+        self._facts.append(("nodes", f"{len(nodes)}, {sum(map(kubelets.is_ready, nodes))} of them ready"))
+        self._found += await kubelets.visit(nodes, self._authority, self._clock)
 
 
 def _certificates(source: Source | None, what: str) -> list[Certificate]:

@@ -16,7 +16,7 @@ _LIST_TOKENS = "kubevouch token list"
 _SET_CLOCK = "timedatectl set-ntp true"
 _PUBLISH = "kubevouch init phase cluster-info"
 _JOIN_AGAIN = "kubevouch join HOST:PORT --token TOKEN --discovery-token-ca-cert-hash HASH"
-_START_AGENT = "systemctl restart kubevouch-agent"
+START_AGENT = "systemctl restart kubevouch-agent"
 _CONTROLLERS = "kubevouch up --controllers '*'"
 
 
@@ -263,22 +263,22 @@ class Code(Enum):
     LINK_MISSING = Kind(
         "link-missing", Area.NODE,
         "kubelet-client-current.pem is not there, and dated pairs are: the link was removed or a switch was cut off.",
-        _START_AGENT,
+        START_AGENT,
     )  # fmt: skip
     LINK_DANGLING = Kind(
-        "link-dangling", Area.NODE, "kubelet-client-current.pem points to a file that is not there.", _START_AGENT
+        "link-dangling", Area.NODE, "kubelet-client-current.pem points to a file that is not there.", START_AGENT
     )
     LINK_IS_FILE = Kind(
         "link-is-file", Area.NODE,
         "kubelet-client-current.pem is a file where a link has to be; a kubelet cannot put the next one there.",
-        _START_AGENT,
+        START_AGENT,
     )  # fmt: skip
     PAIR_BROKEN = Kind(
         "pair-broken", Area.NODE, "The current file holds no certificate with its key: it was cut off or emptied.",
-        _START_AGENT,
+        START_AGENT,
     )  # fmt: skip
     KEY_MISMATCH = Kind(
-        "key-mismatch", Area.NODE, "The private key is not that of the certificate beside it.", _START_AGENT
+        "key-mismatch", Area.NODE, "The private key is not that of the certificate beside it.", START_AGENT
     )
     CERTIFICATE_EXPIRED = Kind(
         "certificate-expired", Area.NODE,
@@ -310,6 +310,12 @@ class Code(Enum):
         "Others on this machine can read or write a file that holds a private key.",
         "chmod 0600 FILE",
     )
+    OWNER_DIFFERS = Kind(
+        "owner-differs", Area.NODE,
+        "A node's files belong to different users, so that a service that runs as one of them cannot read or replace "
+        "them all.",
+        "chown root FILE",
+    )  # fmt: skip
     BOOTSTRAP_KUBECONFIG_LEFT = Kind(
         "bootstrap-kubeconfig-left", Area.NODE,
         "The bootstrap kubeconfig, with a token in it, is still there although the machine has joined.",
@@ -337,15 +343,66 @@ class Code(Enum):
         "kubevouch init phase bootstrap-token",
     )  # fmt: skip
 
+    KUBELET_SERVES_FORMER = Kind(
+        "kubelet-serves-former", Area.NODE,
+        "The kubelet's port shows another certificate than the one on disk: it has not taken the new one over.",
+        "systemctl restart kubelet",
+    )  # fmt: skip
+    FOLDER_NOT_WRITABLE = Kind(
+        "folder-not-writable", Area.NODE,
+        "The folder of the certificates is full or may not be written, so that the next one has no place.",
+        "df -h /var/lib/kubelet",
+    )  # fmt: skip
+
     # ------------------------------------------------------------------ the cluster
+    NODE_WITHOUT_ADDRESS = Kind(
+        "node-without-address", Area.CLUSTER,
+        "A Node has no IP address. A kubelet asks for its serving certificate only once it has one, so that logs, exec "
+        "and metrics do not work.",
+        "kubectl get nodes -o wide",
+    )  # fmt: skip
+    KUBELET_NOT_REACHED = Kind(
+        "kubelet-not-reached", Area.CLUSTER,
+        "A node says that it is Ready, and its kubelet's port cannot be reached from here: a firewall, or another "
+        "network. The API server may have the same trouble with logs and exec.",
+        "ss -ltn",
+    )  # fmt: skip
+    KUBELET_WITHOUT_CERTIFICATE = Kind(
+        "kubelet-without-certificate", Area.CLUSTER,
+        "A kubelet has no serving certificate: it was told to ask for one (serverTLSBootstrap), and nobody has "
+        "approved that. Clients see \"remote error: tls: internal error\".",
+        "kubevouch csr review",
+    )  # fmt: skip
+    KUBELET_SELF_SIGNED = Kind(
+        "kubelet-self-signed", Area.CLUSTER,
+        "A kubelet serves with a certificate that the cluster's CA does not vouch for, so that metrics-server and "
+        "others refuse it; turning verification off hides that and helps whoever stands in between.",
+        "kubevouch agent --serving",
+    )  # fmt: skip
+    KUBELET_NAME_MISSING = Kind(
+        "kubelet-name-missing", Area.CLUSTER,
+        "A kubelet's certificate is not for the address at which it is called (x509: cannot validate certificate "
+        "because it doesn't contain any IP SANs).",
+        "kubevouch agent --serving --address ADDRESS",
+    )  # fmt: skip
+    KUBELET_CERTIFICATE_DATES = Kind(
+        "kubelet-certificate-dates", Area.CLUSTER,
+        "A kubelet serves with a certificate that has expired or is not yet valid.",
+        "kubevouch doctor node",
+    )  # fmt: skip
+    REQUESTS_PILE_UP = Kind(
+        "requests-pile-up", Area.CLUSTER,
+        "One requester makes request after request and gets no certificate; kubelets make about four an hour.",
+        "kubevouch csr review",
+    )  # fmt: skip
     CA_EXPIRED = Kind(
         "ca-expired", Area.CLUSTER, "The cluster's CA has ended: no certificate of it is accepted any more.",
-        "kubevouch init phase certs",
+        "cd /etc/kubernetes && mv pki old-pki && mkdir pki && cp -p old-pki/sa.* pki/ && kubevouch init phase certs",
     )  # fmt: skip
     CA_EXPIRING = Kind(
         "ca-expiring", Area.CLUSTER,
         "The cluster's CA ends soon. No certificate outlives it, so that lifetimes get shorter and shorter until then.",
-        "kubevouch certs check-expiration",
+        "kubevouch ca rotate start",
     )  # fmt: skip
     OPERATOR_CERTIFICATE_EXPIRING = Kind(
         "operator-certificate-expiring", Area.CLUSTER, "The client certificate of this kubeconfig ends soon, or has.",
@@ -365,9 +422,22 @@ class Code(Enum):
         "A request is approved and has no certificate: the signing controller does not run, or has no such key.",
         _CONTROLLERS,
     )  # fmt: skip
+    NODE_NAME_SHARED = Kind(
+        "node-name-shared", Area.CLUSTER,
+        "Machines with different keys have joined under one node name within the last hour. Unless one machine was "
+        "installed anew, two of them are one node to the cluster, and each may do what the other may.",
+        "kubevouch csr show NAME",
+    )  # fmt: skip
     REQUEST_FAILED = Kind(
         "request-failed", Area.CLUSTER, "The signer could not sign an approved request, and never will.",
         "kubectl describe csr NAME",
+    )  # fmt: skip
+
+    RECOVERY_LOCKED = Kind(
+        "recovery-locked", Area.CLUSTER,
+        "Nobody may recover as this node: an operator has revoked it, or its recovery key was used by two machines, "
+        "one of which is a copy.",
+        "kubevouch recovery list",
     )  # fmt: skip
 
     def found(self, cause: str, fix: str = "") -> Finding:

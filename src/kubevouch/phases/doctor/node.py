@@ -17,7 +17,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import human_duration
 from kubevouch.machinery.times import Time
 from kubevouch.phases.csr_review import State, state_of
-from kubevouch.phases.doctor import node_files, reach, rights
+from kubevouch.phases.doctor import kubelets, node_files, reach, rights
 from kubevouch.phases.doctor.findings import Code, Finding, Report
 from kubevouch.phases.doctor.node_files import NodeFiles, Pair
 from kubevouch.phases.doctor.reach import NotReached
@@ -36,12 +36,14 @@ class NodeVisit:
         certificate_folder: where the pairs are, if not in the kubelet's place.
         offline: do not ask the API server.
         environ: the environment variables under which a kubelet or an agent runs.
+        kubelet_port: where this machine's kubelet serves; 0 does not look there, as for a tree that is no machine's.
     """
 
     root: Path = Path("/")
     certificate_folder: Path | None = None
     offline: bool = False
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kubelet_port: int = 0
 
 
 async def examine(visit: NodeVisit, clock: Clock) -> Report:
@@ -57,6 +59,10 @@ async def examine(visit: NodeVisit, clock: Clock) -> Report:
             found += _news(found, await _ask(files, pair if isinstance(pair, Pair) else None, visit, clock))
         except (EndpointError, ClientConfigurationError) as err:
             found += [] if found else [Code.KUBECONFIG_BROKEN.found(f"{files.kubelet_conf.path}: {err}")]
+    if visit.kubelet_port and not visit.offline:
+        more, learnt = await kubelets.compare(visit.root, clock, port=visit.kubelet_port)
+        found += more
+        facts += learnt
     return Report(tuple(found), tuple(facts))
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.api import kubeconfig
 from kubevouch.api.kubeconfig import Cluster, KubeconfigError, User
 from kubevouch.machinery.times import Time
-from kubevouch.phases.doctor.findings import Code, Finding
+from kubevouch.phases.doctor.findings import START_AGENT, Code, Finding
 from kubevouch.phases.join import BOOTSTRAP_CONF, CA_CERTIFICATE, CERTIFICATE_FOLDER, KUBELET_CONF
 from kubevouch.pki import keys, rotation, x509_certificate
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
@@ -23,23 +24,39 @@ from kubevouch.pki.x509_certificate import Certificate
 
 _MAX_BYTES = 1 << 20
 _OTHERS = 0o077
+_PAIR_BYTES = 64 << 10  # a pair with a long chain, and the file that is switched
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One path as it was found. ``content`` is None where nothing could be read; ``problem`` then says why."""
+    """One path as it was found.
+
+    Args:
+        owner: the number of a user.
+        content: None where nothing could be read; ``problem`` then says why.
+    """
 
     path: Path
     exists: bool
     is_link: bool = False
     mode: int = 0
+    owner: int | None = None
     content: bytes | None = field(default=None, repr=False)
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Whether the next pair has a place in ``folder``. ``free`` is in bytes, for this user."""
+
+    folder: Path
+    free: int
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """``dated`` says whether there are pairs beside the current one."""
+    """``dated`` says whether there are pairs beside the current one; ``room`` is None without a folder."""
 
     kubelet_conf: File
     bootstrap_conf: File
@@ -47,10 +64,13 @@ class NodeFiles:
     current: File
     pending_key: File
     dated: bool
+    room: Room | None = None
+    recovery_key: File | None = None
 
     @property
     def all(self) -> tuple[File, ...]:
-        return self.kubelet_conf, self.bootstrap_conf, self.ca_file, self.current, self.pending_key
+        known = (self.kubelet_conf, self.bootstrap_conf, self.ca_file, self.current, self.pending_key)
+        return known if self.recovery_key is None else (*known, self.recovery_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +95,25 @@ def gather(root: Path, certificate_folder: Path | None = None) -> NodeFiles:
         _file(store.current_path),
         _file(store.pending_key_path),
         dated,
+        room_in(store.current_path.parent),
+        _file(RecoveryKeys(store.current_path.parent).path),
     )
+
+
+def room_in(folder: Path) -> Room | None:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return Room(folder, found.f_bavail * found.f_frsize, bool(found.f_flag & os.ST_RDONLY))
 
 
 def _file(path: Path) -> File:
     try:
         is_link = path.is_symlink()
         with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            return File(path, True, is_link, mode, file.read(_MAX_BYTES))
+            status = os.fstat(file.fileno())
+            return File(path, True, is_link, stat.S_IMODE(status.st_mode), status.st_uid, file.read(_MAX_BYTES))
     except FileNotFoundError:
         return File(path, os.path.lexists(path), path.is_symlink(), problem="is not there")
     except OSError as err:
@@ -104,12 +134,24 @@ def judge(files: NodeFiles, *, now: dt.datetime) -> Iterator[Finding]:
     yield from _kubeconfig(files)
     yield from _link(files)
     yield from _modes(files)
+    yield from _owners(files)
     yield from _left_over(files)
+    if files.room is not None:
+        yield from judge_room(files.room)
     pair = read_pair(files)
     if isinstance(pair, Finding):
         yield pair
     elif pair is not None:
         yield from judge_pair(files, pair, now=now)
+
+
+def judge_room(room: Room) -> Iterator[Finding]:
+    if room.read_only:
+        yield Code.FOLDER_NOT_WRITABLE.found(f"{room.folder} is mounted read-only", f"findmnt -T {room.folder}")
+    elif room.free < _PAIR_BYTES:
+        yield Code.FOLDER_NOT_WRITABLE.found(
+            f"{room.folder} has {room.free} bytes left, expected {_PAIR_BYTES}", f"df -h {room.folder}"
+        )
 
 
 def _kubeconfig(files: NodeFiles) -> Iterator[Finding]:
@@ -143,10 +185,21 @@ def _link(files: NodeFiles) -> Iterator[Finding]:
 
 
 def _modes(files: NodeFiles) -> Iterator[Finding]:
-    for file in (files.kubelet_conf, files.bootstrap_conf, files.current, files.pending_key):
-        if file.content is not None and file.mode & _OTHERS:
+    for file in files.all:
+        if file is not files.ca_file and file.content is not None and file.mode & _OTHERS:
             yield Code.MODES_TOO_OPEN.found(
                 f"{file.path} has the mode {file.mode:04o}, expected 0600", f"chmod 0600 {file.path}"
+            )
+
+
+def _owners(files: NodeFiles) -> Iterator[Finding]:
+    """One user has to be able to read and replace them all: kubelet and agent are that of the kubeconfig."""
+    wanted = files.kubelet_conf.owner
+    for file in files.all:
+        if None not in (wanted, file.owner) and file.owner != wanted:
+            yield Code.OWNER_DIFFERS.found(
+                f"{file.path} belongs to user {file.owner}, and {files.kubelet_conf.path} to user {wanted}",
+                f"chown {wanted} {file.path}",
             )
 
 
@@ -177,7 +230,9 @@ def judge_pair(files: NodeFiles, pair: Pair, *, now: dt.datetime) -> Iterator[Fi
         yield Code.KEY_MISMATCH.found(f"the private key in {path} is not that of the certificate in it")
     if now > leaf.not_after:
         yield Code.CERTIFICATE_EXPIRED.found(
-            f"the certificate of {leaf.subject.common_name} has ended at {Time.of(leaf.not_after)}"
+            f"the certificate of {leaf.subject.common_name} has ended at {Time.of(leaf.not_after)}",
+            # The agent comes back with it by itself, where the cluster allows that.
+            START_AGENT if files.recovery_key is not None and files.recovery_key.exists else "",
         )
     elif now < leaf.not_before:
         yield Code.CERTIFICATE_NOT_YET_VALID.found(

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,13 @@ import pytest
 
 import aio
 from joined_node import USER, JoinedNode, join_node_aside
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.doctor.findings import Code, Report
 from kubevouch.phases.doctor.node import NodeVisit, examine
+from kubevouch.phases.doctor.node_files import gather, judge
 from kubevouch.phases.join import BOOTSTRAP_CONF, CA_CERTIFICATE
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -158,6 +161,16 @@ def test_files(node: JoinedNode, break_it: Callable[[JoinedNode], None], code: C
     assert sorted((path, os.lstat(path).st_mtime_ns) for path in node.root.rglob("*")) == before
 
 
+def test_files_of_another_user(node: JoinedNode) -> None:
+    """Giving files away takes root: see ``integration/test_node_faults``."""
+    files = gather(node.root)
+    theirs = replace(files, current=replace(files.current, owner=(files.current.owner or 0) + 1))
+    assert list(judge(files, now=SystemClock().now())) == []
+    (found,) = judge(theirs, now=SystemClock().now())
+    assert found.code is Code.OWNER_DIFFERS
+    assert found.fix == f"chown {files.kubelet_conf.owner} {files.current.path}"
+
+
 # ------------------------------------------------------------------ time
 
 
@@ -227,3 +240,13 @@ def test_a_request_under_way(node: JoinedNode) -> None:
     assert finding.code is Code.REQUEST_PENDING
     assert finding.cause == "the request mine is this node's: nobody has decided about it"
     assert finding.fix == "kubevouch csr show mine"
+
+
+def test_a_node_that_comes_back_by_itself(node: JoinedNode) -> None:
+    recovery = RecoveryKeys(node.current.parent)
+    for expected in ("kubevouch join HOST:PORT", "systemctl restart kubevouch-agent"):
+        (found,) = report(node, later(days=400), offline=True).findings
+        assert found.code is Code.CERTIFICATE_EXPIRED and found.fix.startswith(expected)
+        recovery.ensure()
+    recovery.path.chmod(0o644)
+    assert codes(node, offline=True) == [Code.MODES_TOO_OPEN]
