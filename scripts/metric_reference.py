@@ -18,6 +18,7 @@ from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.histogram import Histogram
 from kubevouch.server.metrics import Metrics, exposed_name
+from kubevouch.server.node_recovery import RecoveryMetrics
 from kubevouch.util.clock import SystemClock
 from kubevouch.util.timers import Timers
 
@@ -38,6 +39,7 @@ def page(made: str) -> str:
 def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     clock, metrics = SystemClock(), Metrics()
     AdmissionMetrics(metrics.registry, clock)
+    RecoveryMetrics(metrics.registry, lambda: 0)
     metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
     return _families(metrics.registry)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kubevouch.api import catalog
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.machinery import json_codec
@@ -145,15 +146,19 @@ class World:
 
 
 @asynccontextmanager
-async def world(now: dt.datetime = NOW, runtime_config: str = "") -> AsyncIterator[World]:
+async def world(
+    now: dt.datetime = NOW, runtime_config: str = "", recovery: RecoveryPolicy | None = None
+) -> AsyncIterator[World]:
     clock = FakeClock(now)
     store = MemoryStore(clock=clock, snapshot=_started[0] if _started else None)
     config = RuntimeConfig.parse(runtime_config)
-    server = StandaloneServer(store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config)
+    server = StandaloneServer(
+        store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config, recovery=recovery
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await stack.enter_async_context(server)
-        if not _started and not runtime_config:
+        if not _started and not runtime_config and recovery is None:
             _started.append(store.snapshot())
         at = World(server, store, clock)
         stack.push_async_callback(at.close)

@@ -32,9 +32,11 @@ from kubevouch.machinery.meta import ManagedFieldsEntry, Object, ObjectMeta
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.times import Time
-from kubevouch.pki import jws, keys, x509_certificate, x509_request
+from kubevouch.pki import authority, jws, keys, recovery_proof, x509_certificate, x509_request
 from kubevouch.pki.client_certificate import TrustAnchors, verify_client
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.subject import Subject
 from kubevouch.registry import paging
 from kubevouch.server import decoding, negotiation, query_options, request_info
 from kubevouch.server.request import Query
@@ -230,6 +232,33 @@ def token(data: bytes) -> object:
     token = bearer.bearer_token_of(text) or text
     _unverified_issuer(token)
     return _SIGNING.verified(token)
+
+
+_RECOVERED, _NEXT, _OF_REQUEST = (keys.generate(keys.KeyAlgorithm.ECDSA_P256) for _ in range(3))
+_RECOVERY_CA = authority.create_authority("ca", _RECOVERED, now=NOW)
+_ENDED = authority.issue_leaf(
+    _RECOVERY_CA,
+    authority.LeafSpec(common_name="system:node:a", organizations=("system:nodes",), purposes=("client auth",)),
+    _OF_REQUEST,
+    now=NOW,
+)
+RECOVERY_ANSWER = msgspec.json.encode(
+    recovery_proof.answer(
+        "a",
+        "challenge",
+        [_ENDED],
+        _OF_REQUEST,
+        build_request(_OF_REQUEST, Subject(common_name="system:node:a", organizations=("system:nodes",))),
+        (_RECOVERED, _NEXT),
+    )
+)
+
+
+def recovery_answer(data: bytes) -> object:
+    given = msgspec.json.decode(data, type=recovery_proof.Answer)
+    later = _ENDED.not_after + dt.timedelta(days=1)
+    anchors = TrustAnchors([_RECOVERY_CA.certificate])
+    return recovery_proof.verify_answer(given, anchors, now=later, max_age=dt.timedelta(days=2))
 
 
 def label_selector(data: bytes) -> object:

@@ -46,7 +46,7 @@ from kubevouch.machinery import (
 )
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import certificate_chain, keys, x509_certificate
-from kubevouch.pki.errors import PKIError
+from kubevouch.pki.errors import PKIError, RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
@@ -267,6 +267,9 @@ TARGETS: dict[str, Target] = {
         keys.load_pem,
         (PKIError,),
         [(FIXTURES / "ca-key.pem").read_bytes(), keys.to_pem(keys.generate(KeyAlgorithm.ECDSA_P256))],
+    ),
+    "recovery-answer": Target(
+        parsers.recovery_answer, (RecoveryProofError, *UNREADABLE), [parsers.RECOVERY_ANSWER], JSON_WORDS
     ),
     "admission-review": Target(
         parsers.reviewed, (review.InvalidResponse, APIStatusError, *UNREADABLE), [REVIEW], PATCH_WORDS

@@ -1,7 +1,7 @@
 """Which plug-ins exist, and the order in which they run.
 
 The order is Kubernetes' (pkg/kubeapiserver/options/plugins.go, Kubernetes 1.36); its plug-ins for resources that are
-not served here are left out. CertificateRequestBudget is our own and comes last.
+not served here are left out. NodeRecoveryRestriction and CertificateRequestBudget are our own and come last.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kubevouch.admission.configured import ConfiguredAdmission
 from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
 from kubevouch.admission.mutating_webhook import MutatingAdmissionWebhook
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
+from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
 from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
 from kubevouch.admission.validating_admission_policy import ValidatingAdmissionPolicyPlugin
@@ -40,6 +41,7 @@ VALIDATING = (
     CertificateSubjectRestriction.name,
     ValidatingAdmissionPolicyPlugin.name,
     ValidatingAdmissionWebhook.name,
+    NodeRecoveryRestriction.name,
     CertificateRequestBudget.name,
 )
 
@@ -93,7 +95,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
     if needs.configured is not None:
         mutating.append(needs.configured.mutating_webhook)
         validating += (needs.configured.validating_policy, needs.configured.validating_webhook)
-    validating.append(CertificateRequestBudget(needs.open_requests))
+    validating += (NodeRecoveryRestriction(), CertificateRequestBudget(needs.open_requests))
     return AdmissionChain(
         [plugin for plugin in mutating if plugin.name not in disabled],
         [plugin for plugin in validating if plugin.name not in disabled],

@@ -20,6 +20,7 @@ from kubevouch.agent.interface import AgentError, SettingsError
 from kubevouch.agent.manager_interface import Access, Listeners
 from kubevouch.agent.node_access import NodeAccess
 from kubevouch.agent.options import AgentOptions, Extra
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
 from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
@@ -42,7 +43,8 @@ class Agent:
         self._options = options
         self._clock = clock
         self._random = random
-        self.access = NodeAccess(options.files, options.node_name, clock, random)
+        self.recovery = RecoveryKeys(options.cert_dir) if options.recovery else None
+        self.access = NodeAccess(options.files, options.node_name, clock, random, self.recovery)
         self._store = CertificateStore(options.cert_dir)
         self.managers: list[CertificateManager] = []
         self._watch: AddressWatch | None = None
@@ -151,6 +153,9 @@ class Agent:
             await self.report_trust()
             await self._clock.sleep(REFRESH_SECONDS * (0.5 + self._random()))
             await self.access.refresh()
+            if self.access.wants_recovery_key and self.client.usable:
+                log.info("the certificate is renewed early, so that a recovery key is registered")
+                self.client.rotate_now()
             for each in self.managers:
                 each.look()
 
@@ -215,6 +220,7 @@ class Agent:
             "healthy": not self.health,
             "health": self.health,
             "trustBundle": trusted,
+            "recovery": report.recovery(self.recovery, allowed=self.access.recovery_allowed),
             "certificates": [report.facts(each.standing, now) for each in self.managers],
         }
 

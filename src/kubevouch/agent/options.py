@@ -54,6 +54,7 @@ class AgentOptions:
         addresses: names and IP addresses that it is to have beside those of the Node object.
         healthz: address and port of /healthz and /metrics; None for neither.
         hooks: commands after a renewal, by the certificate's name.
+        recovery: keep a recovery key if the cluster allows recovery.
     """
 
     node_name: str
@@ -67,6 +68,7 @@ class AgentOptions:
     socket: Path = SOCKET
     healthz: tuple[str, int] | None = ("127.0.0.1", HEALTHZ_PORT)
     hooks: dict[str, tuple[Command, ...]] = field(default_factory=dict)
+    recovery: bool = True
 
 
 def algorithm(text: str) -> KeyAlgorithm:

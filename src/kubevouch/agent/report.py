@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.manager_interface import Standing
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.machinery.gotext import human_duration
 from kubevouch.machinery.times import Time
 from kubevouch.pki import rotation
@@ -60,6 +61,24 @@ def state(standing: Standing, now: dt.datetime) -> str:
     if now > standing.not_after:
         return "expired"
     return "rotating" if standing.asking or standing.last_error else "good"
+
+
+def recovery(keys: RecoveryKeys | None, *, allowed: bool | None) -> str:
+    """What happens once the machine was off for too long, in plain words.
+
+    Args:
+        allowed: what cluster-info says; None while it was not read.
+    """
+    if keys is None:
+        return "off: after its certificate has ended, this machine has to join again"
+    if keys.present and allowed is False:
+        return f"{keys.path} is kept, and the cluster does not allow recovery: this machine would have to join again"
+    if keys.present:
+        return f"{keys.path} is kept: after its certificate has ended, this machine gets another one by itself"
+    if allowed:
+        return "a recovery key is made and registered with the next renewal"
+    why = "it is not known yet whether the cluster allows it" if allowed is None else "the cluster does not allow it"
+    return f"none: {why}; after its certificate has ended, this machine has to join again"
 
 
 def words(certificate: dict[str, Any], now: dt.datetime) -> list[str]:

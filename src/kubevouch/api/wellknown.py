@@ -88,6 +88,7 @@ NAMESPACE_CONTROLLER = "namespace-controller"
 VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER = "validatingadmissionpolicy-status-controller"
 GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
 CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
+NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 

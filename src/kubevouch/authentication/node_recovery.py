@@ -59,6 +59,7 @@ class NodeRecovery:
     Args:
         secret: the key that all API servers share; empty while there is none, when nobody recovers.
         record_of: the record of a node, or None.
+        locked: how many nodes are locked.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class NodeRecovery:
         clock: Clock,
         secret: Callable[[], bytes],
         record_of: Callable[[str], Record | None],
+        locked: Callable[[], int],
     ) -> None:
         self._policy = policy
         self._anchors = anchors
         self._clock = clock
         self._secret = secret
         self._record_of = record_of
+        self.locked = locked
         self._answered: ExpiringCache[str, bool] = ExpiringCache(_MAX_ANSWERED, clock)
 
     def replace_anchors(self, anchors: TrustAnchors) -> None:

@@ -35,6 +35,7 @@ from kubevouch.api.wellknown import (
     KUBELET_SERVING_SIGNER,
     LEGACY_UNKNOWN_SIGNER,
     NAMESPACE_CONTROLLER,
+    NODE_RECOVERY_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
@@ -62,6 +63,7 @@ CONTROLLERS = (
     TOKEN_CLEANER_CONTROLLER,
     TOKEN_USES_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
+    NODE_RECOVERY_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -189,6 +191,8 @@ def kubevouch_controller_policy() -> Policy:
         + _cluster_wide(TOKEN_USES_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS))
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, TOKEN_USES_CONTROLLER, rule(f"update {_READ}", "", "secrets"))
         + _cluster_wide(JOIN_STATUS_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), _ACCESS_REVIEWS, EVENTS)
+        # Its records are in a namespace of their own, which is there only where recovery is on.
+        + _cluster_wide(NODE_RECOVERY_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _cluster_wide(
             ROOT_CA_PUBLISHER_CONTROLLER,
             rule(_READ, "", "namespaces"),

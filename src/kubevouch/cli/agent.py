@@ -35,7 +35,7 @@ _socket = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ui.Group, invoke_without_command=True)
 @click.option(
     "--kubeconfig",
     type=_FILE,
@@ -73,10 +73,17 @@ _socket = click.option(
 @click.option(
     "--rediscover",
     default="",
-    metavar="HOST:PORT",
-    help="Find the cluster again here, with the token in the systemd credential `token`, when its CA was replaced.",
+    metavar="HOST:PORT|PATH|URL",
+    help="When its CA was replaced, find the cluster again: here, with the token in the systemd credential `token`, or "
+    "by this discovery file.",
 )
 @click.option("--discovery-token-ca-cert-hash", "hashes", multiple=True, metavar="sha256:HEX", help="For --rediscover.")
+@click.option(
+    "--recovery/--no-recovery",
+    default=True,
+    show_default=True,
+    help="Keep a recovery key where the cluster allows recovery.",
+)
 @_socket
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of the log."
@@ -117,6 +124,7 @@ def _options(
     healthz_address: str,
     rediscover: str,
     hashes: tuple[str, ...],
+    recovery: bool,
     socket_path: Path,
 ) -> AgentOptions:
     from kubevouch.agent import options
@@ -146,6 +154,7 @@ def _options(
         socket=socket_path.absolute(),
         healthz=options.local_address(healthz_address),
         hooks=hooks,
+        recovery=recovery,
     )
 
 
@@ -154,6 +163,10 @@ def _discovery(endpoint: str, hashes: tuple[str, ...], credentials: str) -> Any:
         return None
     from kubevouch.agent.discovery import token_discovery
 
+    if "/" in endpoint:
+        from kubevouch.agent.file_discovery import verify_source
+
+        return verify_source(endpoint)
     path = Path(credentials or ".") / "token"
     if not credentials or not path.exists():
         raise ui.CLIError(
@@ -177,24 +190,25 @@ async def _run(options: AgentOptions) -> None:
 
 @agent.command()
 @_socket
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+@ui.output_option
 def status(socket_path: Path, output: str) -> None:
     """Show which certificates this machine has, until when, and what happens next."""
-    import msgspec
-
     from kubevouch.agent.control import ask_status
     from kubevouch.agent.report import words
     from kubevouch.util.clock import SystemClock
 
     found = run_async(ask_status(socket_path))
-    if output == "json":
-        ui.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    if output != "text":
+        ui.document(found, output)
     else:
         ui.say(f"node {found['nodeName']} is {'well' if found['healthy'] else 'not well: ' + found['health']}")
         for certificate in found["certificates"]:
             for line in words(certificate, SystemClock().now()):
                 ui.say(ui.one_line(line) if not line.startswith(" ") else f"  {ui.one_line(line)}")
         ui.say(f"trusts the CA certificates {found['trustBundle']}")
+        # An agent that was not restarted after an update says nothing of it.
+        if found.get("recovery"):
+            ui.say(f"recovery: {ui.one_line(found['recovery'])}")
     if not found["healthy"]:
         raise click.exceptions.Exit(ExitCode.FAILED)
 

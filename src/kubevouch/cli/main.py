@@ -16,6 +16,7 @@ from kubevouch.cli.exit_codes import ExitCode
 # A module is loaded when its command is used: the credential plug-in has 150 ms.
 COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("kubevouch.cli.agent:agent", "Keep this machine's certificates fresh."),
+    "ca": ("kubevouch.cli.ca:ca", "Replace a cluster's certificate authority, with nobody locked out."),
     "certs": ("kubevouch.cli.certs:certs", "Check, renew, request and import a control plane's certificates."),
     "init": ("kubevouch.cli.init:init", "Make a control plane's files, and what machines need to join."),
     "reset": ("kubevouch.cli.reset:reset", "Remove what init and join have written on this machine."),
@@ -24,7 +25,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "credential": ("kubevouch.cli.credential:credential", "Print this node's certificate for kubelet and kubectl."),
     "doctor": ("kubevouch.cli.doctor:doctor", "Say why a join or a renewal does not work."),
     "up": ("kubevouch.cli.up:up", "Run a cluster's API server and controllers in this process."),
+    "recovery": ("kubevouch.cli.recovery:recovery", "Look at which nodes may come back, and decide about them."),
     "join-status": ("kubevouch.cli.join_status:join_status", "Say how far a machine has come on its way in."),
+    "join-phase": ("kubevouch.cli.join_phase:join_phase", "Run one phase of a join alone."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
 }
@@ -37,9 +40,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # "status" is no HOST:PORT, so that nobody can have meant to join it.
-        if args[:2] == ["join", "status"]:
-            args = ["join-status", *args[2:]]
+        # They are no HOST:PORT, so that nobody can have meant to join them.
+        if args[:2] in (["join", "status"], ["join", "phase"]):
+            args = [f"join-{args[1]}", *args[2:]]
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

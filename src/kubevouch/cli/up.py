@@ -19,6 +19,7 @@ from kubevouch.cli.audit_flags import audit_flags, take_audit
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.paths import FOLDER, shown
+from kubevouch.cli.recovery_flags import recovery_flags, take_recovery
 from kubevouch.cli.runner import run_async
 from kubevouch.cli.server_flags import server_flags, take_disabled_admission, take_server, verbose
 from kubevouch.cli.service_account_flags import service_account_flags, take_service_accounts
@@ -82,6 +83,7 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
 @access_flags
 @service_account_flags
 @audit_flags
+@recovery_flags
 @server_flags
 @click.option(
     "--log-level",
@@ -109,9 +111,10 @@ def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_forma
     try:
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
+        recovery = take_recovery(flags)
         options = settings.StandaloneOptions(
             data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server,
-            service_accounts=accounts, disabled_admission=disabled, **flags,
+            service_accounts=accounts, disabled_admission=disabled, recovery=recovery, **flags,
         )  # fmt: skip
         run_async(_up(options))
     except InvalidOptionsError as err:
@@ -148,5 +151,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
         )
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
+        if options.recovery is not None:
+            ui.warning("node recovery is on: nodes whose certificate has ended get another one with their recovery key")
         await stop.wait()
         ui.waiting("stopping")

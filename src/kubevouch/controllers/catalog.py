@@ -22,6 +22,7 @@ from kubevouch.controllers import (
     garbage_collector,
     join_status,
     namespace,
+    node_recovery,
     root_ca_publisher,
     service_account,
     token_cleaner,
@@ -56,6 +57,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
     Entry(token_uses.NAME, "tokenuses", token_uses.build),
     Entry(join_status.NAME, "joinstatus", join_status.build),
+    Entry(node_recovery.NAME, "noderecovery", node_recovery.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
     Entry(
         cluster_trust_bundle_publisher.NAME,

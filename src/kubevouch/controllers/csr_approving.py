@@ -1,7 +1,7 @@
 """certificatesigningrequest-approving-controller: approves kubelets' client certificates that their poster may have.
 
 Source: pkg/controller/certificates/approver/sarapprove.go (Kubernetes 1.36), which never denies. Here a request is
-denied that a bounded bootstrap token is not for, or has no use left for.
+denied that a bounded bootstrap token is not for, or has no use left for, or that a recovery key is not for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kubevouch.api.certificates_v1 import (
     has_condition,
 )
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.node_recovery import RecoveryRefusedError
 from kubevouch.api.token_bounds import TokenBoundError
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
@@ -27,6 +28,8 @@ from kubevouch.controllers.access_review import may_create
 from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.recovery_admission import RecoveryAdmission
+from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.controllers.token_admission import TokenAdmission
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
@@ -36,6 +39,7 @@ from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
 DENIED_REASON = "OutsideTokenBounds"
+RECOVERY_DENIED_REASON = "RecoveryRefused"
 
 # Kubernetes has five; here they share commits of the store, and a waiting worker costs next to nothing.
 WORKERS = 32
@@ -51,10 +55,17 @@ def is_open(csr: CertificateSigningRequest) -> bool:
 class CSRApprover:
     """Recognises, asks, and has the bootstrap token's bounds kept; then approves."""
 
-    def __init__(self, client: Client, csrs: Lister[CertificateSigningRequest], tokens: TokenAdmission) -> None:
+    def __init__(
+        self,
+        client: Client,
+        csrs: Lister[CertificateSigningRequest],
+        tokens: TokenAdmission,
+        recovery: RecoveryAdmission,
+    ) -> None:
         self._client = client
         self._csrs = csrs
         self._tokens = tokens
+        self._recovery = recovery
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
@@ -77,8 +88,11 @@ class CSRApprover:
     async def _approve_within_bounds(self, csr: CertificateSigningRequest, message: str) -> None:
         try:
             await self._tokens.admit(csr)
+            await self._recovery.admit(csr)
         except TokenBoundError as err:
             await self._decide(csr, wellknown.CSR_DENIED, DENIED_REASON, str(err))
+        except RecoveryRefusedError as err:
+            await self._decide(csr, wellknown.CSR_DENIED, RECOVERY_DENIED_REASON, str(err))
         else:
             await self._decide(csr, wellknown.CSR_APPROVED, APPROVED_REASON, message)
 
@@ -113,9 +127,12 @@ def build(context: Context) -> QueueController:
         for csr in informer.lister.by_index(TOKEN_INDEX, token_id):
             yield from _requests(csr)
 
+    recoverer = context.connect(wellknown.NODE_RECOVERY_CONTROLLER)
+    records = RecoveryRecords(recoverer, context.clock, wellknown.NODE_RECOVERY_CONTROLLER)
+    recovery = RecoveryAdmission(records, context.recovery, context.clock)
     controller = QueueController(
         NAME,
-        CSRApprover(client, informer.lister, TokenAdmission(tokens, secrets.lister)),
+        CSRApprover(client, informer.lister, TokenAdmission(tokens, secrets.lister), recovery),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

@@ -10,6 +10,7 @@ from kubevouch.api.bootstrap_tokens import token_id_of_user
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.node_recovery import node_of_user
 from kubevouch.api.token_bounds import TokenBoundError, TokenBoundsError
 from kubevouch.api.token_record import TokenRecordError
 from kubevouch.client.interface import Client
@@ -52,6 +53,11 @@ async def outlook(client: Client, csr: CertificateSigningRequest, secret_of_toke
             "NotPermitted",
             f"recognized as {wanted}, but {spec.username} may not create {CERTIFICATE_SIGNING_REQUESTS.plural}/{wanted}"
             "; a role binding for one of its groups would allow it",
+        )
+    if node_of_user(spec.username):
+        return Outlook(
+            "RecoveryWaits",
+            "approved once recovery is on and the node's budget is not used up: kubevouch recovery list",
         )
     token_id = token_id_of_user(spec.username)
     trouble = _trouble(csr, await secret_of_token(token_id)) if token_id else ""

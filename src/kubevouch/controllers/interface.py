@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
@@ -94,6 +95,7 @@ class Context:
         resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
             served.
+        recovery: what is allowed to nodes whose certificate has ended; None is nothing.
     """
 
     connect: Callable[[str], Client]
@@ -104,6 +106,7 @@ class Context:
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    recovery: RecoveryPolicy | None = None
 
 
 def request_of(obj: Object) -> Request:

@@ -13,6 +13,7 @@ PKIError
 ├── PinError                   a pin that does not parse, or a bundle that no pin covers
 ├── IncompatibleRequestError   a CSR found under a name is not the one looked for
 │   └── NameSquattedError      … and somebody put it there
+├── RecoveryProofError         an answer to a recovery challenge that proves nothing
 └── ClientCertificateError     a client certificate that proves nothing
     ├── CertificateExpiredError
     ├── CertificateNotYetValidError
@@ -82,6 +83,10 @@ class IncompatibleRequestError(PKIError):
 
 class NameSquattedError(IncompatibleRequestError):
     """The CSR found under one's own name is for another key: somebody was there first."""
+
+
+class RecoveryProofError(PKIError):
+    """An answer to a recovery challenge that proves nothing; the text says which step failed."""
 
 
 class ClientCertificateError(PKIError):

@@ -16,6 +16,8 @@ from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, verify_shape
 from kubevouch.pki.x509_request import CertificateRequest
 
 APPROVED_REASON = "AutoApproved"
+RECOVERY_USER_PREFIX = "kubevouch:recovery:"
+"""Before the name of a node, for whoever has proven to be that node with its recovery key."""
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -29,6 +31,9 @@ SELF_NODE_CLIENT = Recognition(
     "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."
 )
 NODE_CLIENT = Recognition("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
+RECOVERED_NODE_CLIENT = Recognition(
+    "recoverednodeclient", "Auto approving recovered kubelet client certificate after SubjectAccessReview."
+)
 
 
 def recognize_kubelet_client(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> bool:
@@ -53,6 +58,9 @@ def recognize(
     """
     if not recognize_kubelet_client(signer_name, request, usages):
         return ()
+    if username.startswith(RECOVERY_USER_PREFIX):
+        # Never as any node's: its own rights and the record of its key are to decide.
+        return (RECOVERED_NODE_CLIENT,)
     if username == request.subject.common_name:
         return (SELF_NODE_CLIENT, NODE_CLIENT)
     return (NODE_CLIENT,)

@@ -107,6 +107,16 @@ def algorithm_of(identifier: bytes) -> SignatureAlgorithm:
     return UNKNOWN if parameters and algorithm.kind in _WITHOUT_PARAMETERS else algorithm
 
 
+def algorithm_for(key: PublicKey) -> SignatureAlgorithm:
+    """What :func:`signing` uses for the private half of ``key``; of what never signs :data:`UNKNOWN`."""
+    if key.kind is KeyKind.ECDSA:
+        found = _ECDSA_SIGNERS.get(key.bits)
+        return algorithm_of(found[0][2:]) if found is not None else UNKNOWN
+    if key.kind is KeyKind.RSA:
+        return algorithm_of(_RSA_IDENTIFIERS[Digest.SHA256][2:])
+    return next((each for each in _BY_OID.values() if each.kind is key.kind and key.name == each.name), UNKNOWN)
+
+
 def _pss(parameters: bytes) -> SignatureAlgorithm:
     """Only three settings are let through: MGF1 with the same hash, salt as long as the hash, trailer field 1."""
     position, stop = der.expect(parameters, 0, len(parameters), der.SEQUENCE)

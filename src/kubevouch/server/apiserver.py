@@ -16,6 +16,7 @@ from kubevouch.admission.chain import AdmissionChain
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
 from kubevouch.authentication.interface import TokenAuthenticator, UserInfo
+from kubevouch.authentication.node_recovery import NodeRecovery
 from kubevouch.authentication.service_account import Issuer
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, RuleResolver
@@ -49,6 +50,7 @@ from kubevouch.server.health import Check, Health, HealthError
 from kubevouch.server.https import HTTPSServer
 from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import Metrics
+from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import BytesResult, Handler, Request, Result
@@ -76,6 +78,7 @@ class Security:
     authorizer: Authorizer
     resolver: RuleResolver
     admission: AdmissionChain
+    recovery: NodeRecovery | None = None
 
 
 @dataclass(slots=True)
@@ -250,6 +253,10 @@ class APIServer:
         router.add_path("/version", version.serve)
         router.add_path("/metrics", self._serve_metrics)
         router.add_path("/", self._serve_index)
+        if self.security.recovery is not None:
+            recovery_metrics = RecoveryMetrics(self.metrics.registry, self.security.recovery.locked)
+            for path, handler in RecoveryPaths(self.security.recovery, recovery_metrics).handlers.items():
+                router.add_path(path, handler)
 
     async def _serve_metrics(self, request: Request) -> Result:
         for each in self.stores.values():

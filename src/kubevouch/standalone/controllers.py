@@ -105,6 +105,7 @@ def start_controllers(
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _is_served(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
+        recovery=server.recovery,
     )
     built = catalog.build(controllers, context)
     for controller in built:

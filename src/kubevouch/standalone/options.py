@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.phases.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.server.audit.options import AuditOptions
@@ -45,6 +46,7 @@ class StandaloneOptions:
         service_accounts: who signs their tokens, and whose are accepted.
         disabled_admission: plug-ins to leave out.
         audit: which requests are recorded, and where.
+        recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         server: how many requests run at once, and what is told of them.
     """
 
@@ -61,5 +63,6 @@ class StandaloneOptions:
     disabled_admission: tuple[str, ...] = ()
     audit: AuditOptions = field(default_factory=AuditOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
+    recovery: RecoveryPolicy | None = None
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -9,12 +9,14 @@ from typing import Any
 from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.configured import ConfiguredAdmission
-from kubevouch.api import wellknown
+from kubevouch.api import node_recovery, wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Namespace, Node, Secret
+from kubevouch.api.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
+from kubevouch.authentication.node_recovery import NodeRecovery
 from kubevouch.authentication.request_header import RequestHeaderAuthenticator, RequestHeaderOptions
 from kubevouch.authentication.service_account import Issuer, ServiceAccountAuthenticator
 from kubevouch.authentication.union import UnionAuthenticator
@@ -41,11 +43,13 @@ FRONT_PROXY_NAMES = ("front-proxy-client",)
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates and tokens count. The front proxy's CA may not be the client CA."""
+    """Whose certificates and tokens count, and those of nodes that have ended. The front proxy's CA may not be the
+    client CA."""
 
     client_anchors: TrustAnchors
     front_proxy_anchors: TrustAnchors | None = None
     issuer: Issuer | None = None
+    recovery: RecoveryPolicy | None = None
 
 
 class StandaloneSecurity:
@@ -67,6 +71,8 @@ class StandaloneSecurity:
         }
         self.authorizer = UnionAuthorizer([])
         self._configured: ConfiguredAdmission | None = None
+        self._recovery: NodeRecovery | None = None
+        self._anchors = trust.client_anchors
         self._choose_authorizers()
         self.guard = EscalationGuard(self.policy, self.authorizer)
 
@@ -77,6 +83,9 @@ class StandaloneSecurity:
     def replace_client_anchors(self, anchors: TrustAnchors) -> None:
         """Believe the clients of another CA bundle from the next request on."""
         self._clients.replace_anchors(anchors)
+        self._anchors = anchors
+        if self._recovery is not None:
+            self._recovery.replace_anchors(anchors)
 
     def record_into(self, recorder: AccessMetrics) -> None:
         """Count what becomes of configuration files and issuers."""
@@ -102,6 +111,9 @@ class StandaloneSecurity:
         kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
         if self._trust.issuer is not None:
             kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
+        if self._trust.recovery is not None:
+            self._recovery = _node_recovery(self._trust.recovery, caches, self._anchors, self._clock)
+            kinds.append(self._recovery)
         tokens = BearerAuthenticator([*self._access.first_tokens, *kinds, *self._access.tokens])
         authenticators: list[Authenticator] = [self._clients, tokens]
         if self._trust.front_proxy_anchors is not None:
@@ -124,6 +136,7 @@ class StandaloneSecurity:
             authorizer=self.authorizer,
             resolver=self.authorizer,
             admission=default_chain(dependencies, self._disabled_admission),
+            recovery=self._recovery,
         )
 
 
@@ -135,6 +148,31 @@ def _getter(caches: Caches, plural: str, folder: str) -> Callable[[str], Any]:
         return None if stored is None else stored.obj
 
     return get
+
+
+def _node_recovery(policy: RecoveryPolicy, caches: Caches, anchors: TrustAnchors, clock: Clock) -> NodeRecovery:
+    folder = f"{node_recovery.NAMESPACE}/"
+    secret_named, stored = _getter(caches, "secrets", folder), _getter(caches, "configmaps", folder)
+
+    def secret() -> bytes:
+        found: Secret | None = secret_named(node_recovery.SECRET)
+        return b"" if found is None else found.data.get(node_recovery.SECRET_KEY, b"")
+
+    def record_of(node_name: str) -> Record | None:
+        found = stored(node_recovery.record_name(node_name))
+        try:
+            return None if found is None else node_recovery.record_of(found)
+        except RecoveryRecordError:
+            # Nobody recovers with what cannot be read.
+            return None
+
+    def locked() -> int:
+        values = (each.obj for each in caches["configmaps"].values())
+        return sum(
+            node_recovery.LOCKED_LABEL in each.metadata.labels for each in values if node_recovery.is_record(each)
+        )
+
+    return NodeRecovery(policy, anchors, clock, secret, record_of, locked)
 
 
 def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAccountAuthenticator:

@@ -10,19 +10,21 @@ from types import TracebackType
 
 from kubevouch.api import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
+from kubevouch.authorization.recovery_policy import recovery_policy
 from kubevouch.client.interface import Client
 from kubevouch.phases.certs import ControlPlanePKI, load_service_account_key
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
-from kubevouch.server.bootstrap import namespaces, rbac
+from kubevouch.server.bootstrap import namespaces, node_recovery, rbac
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
@@ -53,12 +55,12 @@ class Endpoint:
         return f"https://{self.address}"
 
 
-def shipped_policy(runtime_config: RuntimeConfig | None = None) -> Policy:
-    """What the server keeps complete at each start."""
+def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: bool = False) -> Policy:
+    """What the server keeps complete at each start. ``recovery``: nodes whose certificate has ended may come back."""
     policy = bootstrap_policy() + kubevouch_controller_policy()
     if (runtime_config or RuntimeConfig()).serves(CLUSTER_TRUST_BUNDLES):
         policy += cluster_trust_bundle_policy()
-    return policy
+    return policy + recovery_policy() if recovery else policy
 
 
 class StandaloneServer:
@@ -74,6 +76,7 @@ class StandaloneServer:
         tracing: of requests and controllers; None traces nothing.
         service_accounts: who signs their tokens; None means kubeadm's defaults.
         disabled_admission: plug-ins to leave out.
+        recovery: what is allowed to nodes whose certificate has ended; None is nothing.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class StandaloneServer:
         tracing: Tracing | None = None,
         service_accounts: ServiceAccountOptions | None = None,
         disabled_admission: Collection[str] = (),
+        recovery: RecoveryPolicy | None = None,
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
         :class:`ServiceAccountError` when a key file cannot."""
@@ -101,7 +105,9 @@ class StandaloneServer:
             TrustAnchors.from_pem(pki.ca_certificate),
             TrustAnchors([pki.front_proxy_authority.certificate]),
             issuer,
+            recovery,
         )
+        self.recovery = recovery
         security = StandaloneSecurity(trust, clock, access, disabled_admission)
         self._security = security
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
@@ -118,7 +124,7 @@ class StandaloneServer:
             tracing=tracing,
         )
         security.record_into(self.api.metrics.access)
-        self._policy = shipped_policy(runtime_config)
+        self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -133,6 +139,8 @@ class StandaloneServer:
         await self.api.start()
         client = self.client
         await namespaces.ensure(client)
+        if self.recovery is not None:
+            await node_recovery.ensure(client)
         self.api.hook_done("start-system-namespaces-controller")
         await rbac.reconcile(client, _objects(self._policy))
         await rbac.reconcile(client, _objects(kubeadm_policy()))

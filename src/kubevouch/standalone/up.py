@@ -122,11 +122,13 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 tracing=tracing,
                 service_accounts=options.service_accounts,
                 disabled_admission=options.disabled_admission,
+                recovery=options.recovery,
             )
         except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
         server = await stack.enter_async_context(made)
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
+        await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         token = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
         controllers = start_controllers(server, options.controllers)
         stack.push_async_callback(controllers.close)

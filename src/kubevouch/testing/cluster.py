@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubevouch.api import bootstrap_tokens
 from kubevouch.api.cluster_info import ClusterInfo
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
@@ -65,6 +66,7 @@ class Cluster(Verbs):
         real_time: run on the machine's clock, which cannot be moved.
         runtime_config: API versions to turn on or off, as for ``kubevouch up``: ``certificates.k8s.io/v1beta1=true``.
         access: authentication and authorization by configuration files and webhooks, as for ``kubevouch up``.
+        recovery: what is allowed to nodes whose certificate has ended, as for ``kubevouch up --node-recovery``.
         store: ``memory:`` or ``sqlite:PATH``; a second cluster on the same file finds what the first one left.
     """
 
@@ -78,6 +80,7 @@ class Cluster(Verbs):
         runtime_config: str = "",
         store: str = "memory:",
         access: AccessOptions | None = None,
+        recovery: RecoveryPolicy | None = None,
     ) -> None:
         super().__init__(self.run, self._admin_client)
         if isinstance(controllers, str):
@@ -89,6 +92,7 @@ class Cluster(Verbs):
         self._runtime_config = RuntimeConfig.parse(runtime_config)
         self._store_text = store
         self._access = access or AccessOptions()
+        self._recovery = recovery
         self._thread: LoopThread | None = None
         self._clock: Clock | None = None
         self._running: _Running | None = None
@@ -274,7 +278,9 @@ class Cluster(Verbs):
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
-        running = _Running(self._clock, self._https, self._controllers, self._runtime_config, self._access)
+        running = _Running(
+            self._clock, self._https, self._controllers, self._runtime_config, self._access, self._recovery
+        )
         try:
             await running.begin(self._store_text)
         except BaseException:
@@ -298,9 +304,11 @@ class _Running:
         controllers: tuple[str, ...],
         runtime_config: RuntimeConfig,
         access: AccessOptions,
+        recovery: RecoveryPolicy | None,
     ) -> None:
         self.clock = clock
         self._access = access
+        self._recovery = recovery
         self._runtime_config = runtime_config
         self._https = https
         self._wanted_controllers = controllers
@@ -351,10 +359,12 @@ class _Running:
             self.endpoint,
             runtime_config=self._runtime_config,
             access=Access(self._access, (SERVICE_ACCOUNT_ISSUER,), self.clock),
+            recovery=self._recovery,
         )
         await self._server.start()
         published = ClusterInfo(self.endpoint.url, self.pki.control_plane.ca_certificate)
         await cluster_info.ensure(self._server.client, published)
+        await cluster_info.tell_recovery(self._server.client, allowed=self._recovery is not None)
         if self._wanted_controllers:
             # Only here: a cluster without controllers does not load them.
             from kubevouch.standalone.controllers import start_controllers

@@ -7,7 +7,9 @@ from prometheus_client import generate_latest
 
 from agent_world import Network, managed, pass_time, running
 from asynctest import async_test
+from kubevouch.agent import report
 from kubevouch.agent.manager_interface import Standing
+from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.report import Metrics, facts, state, words
 from kubevouch.testing.cluster import Cluster
 
@@ -64,3 +66,15 @@ async def test_metrics_under_kubelets_names(tmp_path: Path) -> None:
             assert errors == it.manager.standing.failures > 0
             cluster.clock.set(NOW + 2 * DAY)
             assert f"\n{gauge} +Inf\n" in generate_latest(metrics.registry).decode()
+
+
+def test_recovery_in_plain_words(tmp_path: Path) -> None:
+    kept = RecoveryKeys(tmp_path)
+    assert report.recovery(None, allowed=True).startswith("off:")
+    assert "not known yet" in report.recovery(kept, allowed=None)
+    assert "does not allow it" in report.recovery(kept, allowed=False)
+    assert "with the next renewal" in report.recovery(kept, allowed=True)
+    kept.ensure()
+    for allowed, what in ((None, "by itself"), (True, "by itself"), (False, "would have to join again")):
+        shown = report.recovery(kept, allowed=allowed)
+        assert str(kept.path) in shown and what in shown

@@ -11,6 +11,7 @@ from controller_world import fixture, world
 from kubevouch.api import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.standalone.controllers import controller_user, start_controllers
@@ -40,7 +41,7 @@ async def test_an_unknown_controller_is_refused() -> None:
 
 @async_test
 async def test_everything_runs_within_its_rights() -> None:
-    async with world(runtime_config="certificates.k8s.io/v1beta1=true") as at:
+    async with world(runtime_config="certificates.k8s.io/v1beta1=true", recovery=RecoveryPolicy()) as at:
         running = await at.run("*")
         assert [controller.name for controller in running.manager.controllers] == [entry.name for entry in CONTROLLERS]
         assert all(informer.synced for informer in running.manager.informers.informers)

@@ -20,10 +20,11 @@ INTERVAL_SECONDS = 60.0
 
 async def ensure(client: Client) -> None:
     """Create those that are missing. Raises what the client raises."""
-    await asyncio.gather(*(_ensure_one(client, name) for name in wellknown.SYSTEM_NAMESPACES))
+    await asyncio.gather(*(ensure_one(client, name) for name in wellknown.SYSTEM_NAMESPACES))
 
 
-async def _ensure_one(client: Client, name: str) -> None:
+async def ensure_one(client: Client, name: str) -> None:
+    """Create it if it is missing. Raises what the client raises."""
     try:
         await client.get(catalog.NAMESPACES, name)
     except APIStatusError as err:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kubevouch.api import wellknown
+from kubevouch.api.node_recovery import RECOVERERS_GROUP
 from kubevouch.authentication.interface import ANONYMOUS, UserInfo
 from kubevouch.server.request_info import RequestInfo
 
@@ -87,7 +88,7 @@ def classify(info: RequestInfo, user: UserInfo, source: str) -> tuple[Lane, str]
         return Lane.LISTS, name
     if wellknown.NODES_GROUP in groups:
         return Lane.RENEWAL, name
-    if name.startswith(wellknown.BOOTSTRAP_USER_PREFIX):
+    if name.startswith(wellknown.BOOTSTRAP_USER_PREFIX) or RECOVERERS_GROUP in groups:
         # Machines of one fleet share a token; who has stolen it sends from elsewhere.
         return Lane.JOIN, f"{name} {source}"
     return Lane.WORKLOAD, name

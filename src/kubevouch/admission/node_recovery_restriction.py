@@ -1,0 +1,34 @@
+"""NodeRecoveryRestriction: who recovers a node makes the one request that its session is for.
+
+Not a plug-in of Kubernetes. The approving controller checks the same; here the request is not even stored.
+"""
+
+from __future__ import annotations
+
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.refusal import refused
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.node_recovery import RecoveryRefusedError, node_of_user, verify_request
+from kubevouch.machinery.scheme import GroupResource
+
+
+class NodeRecoveryRestriction:
+    """A validating plug-in."""
+
+    name = "NodeRecoveryRestriction"
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return (
+            operation is Operation.CREATE
+            and resource == CERTIFICATE_SIGNING_REQUESTS.group_resource
+            and not subresource
+        )
+
+    async def validate(self, request: Request) -> None:
+        """Raises ``APIStatusError`` (403)."""
+        if not node_of_user(request.user.name):
+            return
+        try:
+            verify_request(request.obj.spec, request.user.name, request.user.extra)
+        except RecoveryRefusedError as err:
+            raise refused(request, str(err)) from err

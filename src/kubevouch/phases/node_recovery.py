@@ -1,0 +1,89 @@
+"""Looking at the recovery keys of nodes, and deciding about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubevouch.api import node_recovery
+from kubevouch.api.catalog import CONFIG_MAPS
+from kubevouch.api.node_recovery import Record, RecoveryRecordError
+from kubevouch.client.interface import Client, ListOptions
+from kubevouch.client.pager import PAGE_SIZE, list_all
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.phases import stored
+from kubevouch.util.clock import Clock
+
+REVOKED = "an operator has revoked it"
+_ATTEMPTS = 5
+
+
+class NodeRecoveryError(Exception):
+    """The node has no recovery key, or none that can be read; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+async def records(client: Client) -> tuple[list[Record], list[str]]:
+    """All records by name of the node, and what is wrong with others. Raises APIStatusError, TransportError."""
+    found, troubles = [], []
+    for each in (await list_all(client, CONFIG_MAPS, node_recovery.NAMESPACE, ListOptions(limit=PAGE_SIZE))).items:
+        if not node_recovery.is_record(each):
+            continue
+        try:
+            found.append(node_recovery.record_of(each))
+        except RecoveryRecordError as err:
+            troubles.append(str(err))
+    return sorted(found, key=lambda record: record.node), troubles
+
+
+async def allow(client: Client, node_name: str) -> Record:
+    """Let the machine that holds the registered key recover again. Raises as :func:`_change` does."""
+    return await _change(client, node_name, node_recovery.unlock)
+
+
+async def revoke(client: Client, node_name: str, clock: Clock) -> Record:
+    """Let nobody recover as this node, whatever key they hold. Raises as :func:`_change` does."""
+    return await _change(client, node_name, lambda record: node_recovery.lock(record, REVOKED, now=clock.now()))
+
+
+async def forget(client: Client, node_name: str) -> None:
+    """Remove the record: the next request of the node, or its next join, registers a key anew.
+
+    Raises:
+        NodeRecoveryError: there is none.
+        APIStatusError, TransportError
+    """
+    try:
+        await client.delete(CONFIG_MAPS, node_recovery.record_name(node_name), node_recovery.NAMESPACE)
+    except APIStatusError as err:
+        if err.code == 404:
+            raise _unknown(node_name) from err
+        raise
+
+
+async def _change(client: Client, node_name: str, change: Callable[[Record], Record]) -> Record:
+    """Raises NodeRecoveryError, APIStatusError, TransportError."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        found = await stored.find(client, CONFIG_MAPS, node_recovery.record_name(node_name), node_recovery.NAMESPACE)
+        if found is None:
+            raise _unknown(node_name)
+        try:
+            record = change(node_recovery.record_of(found))
+        except RecoveryRecordError as err:
+            raise NodeRecoveryError(str(err), f"kubevouch recovery forget {node_name}") from err
+        try:
+            await client.update(CONFIG_MAPS, node_recovery.config_map(record, found))
+        except APIStatusError as err:
+            if err.reason != Reason.CONFLICT or attempt == _ATTEMPTS:
+                raise
+        else:
+            return record
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+
+def _unknown(node_name: str) -> NodeRecoveryError:
+    return NodeRecoveryError(
+        f"no recovery key is registered for node {node_name!r}", "kubevouch recovery list shows those that are"
+    )
