@@ -54,6 +54,7 @@ class Up:
     folder: Path
     arguments: tuple[str, ...] = ()
     printed: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> Up:
@@ -61,7 +62,7 @@ class Up:
         with (self.folder / "up.stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [*KUBEVOUCH, "up", "--data-dir", "./cluster", "--secure-port", "0", *self.arguments],
-                cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True,
+                cwd=self.folder, env=environment(**self.variables), stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
         assert self.process.stdout is not None
         self.printed = []

@@ -33,7 +33,7 @@ _accept_loss = click.option(
 )
 
 
-@click.group()
+@click.group(cls=ui.Group)
 def ca() -> None:
     """Look after a cluster's certificate authority."""
     from kubevouch.util import logs
@@ -42,7 +42,7 @@ def ca() -> None:
     logs.configure(SystemClock(), level="error")
 
 
-@ca.group()
+@ca.group(cls=ui.Group)
 def rotate() -> None:
     """Replace the cluster's CA by another one, with nobody locked out.
 
