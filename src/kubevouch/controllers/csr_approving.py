@@ -43,6 +43,8 @@ RECOVERY_DENIED_REASON = "RecoveryRefused"
 
 # Kubernetes has five; here they share commits of the store, and a waiting worker costs next to nothing.
 WORKERS = 32
+# Decisions that a cache may not have heard of.
+_REMEMBERED = 1024
 
 
 def is_open(csr: CertificateSigningRequest) -> bool:
@@ -66,10 +68,12 @@ class CSRApprover:
         self._csrs = csrs
         self._tokens = tokens
         self._recovery = recovery
+        self._decided: dict[str, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
-        if csr is None or not is_open(csr):
+        # Its token's Secret wakes a request, too: sooner than the cache hears of the decision.
+        if csr is None or not is_open(csr) or self._decided.get(csr.metadata.uid) == csr.metadata.resource_version:
             return DONE
         spec = csr.spec
         try:
@@ -108,6 +112,9 @@ class CSRApprover:
             )
         except (APIStatusError, TransportError) as err:
             raise ReconcileError(f"error updating approval for csr: {err}") from err
+        self._decided[csr.metadata.uid] = csr.metadata.resource_version
+        if len(self._decided) > _REMEMBERED:
+            del self._decided[next(iter(self._decided))]
 
 
 def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:

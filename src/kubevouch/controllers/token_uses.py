@@ -27,7 +27,7 @@ from kubevouch.controllers.interface import (
     DONE,
     RESYNC_SECONDS,
     Context,
-    ReconcileError,
+    IgnorableError,
     Request,
     Result,
     request_of,
@@ -133,7 +133,7 @@ class TokenUses:
         except APIStatusError as err:
             if err.code in (404, 409):
                 # Gone, or newer by now: either way an event comes, and this is a second try for when it was missed.
-                raise ReconcileError(f"error updating Secret: {err}") from err
+                raise IgnorableError(f"error updating Secret: {err}") from err
             raise
 
 
