@@ -33,6 +33,7 @@ venv:
 peers: venv
 	@$(PY) scripts/fetch_peers.py fetch $(PEERS)
 	@scripts/node_client.sh
+	@scripts/debian_peers.sh
 
 demo:
 	@scripts/venv.sh runtime
@@ -77,7 +78,9 @@ man: venv
 	$(PY) scripts/reference.py --man build/man
 
 docs: venv
-	$(PY) -m sphinx -W --keep-going -b html docs site
+	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --upgrade --target .docs/site \
+	    -r requirements-docs.lock
+	PYTHONPATH=.docs/site $(PY) -m sphinx -W --keep-going -q -b html docs site
 
 # Not part of `make test`: it takes as long as it is given. What it finds becomes a seed in tests/fuzz_parsers.py.
 fuzz: venv
@@ -94,5 +97,5 @@ bench-large: venv
 
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results build dist site .fuzz
+	    bench-results build dist site .fuzz .docs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
 """A join in a process of its own, which ends itself as ``kill -9`` would, at the named call of a write or step.
 
 Arguments: endpoint, token, pin, rootfs, and what to die at: the words of a step, ``write N`` (before the N-th file is
-written) or nothing.
+written) or nothing; ``jump OFFSET STEP`` sets the clock of ``faketime.WrongClock`` once that step is done.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import signal
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from faketime import WrongClock
 from kubevouch.agent import certificate_store
 from kubevouch.agent.discovery import token_discovery
-from kubevouch.agent.interface import Step
+from kubevouch.agent.interface import AgentError, Step
 from kubevouch.phases import join as phase
 from kubevouch.phases import kubeconfig
 from kubevouch.util import files
@@ -32,6 +35,8 @@ class Mortal:
     def done(self, step: Step, detail: str = "") -> None:
         if step.value == self._last:
             _die()
+        if self._last.startswith("jump ") and step.value == self._last.split(" ", 2)[2]:
+            WrongClock(Path(os.environ["FAKETIME_TIMESTAMP_FILE"])).set(self._last.split(" ")[1])
 
     def waiting(self, why: str) -> None: ...
 
@@ -43,7 +48,10 @@ def main() -> None:
     if last.startswith("write "):
         _die_at_write(int(last.removeprefix("write ")))
     options = phase.JoinOptions(token_discovery(endpoint, token, [pin], timeout=20.0), "worker-1", Path(rootfs), 20.0)
-    asyncio.run(phase.join(options, SystemClock(), Mortal(last)))
+    try:
+        asyncio.run(phase.join(options, SystemClock(), Mortal(last)))
+    except AgentError as err:
+        sys.exit(f"{err}; {err.hint}")
 
 
 def _die_at_write(number: int) -> None:

@@ -2,94 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import socket
 import stat
-import subprocess
-import threading
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.api import kubeconfig
-from processes import KUBEVOUCH, PATIENCE_SECONDS, Ended, Up, environment, kubevouch
-
-READY_LINE = "the agent runs"
-
-
-@dataclass
-class RunningAgent:
-    """``kubevouch agent`` for the tree ``node``, started in ``folder``."""
-
-    folder: Path
-    node: Path
-    more: tuple[str, ...] = ()
-    extra_environment: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def socket(self) -> Path:
-        return self.folder / "agent.sock"
-
-    @property
-    def store(self) -> CertificateStore:
-        return CertificateStore(self.node / "var/lib/kubelet/pki")
-
-    def __enter__(self) -> RunningAgent:
-        self.process = subprocess.Popen(
-            [*KUBEVOUCH, "agent", "--kubeconfig", self.node / "etc/kubernetes/kubelet.conf",
-             "--bootstrap-kubeconfig", self.node / "etc/kubernetes/bootstrap-kubelet.conf",
-             "--cert-dir", self.node / "var/lib/kubelet/pki", "--socket", self.socket,
-             "--healthz-address", "127.0.0.1:0", *self.more],
-            cwd=self.folder, env=environment(**dict(self.extra_environment)), stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._changed = threading.Condition()
-        self._reader.start()
-        return self
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            with self._changed:
-                self._changed.notify_all()
-        self.process.wait(PATIENCE_SECONDS)
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, text: str, count: int = 1) -> None:
-        """Waits until so many lines with ``text`` were logged."""
-
-        def said() -> bool:
-            return sum(text in line for line in self.lines) >= count or self.process.poll() is not None
-
-        with self._changed:
-            self._changed.wait_for(said, PATIENCE_SECONDS)
-        assert sum(text in line for line in self.lines) >= count, "".join(self.lines)
-
-    def command(self, *arguments: str) -> Ended:
-        return kubevouch("agent", arguments[0], "--socket", self.socket, *arguments[1:], cwd=self.folder)
-
-    def status(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self.command("status", "-o", "json").stdout)
-        return found
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE_SECONDS)
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.end(signal.SIGKILL)
-        self._reader.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+from processes import PATIENCE_SECONDS, Up
+from running_agent import READY_LINE, RunningAgent, bootstrap_kubeconfig, healthz_port
 
 
 def _serial(agent: RunningAgent) -> int:
@@ -144,14 +67,14 @@ def test_from_a_bootstrap_kubeconfig_with_metrics_and_notifications(tmp_path: Pa
     notified.settimeout(PATIENCE_SECONDS)
     with Up(tmp_path) as up:
         _, token, _ = up.join_arguments
-        _bootstrap_kubeconfig(tmp_path, node, token)
+        bootstrap_kubeconfig(tmp_path, node, kubeconfig.User(token=token))
         environ = (("NOTIFY_SOCKET", str(tmp_path / "notify")), ("WATCHDOG_USEC", "2000000"))
         with RunningAgent(tmp_path, node, ("--node-name", "worker-9"), environ) as agent:
             agent.until("certificate in use")
             told = b""
             while not all(word in told for word in (b"READY=1", b"WATCHDOG=1", b"STATUS=")):
                 told += notified.recv(4096)
-            port = _healthz_port(agent)
+            port = healthz_port(agent)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
                 assert answer.read() == b"ok"
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
@@ -173,11 +96,11 @@ def test_from_a_bootstrap_kubeconfig_with_metrics_and_notifications(tmp_path: Pa
 def test_unhealthy_without_a_certificate(tmp_path: Path) -> None:
     node = tmp_path / "node"
     with Up(tmp_path) as up:
-        _bootstrap_kubeconfig(tmp_path, node, "abcdef.0123456789abcdef")
+        bootstrap_kubeconfig(tmp_path, node, kubeconfig.User(token="abcdef.0123456789abcdef"))
         with RunningAgent(tmp_path, node, ("--node-name", "worker-9")) as agent:
             agent.until("the attempt failed")
             with pytest.raises(urllib.error.HTTPError) as unhealthy:
-                urllib.request.urlopen(f"http://127.0.0.1:{_healthz_port(agent)}/healthz")
+                urllib.request.urlopen(f"http://127.0.0.1:{healthz_port(agent)}/healthz")
             with unhealthy.value as answer:
                 assert answer.code == 500 and b"no certificate" in answer.read()
             shown = agent.command("status")
@@ -189,29 +112,3 @@ def test_nothing_to_begin_with(tmp_path: Path) -> None:
     with RunningAgent(tmp_path, tmp_path / "nowhere", ("--node-name", "a")) as agent:
         assert agent.process.wait(PATIENCE_SECONDS) == 3
     assert any("error: neither" in line for line in agent.lines)
-
-
-def _healthz_port(agent: RunningAgent) -> int:
-    agent.until(READY_LINE)
-    for line in agent.lines:
-        if READY_LINE in line:
-            return int(line.partition("healthz=")[2].split()[0])
-    raise AssertionError(agent.lines)
-
-
-def _bootstrap_kubeconfig(folder: Path, node: Path, token: str) -> None:
-    admin = kubeconfig.load((folder / "cluster/admin.conf").read_bytes())
-    cluster = next(iter(admin.clusters.values()))
-    path = node / "etc/kubernetes/bootstrap-kubelet.conf"
-    path.parent.mkdir(parents=True)
-    path.touch(0o600)
-    path.write_text(
-        kubeconfig.dump(
-            kubeconfig.Kubeconfig(
-                clusters={"c": cluster},
-                users={"u": kubeconfig.User(token=token)},
-                contexts={"x": kubeconfig.Context(cluster="c", user="u")},
-                current_context="x",
-            )
-        )
-    )

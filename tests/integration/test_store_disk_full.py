@@ -1,7 +1,5 @@
 """The SQLite store when the disk has no room, by three means: a size limit, a file size limit, a full file system."""
 
-import ctypes
-import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import aio
+from file_systems import memory_disk
 from kubevouch.storage.interface import Revision, Store, StoreUnavailable
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.testing.clock import FakeClock
@@ -74,19 +73,8 @@ def file_size_limit(folder: Path) -> Iterator[Callable[[], None]]:
 @contextmanager
 def full_file_system(folder: Path) -> Iterator[Callable[[], None]]:
     """A file system of 4 MB in memory; yields what makes it larger."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    target = os.fsencode(folder)
-    remount = 32  # MS_REMOUNT, linux/mount.h
-
-    def mounted(flags: int, options: bytes) -> None:
-        if libc.mount(b"tmpfs", target, b"tmpfs", flags, options) != 0:
-            raise OSError(ctypes.get_errno(), "mount")
-
-    mounted(0, b"size=4m")
-    try:
-        yield lambda: mounted(remount, b"size=64m")
-    finally:
-        assert libc.umount2(target, 0) == 0
+    with memory_disk(folder, "size=4m") as mount_again:
+        yield lambda: mount_again("size=64m")
 
 
 def may_mount(folder: Path) -> bool:

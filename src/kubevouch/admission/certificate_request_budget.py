@@ -1,5 +1,7 @@
 """A requester may have so many undecided requests, and hears of one that it already has for the same key.
 
+A machine that joins hears of another one that has joined under its name.
+
 Not a plug-in of Kubernetes. A node that crashes in a loop, or a stolen token, made half a million requests in a cluster
 before anybody looked (kubernetes/kubernetes#132947).
 """
@@ -11,6 +13,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.joined_names import JoinedNames
 from kubevouch.api import catalog, wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
 from kubevouch.machinery import errors
@@ -35,17 +38,20 @@ class OpenRequests:
         self._by_requester: dict[str, dict[str, None]] = {}
         self._by_key: dict[_Key, dict[str, None]] = {}
         self._keys: dict[str, _Key] = {}
+        self.joined = JoinedNames()
 
     def load(self, objects: Iterable[CertificateSigningRequest]) -> None:
         """Start from all requests there are."""
         self._by_requester.clear()
         self._by_key.clear()
         self._keys.clear()
+        self.joined.clear()
         for obj in objects:
             self.changed(obj.metadata.name, obj)
 
     def changed(self, name: str, obj: CertificateSigningRequest | None) -> None:
         """The request ``name`` is now ``obj``, or gone."""
+        self.joined.changed(name, obj)
         if obj is not None and is_undecided(obj):
             if name not in self._keys:
                 key = self._keys[name] = _key_of(obj, obj.spec.username)
@@ -99,6 +105,12 @@ class CertificateRequestBudget:
     async def validate(self, request: Request) -> None:
         """Raises ``APIStatusError`` (429)."""
         requester = request.user.name
+        other = self._open.joined.other_machine(request.obj, requester)
+        if other:
+            request.warnings.append(
+                f"another machine, with another key, has joined under this node name (certificate signing request"
+                f" {other!r}); unless this one was installed anew, give it a name of its own"
+            )
         count = self._open.count(requester)
         if not count:
             return

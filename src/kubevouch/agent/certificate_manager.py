@@ -17,6 +17,7 @@ import structlog
 
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, obtain
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.file_faults import explain
 from kubevouch.agent.interface import (
     AgentError,
     CertificateStoreError,
@@ -251,7 +252,9 @@ class CertificateManager:
     def _note(self, todo: Plan) -> None:
         standing = self.standing
         # The line about a failure says when it is tried again.
-        if todo.waits_for not in ("", standing.waits_for) and not todo.waits_for.startswith(NEXT_ATTEMPT):
+        # What follows the colon changes with the time.
+        topic = todo.waits_for.partition(":")[0]
+        if topic not in ("", NEXT_ATTEMPT, standing.waits_for.partition(":")[0]):
             log.info("waiting", certificate=self.name, reason=todo.waits_for)
         standing.waits_for = todo.waits_for
         standing.asking = todo.ask or ""
@@ -371,12 +374,11 @@ class CertificateManager:
         self._retry_at = self._clock.monotonic() + delay
         standing = self.standing
         standing.failures += 1
-        standing.last_error = _words(err)
+        standing.last_error, standing.hint = _words(err)
         standing.last_error_at = now
         cause = err if isinstance(err, TransportError | APIStatusError) else err.__cause__
         if isinstance(cause, TransportError | APIStatusError):
             standing.server_answers = answers(cause)
-        standing.hint = getattr(err, "hint", "") or ""
         if isinstance(err, RequestDeniedError) and spent:
             standing.hint = f"another request with another key is made by itself in {delay:.0f} s at the latest"
         log.error(
@@ -396,7 +398,6 @@ def _who(template: RequestTemplate) -> rotation.WantedCertificate:
     )
 
 
-def _words(err: Failure) -> str:
-    if isinstance(err, OSError) and err.strerror:
-        return f"{err.filename}: {err.strerror}" if err.filename else err.strerror
-    return str(err)
+def _words(err: Failure) -> tuple[str, str]:
+    """The sentence, and what to do."""
+    return explain(err) if isinstance(err, OSError) else (str(err), getattr(err, "hint", "") or "")

@@ -235,7 +235,7 @@ class Requester:
                 return await self._persist(name, give_up)
             except IncompatibleRequestError as err:
                 refused = err
-                self._observer.warning(f"the request {name} is not this machine's, another name is taken: {err}")
+                self._observer.warning(f"the request {name} is somebody else's, so this one gets another name: {err}")
         raise NotIssuedError(
             f"no name is left for the request: {refused}", "join again under another node name", spent=True
         )

@@ -117,7 +117,7 @@ async def wait_for_certificate(
             return await _wait(requests, csr, clock, patience, timeout, random)
     except TimeoutError as err:
         raise NotIssuedError(
-            f"timed out after {timeout:g} s waiting for the certificate of request {csr.metadata.name}",
+            f"timed out after {timeout:.0f} s waiting for the certificate of request {csr.metadata.name}",
             "the request stays; have it approved and join again",
         ) from err
     finally:

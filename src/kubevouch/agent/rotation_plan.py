@@ -151,7 +151,7 @@ def clock_fault(situation: Situation) -> str:
         what = f"its certificate begins at {Time.of(situation.current.not_before)}"
     else:
         return ""
-    return f"the clock to be set: it is {now:%Y-%m-%d} here, and {what}"
+    return f"the clock to be set: it is {Time.of(now)} here, and {what}"
 
 
 def _reason(situation: Situation, wanted: WantedCertificate) -> Reason | None:

@@ -36,7 +36,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as err:
+        if isinstance(err, OSError) and err.filename is None:
+            err.filename = str(path)  # a write does not say where
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -20,6 +20,10 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.subject import Subject
 
 FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
 REQUEST, OTHER = ((FIXTURES / f"csr-client-worker-{n}.pem").read_bytes() for n in (7, 8))
@@ -78,9 +82,9 @@ def test_requests_that_cannot_be_read_are_told_apart_by_their_bytes() -> None:
     assert found.same_key(csr("new", request=b"two"), "jane") == ""
 
 
-def admit(user: UserInfo, found: OpenRequests) -> list[str]:
+def admit(user: UserInfo, found: OpenRequests, new: CertificateSigningRequest | None = None) -> list[str]:
     resource = catalog.CERTIFICATE_SIGNING_REQUESTS
-    new = csr("new", request=OTHER)
+    new = new or csr("new", request=OTHER)
     request = Request(user, Operation.CREATE, resource.group_resource, resource.gvk, "", "", "new", new, None)
     asyncio.run(CertificateRequestBudget(found, node=2, default=3).validate(request))
     return request.warnings
@@ -103,6 +107,19 @@ def test_budgets(groups: tuple[str, ...], budget: int) -> None:
 def test_a_pending_request_for_the_same_key_is_named() -> None:
     [warning] = admit(UserInfo("jane"), opened(csr("a", request=OTHER)))
     assert "'a'" in warning
+
+
+def test_a_machine_that_joins_hears_of_another_with_its_name() -> None:
+    """Of which request, and for how long: see ``test_joined_names``."""
+    token, node = "system:bootstrap:abcdef", Subject(common_name="system:node:a", organizations=("system:nodes",))
+    first, second = (build_request(keys.generate(KeyAlgorithm.ECDSA_P256), node) for _ in range(2))
+    kubelet = "kubernetes.io/kube-apiserver-client-kubelet"
+    found = opened(decided(csr("a", token, first, kubelet), certificate=b"x"))
+    [warning] = admit(UserInfo(token), found, csr("new", token, second, kubelet))
+    assert warning.startswith("another machine, with another key, has joined under this node name") and "'a'" in warning
+    assert admit(UserInfo(token), found, csr("new", token, first, kubelet)) == []
+    found.load([])
+    assert admit(UserInfo(token), found, csr("new", token, second, kubelet)) == []
 
 
 def test_only_creations_of_requests_count() -> None:

@@ -35,7 +35,7 @@ def test_the_unit_starts_the_command() -> None:
         assert any(path.is_relative_to(each) for each in written)
 
 
-@pytest.mark.parametrize("command", [["status"], ["status", "-o", "json"], ["rotate"], ["rotate", "client"]])
+@pytest.mark.parametrize("command", [["status"], ["status", "-o", "yaml"], ["rotate"], ["rotate", "client"]])
 def test_without_an_agent(tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]) -> None:
     assert run(["agent", *command, "--socket", str(tmp_path / "none")]) == ExitCode.FAILED
     said = capfd.readouterr().err

@@ -1,0 +1,95 @@
+"""What a request's conditions mean; the waiting itself is in ``test_bootstrap`` and ``test_certificate_manager``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asynctest import async_test
+from join_world import APPROVED, Told, condition, join_world, until
+from kubevouch.agent.certificate_request import node_client
+from kubevouch.agent.csr_wait import approval_of, judge, wait_for_certificate
+from kubevouch.agent.interface import NotIssuedError, RequestDeniedError, Step
+from kubevouch.agent.signing_requests import SigningRequests
+from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
+)
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.request_builder import build_request
+from kubevouch.util.clock import SystemClock
+
+
+def _csr(*conditions: CertificateSigningRequestCondition, certificate: bytes = b"") -> CertificateSigningRequest:
+    return CertificateSigningRequest(
+        metadata=ObjectMeta(name="node-csr-x", uid="1"),
+        spec=CertificateSigningRequestSpec(),
+        status=CertificateSigningRequestStatus(conditions=list(conditions), certificate=certificate),
+    )
+
+
+def test_done_is_approved_and_issued() -> None:
+    assert judge(_csr(APPROVED, certificate=b"x"), "1")
+    assert judge(_csr(APPROVED, certificate=b"x"), "")
+    assert not judge(_csr(), "1")
+    assert not judge(_csr(APPROVED), "1")
+    # A signer that does not wait for the approval is not to be believed.
+    assert not judge(_csr(certificate=b"x"), "1")
+
+
+@pytest.mark.parametrize(("kind", "what"), [("Denied", "is denied"), ("Failed", "failed")])
+def test_a_final_decision_counts_beside_a_certificate(kind: str, what: str) -> None:
+    decided = _csr(APPROVED, condition(kind, "Why", "because"), certificate=b"x")
+    with pytest.raises(RequestDeniedError, match=f"node-csr-x {what}, reason: Why, message: because") as refused:
+        judge(decided, "1")
+    assert refused.value.spent
+    with pytest.raises(RequestDeniedError, match="reason: -, message: -"):
+        judge(_csr(condition(kind)), "1")
+
+
+def test_another_object_under_the_name() -> None:
+    with pytest.raises(NotIssuedError, match='csr "node-csr-x" changed UIDs'):
+        judge(_csr(APPROVED, certificate=b"x"), "2")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        ("AutoApproved", "as it may", ("the approving controller", "as it may")),
+        ("KubectlApprove", "", ("kubectl certificate approve", "KubectlApprove")),
+        ("OwnApprover", "", ("OwnApprover", "OwnApprover")),
+        ("", "", ("somebody", "")),
+    ],
+)
+def test_who_has_approved(reason: str, message: str, said: tuple[str, str]) -> None:
+    assert approval_of(_csr(condition("Approved", reason, message))) == said
+
+
+@async_test
+async def test_a_request_that_is_made_anew_under_the_name_is_not_ours(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world:
+        client, template = world.server.client, node_client("worker-1")
+        spec = CertificateSigningRequestSpec(
+            request=build_request(keys.generate(KeyAlgorithm.ECDSA_P256), template.subject),
+            signer_name=template.signer_name,
+            usages=["digital signature", "client auth"],
+        )
+        wanted = CertificateSigningRequest(metadata=ObjectMeta(name="node-csr-x"), spec=spec)
+        requests, told = SigningRequests(client), Told()
+        csr = await requests.create(wanted)
+        waiting = asyncio.create_task(wait_for_certificate(requests, csr, SystemClock(), told, timeout=20.0))
+        await until(lambda: bool(told.waits))
+        assert "waits for approval (kubectl certificate approve node-csr-x)" in told.waits[0]
+        await client.delete(catalog.CERTIFICATE_SIGNING_REQUESTS, "node-csr-x")
+        async with world.clerk_at_work():
+            await requests.create(wanted)
+            with pytest.raises(NotIssuedError, match=r"was deleted|changed UIDs"):
+                await waiting
+        assert Step.ISSUED not in told.steps
