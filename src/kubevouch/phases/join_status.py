@@ -107,7 +107,8 @@ def describe_token(token_id: str, secret: Secret | None, *, now: dt.datetime) ->
     state = token_biography.state_of(secret, bounds, record, now)
     if state == "expired":
         return f"{token_id}, which has expired"
-    return ", ".join((f"{token_id}, which is {state}", *bounds.told()))
+    told = ", ".join(bounds.told())
+    return f"{token_id} ({told}), which is {state}" if told else f"{token_id}, which is {state}"
 
 
 def judge(
