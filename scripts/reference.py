@@ -18,26 +18,11 @@ import api_reference
 import compatibility
 import metric_reference
 from kubevouch import __version__
-from kubevouch.cli.main import cli
+from kubevouch.cli.commands import contexts
 from kubevouch.phases.doctor.findings import Area, Code
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = "kubevouch"
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
-
-
-def contexts() -> Iterator[click.Context]:
-    """Every command, the whole program first, each before its own."""
-    yield from _below(click.Context(cli, info_name=PROGRAM, **cli.context_settings))
-
-
-def _below(ctx: click.Context) -> Iterator[click.Context]:
-    yield ctx
-    if isinstance(ctx.command, click.Group):
-        for name in ctx.command.list_commands(ctx):
-            command = ctx.command.get_command(ctx, name)
-            assert command is not None  # it is listed
-            yield from _below(click.Context(command, info_name=name, parent=ctx))
 
 
 def paragraphs(ctx: click.Context) -> list[str]:

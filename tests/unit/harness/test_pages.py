@@ -11,6 +11,7 @@ import click
 import pytest
 
 import peers
+from kubevouch.cli.commands import contexts
 from kubevouch.cli.main import cli
 
 DOCS = peers.ROOT / "docs"
@@ -71,20 +72,11 @@ def test_every_page_is_in_the_index() -> None:
 
 def leaves() -> Iterator[tuple[str, ...]]:
     """Every command that does something, as it is typed."""
-    for ctx in _below(click.Context(cli, info_name="kubevouch")):
+    for ctx in contexts():
         words = ctx.command_path.split()[1:]
         if words and (not isinstance(ctx.command, click.Group) or ctx.command.invoke_without_command):
             # main.LazyGroup takes the two words, too.
             yield tuple(words[0].split("-")) if words[0].startswith("join-") else tuple(words)
-
-
-def _below(ctx: click.Context) -> Iterator[click.Context]:
-    yield ctx
-    if isinstance(ctx.command, click.Group):
-        for name in ctx.command.list_commands(ctx):
-            command = ctx.command.get_command(ctx, name)
-            assert command is not None  # it is listed
-            yield from _below(click.Context(command, info_name=name, parent=ctx))
 
 
 @pytest.mark.parametrize("words", sorted(leaves()), ids=" ".join)
