@@ -70,12 +70,12 @@ def read_to_end(connection: socket.socket) -> int:
     return count
 
 
-def dribble(connection: socket.socket, byte: bytes) -> None:
-    """Sends a byte now and then until the server hangs up; returns then."""
+def dribble(connection: socket.socket, some: bytes) -> None:
+    """Sends ``some`` now and then until the server hangs up; returns then."""
 
     def is_over() -> bool:
         try:
-            connection.sendall(byte)
+            connection.sendall(some)
         except OSError:
             return True
         return False
@@ -135,8 +135,9 @@ def test_a_watcher_who_does_not_read_is_cut_off(up: Up, admin: Wire) -> None:
 def test_one_who_asks_and_asks_and_never_reads(up: Up, admin: Wire) -> None:
     """Pipelined requests: the server stops reading, and then hangs up."""
     before, held = descriptors(up), memory(up)
-    with slow(admin, b"") as connection, pytest.raises(OSError):
-        connection.sendall((b"GET /openapi/v2" + HEAD + b"\r\n") * 200_000)
+    with slow(admin, b"") as connection:
+        # The kernel's buffers (tcp_rmem, tcp_wmem) may take tens of MiB, so it goes on until nothing is taken any more.
+        dribble(connection, (b"GET /openapi/v2" + HEAD + b"\r\n") * 100_000)
     until(lambda: descriptors(up) <= before)
     assert memory(up) - held < 100 * MEBIBYTE
     assert admin.request("GET", "/version").code == 200
