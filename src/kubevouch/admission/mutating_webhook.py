@@ -10,40 +10,27 @@ from typing import Any
 import msgspec
 
 from kubevouch.admission.audit_annotations import PATCH, annotate
-from kubevouch.admission.interface import Operation, Reinvocation, Request
-from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.interface import Reinvocation, Request
 from kubevouch.admission.observer import ADMIT
 from kubevouch.admission.questions import Interview
 from kubevouch.admission.review import Shown
-from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open, report
-from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
+from kubevouch.admission.webhook_call import CallFailed, failed_open, report
+from kubevouch.admission.webhook_plugin import WebhookPlugin
+from kubevouch.admission.webhook_source import Hook
 from kubevouch.api.admission_v1 import JSON_PATCH, AdmissionResponse
 from kubevouch.api.admissionregistration_v1.webhooks import IF_NEEDED, MutatingWebhook
 from kubevouch.api.catalog import SCHEME
-from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery import errors, json_codec, json_patch
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
-from kubevouch.machinery.scheme import GroupResource
 
 _MUTATION = "mutation.webhook.admission.k8s.io"
 
 
-class MutatingAdmissionWebhook:
+class MutatingAdmissionWebhook(WebhookPlugin):
     """A mutating plug-in."""
 
     name = "MutatingAdmissionWebhook"
-
-    def __init__(
-        self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter, authorizer: Authorizer
-    ) -> None:
-        self._source = source
-        self._caller = caller
-        self._namespace_named = namespace_named
-        self._authorizer = authorizer
-
-    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
-        return not is_exempt(resource)
 
     async def admit(self, request: Request) -> Any:
         hooks = self._source.hooks

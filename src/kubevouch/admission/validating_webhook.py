@@ -8,35 +8,22 @@ from __future__ import annotations
 import asyncio
 
 from kubevouch.admission.audit_annotations import annotate
-from kubevouch.admission.interface import Operation, Request
-from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.interface import Request
 from kubevouch.admission.observer import VALIDATING
 from kubevouch.admission.questions import Interview
 from kubevouch.admission.review import Shown
-from kubevouch.admission.webhook_call import CallFailed, WebhookCaller, failed_open, report
-from kubevouch.admission.webhook_source import Hook, HookSource, is_exempt
-from kubevouch.authorization.interface import Authorizer
+from kubevouch.admission.webhook_call import CallFailed, failed_open, report
+from kubevouch.admission.webhook_plugin import WebhookPlugin
+from kubevouch.admission.webhook_source import Hook
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.scheme import GroupResource
 
 _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io"
 
 
-class ValidatingAdmissionWebhook:
+class ValidatingAdmissionWebhook(WebhookPlugin):
     """A validating plug-in."""
 
     name = "ValidatingAdmissionWebhook"
-
-    def __init__(
-        self, source: HookSource, caller: WebhookCaller, namespace_named: NamespaceGetter, authorizer: Authorizer
-    ) -> None:
-        self._source = source
-        self._caller = caller
-        self._namespace_named = namespace_named
-        self._authorizer = authorizer
-
-    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
-        return not is_exempt(resource)
 
     async def validate(self, request: Request) -> None:
         hooks = self._source.hooks
