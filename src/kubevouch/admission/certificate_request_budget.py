@@ -12,9 +12,10 @@ import hashlib
 from collections.abc import Iterable
 from typing import TypeVar
 
+from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
@@ -96,11 +97,7 @@ class CertificateRequestBudget:
         self._default = default
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return (
-            operation is Operation.CREATE
-            and resource == catalog.CERTIFICATE_SIGNING_REQUESTS.group_resource
-            and not subresource
-        )
+        return creates_one(operation, resource, subresource)
 
     async def validate(self, request: Request) -> None:
         """Raises ``APIStatusError`` (429)."""

@@ -5,9 +5,9 @@ Source: plugin/pkg/admission/certificates/subjectrestriction (Kubernetes 1.36).
 
 from __future__ import annotations
 
+from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.wellknown import KUBE_APISERVER_CLIENT_SIGNER, MASTERS_GROUP
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki import x509_request
@@ -20,11 +20,7 @@ class CertificateSubjectRestriction:
     name = "CertificateSubjectRestriction"
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return (
-            operation is Operation.CREATE
-            and resource == CERTIFICATE_SIGNING_REQUESTS.group_resource
-            and not subresource
-        )
+        return creates_one(operation, resource, subresource)
 
     async def validate(self, request: Request) -> None:
         spec = request.obj.spec

@@ -5,9 +5,9 @@ Not a plug-in of Kubernetes. The approving controller checks the same; here the 
 
 from __future__ import annotations
 
+from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.node_recovery import RecoveryRefusedError, node_of_user, verify_request
 from kubevouch.machinery.scheme import GroupResource
 
@@ -18,11 +18,7 @@ class NodeRecoveryRestriction:
     name = "NodeRecoveryRestriction"
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return (
-            operation is Operation.CREATE
-            and resource == CERTIFICATE_SIGNING_REQUESTS.group_resource
-            and not subresource
-        )
+        return creates_one(operation, resource, subresource)
 
     async def validate(self, request: Request) -> None:
         """Raises ``APIStatusError`` (403)."""
