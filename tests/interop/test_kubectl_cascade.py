@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import peers
+from kubectl import Kubectl, kubectl_of
 from kubevouch.testing import Cluster
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +21,10 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(params=peers.KUBECTL_VERSIONS)
 def kubectl(cluster: Cluster, request: pytest.FixtureRequest) -> Kubectl:
-    binary = peers.kubectl(request.param)
-    environment = {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}
+    kubectl = kubectl_of(cluster, request.param)
 
     def run(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [binary, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False, input=given
-        )
+        done = kubectl(*arguments, given=given)
         assert done.returncode == 0, done.stderr
         return done
 

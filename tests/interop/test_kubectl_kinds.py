@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import peers
+from kubectl import Kubectl, kubectl_of
 from kubevouch.testing import Cluster
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -22,15 +20,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(params=peers.KUBECTL_VERSIONS)
 def kubectl(cluster: Cluster, request: pytest.FixtureRequest) -> Kubectl:
-    binary = peers.kubectl(request.param)
-    environment = {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [binary, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    return run
+    return kubectl_of(cluster, request.param)
 
 
 def test_there_are_no_workloads(kubectl: Kubectl) -> None:
