@@ -130,6 +130,12 @@ class _Watchdog(threading.Thread):
             self.findings.append(f"the event loop was blocked for {waited:.1f} s, when last seen:\n{stack}")
 
 
+async def until(happened: Callable[[], bool]) -> None:
+    """Gives way until it has; the test's own time limit ends what never does."""
+    while not happened():  # noqa: ASYNC110 - what happens is seen from outside only
+        await asyncio.sleep(0)
+
+
 def processor_delays(besides: int = 0) -> float:
     """Seconds for which threads of this process were ready to run and had no processor; 0 where nobody counts.
 

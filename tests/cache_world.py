@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aio import until
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.https import HTTPSClient
@@ -73,11 +74,6 @@ class World:
 
 async def turns(count: int = 50) -> None:
     for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - waits for real sockets
         await asyncio.sleep(0)
 
 

@@ -172,9 +172,3 @@ async def join_world(
             await world.sign_cluster_info()
         await server.listen(sockets)
         yield world
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Gives way until it has; the test's own time limit ends what never does."""
-    while not happened():  # noqa: ASYNC110 - what happens is seen from outside only
-        await asyncio.sleep(0)

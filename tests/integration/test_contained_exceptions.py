@@ -14,7 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import aio
-from join_world import JoinWorld, join_world, until
+from aio import until
+from join_world import JoinWorld, join_world
 from kubevouch.api import core_v1
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.controllers import csr_approving

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aio import until
 from asynctest import async_test
-from join_world import TOKEN, Decide, JoinWorld, Told, condition, decided, join_world, until
+from join_world import TOKEN, Decide, JoinWorld, Told, condition, decided, join_world
 from kubevouch.agent.bootstrap import Bootstrap, bootstrap
 from kubevouch.agent.certificate_request import own_request, request_names
 from kubevouch.agent.certificate_store import CertificateStore

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aio import until
 from asynctest import async_test
-from join_world import APPROVED, Told, condition, join_world, until
+from join_world import APPROVED, Told, condition, join_world
 from kubevouch.agent.certificate_request import node_client
 from kubevouch.agent.csr_wait import approval_of, judge, wait_for_certificate
 from kubevouch.agent.interface import NotIssuedError, RequestDeniedError, Step

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aio import until
 from asynctest import async_test
-from join_world import Told, join_world, until
+from join_world import Told, join_world
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.daemon import Agent
 from kubevouch.agent.interface import SettingsError

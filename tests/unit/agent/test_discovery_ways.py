@@ -13,8 +13,9 @@ from tempfile import mkdtemp
 
 import pytest
 
+from aio import until
 from asynctest import async_test, on_both_loops
-from join_world import TOKEN, JoinWorld, Told, join_world, until
+from join_world import TOKEN, JoinWorld, Told, join_world
 from kubevouch.agent import file_discovery
 from kubevouch.agent.discovery import DiscoveredCluster, discover, token_discovery
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Step

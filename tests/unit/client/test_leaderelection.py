@@ -137,11 +137,6 @@ async def election(
                 await one.stop()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - waits for real sockets
-        await asyncio.sleep(0)
-
-
 async def pass_time(candidate: Candidate, seconds: float, shelf: Shelf) -> None:
     """Second by second, with the requests of each carried out."""
     for _ in range(round(seconds)):

@@ -7,7 +7,6 @@ import datetime as dt
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from aio import until
 from asynctest import on_both_loops
 from kubevouch.client.credentials import Credential, FixedCredential
 from kubevouch.client.failures import Answer
@@ -84,11 +84,6 @@ async def test_retry_after_is_honoured_with_jitter_on_top(ca: ThrowawayCA, servi
             await until(lambda seen=seen: len(server.seen) > seen)  # type: ignore[misc]
         assert (await sending).status == 200
         await api.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - waits for real sockets
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(

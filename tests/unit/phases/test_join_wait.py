@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aio import until
 from asynctest import async_test
-from join_world import JoinWorld, Told, condition, decided, join_world, until
+from join_world import JoinWorld, Told, condition, decided, join_world
 from kubevouch.agent.certificate_request import Poster, node_serving, obtain
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import NotIssuedError, RequestDeniedError

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aio import until
 from asynctest import async_test
 from cache_world import (
     RESOURCE,
@@ -20,7 +21,6 @@ from cache_world import (
     event,
     listing,
     names,
-    until,
     world,
 )
 from kubevouch.api.core_v1 import ConfigMap
