@@ -138,8 +138,8 @@ class NodeRecovery:
 
     def _opened(self, text: str, kind: type[T]) -> T | None:
         """What we sealed, if its time is not over."""
-        key = self._key()
-        if key is None or len(text) > _MAX_TOKEN or text.count(".") != 2:
+        # Every bearer token comes by here, most of other kinds.
+        if len(text) > _MAX_TOKEN or text.count(".") != 2 or (key := self._key()) is None:
             return None
         try:
             payload = jws.deserialize_compact(text.encode(), key, algorithms=[_ALGORITHM]).payload
