@@ -31,11 +31,10 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.security import StandaloneSecurity, Trust
-from kubevouch.standalone.service_accounts import DEFAULT_ISSUER, ServiceAccountOptions, issuer_of
+from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
-SERVICE_ACCOUNT_ISSUER = DEFAULT_ISSUER
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, AUTHENTICATED_GROUP))
 
 

@@ -25,7 +25,8 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.network import bind
-from kubevouch.standalone.server import SERVICE_ACCOUNT_ISSUER, Endpoint, StandaloneServer
+from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.service_accounts import DEFAULT_ISSUER
 from kubevouch.storage.interface import Store
 from kubevouch.storage.options import parse_store
 from kubevouch.testing.cluster_clock import ClusterClock
@@ -358,7 +359,7 @@ class _Running:
             self.pki.control_plane,
             self.endpoint,
             runtime_config=self._runtime_config,
-            access=Access(self._access, (SERVICE_ACCOUNT_ISSUER,), self.clock),
+            access=Access(self._access, (DEFAULT_ISSUER,), self.clock),
             recovery=self._recovery,
         )
         await self._server.start()
