@@ -9,7 +9,7 @@ SECONDS ?= 20      # make fuzz: for each parser
 TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
-SUITES := lint types layers unit property contract integration interop
+SUITES := lint types layers unit property contract integration attacks interop
 
 .PHONY: help venv demo test peers bench fuzz bench-large reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
@@ -67,7 +67,7 @@ unit property contract: venv
 	$(call pytest,--dist worksteal)
 
 # Servers and stores are shared by the tests of a file, so a file stays in one process.
-integration interop: venv peers
+integration attacks interop: venv peers
 	$(call pytest,--dist loadfile)
 
 # Commands and findings from the program itself, differences from docs/compatibility.toml; a test compares them.
