@@ -1,6 +1,7 @@
 """NodeRestriction: a kubelet changes its own objects only, and cannot make its node look like another kind of node.
 
-It runs in the mutating phase, so a node hears 403 before 422, also for a request that does not parse.
+It runs in the mutating phase, so a node hears 403 before 422, also for a request that does not parse. Owners and
+finalizers are more closely restricted than by Kubernetes' plug-in.
 Source: plugin/pkg/admission/noderestriction (Kubernetes 1.36).
 """
 
@@ -24,6 +25,7 @@ from kubevouch.api.wellknown import (
 from kubevouch.authentication.node_identifier import node_name_of
 from kubevouch.machinery import errors
 from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import ParseError
@@ -92,6 +94,7 @@ class NodeRestriction:
         check = self._checks.get(request.resource)
         if check is not None:
             check(node_name, request)
+        _check_lifetime(node_name, request)
         return request.obj
 
     # -------------------------------------------------------------- pods and their accounts
@@ -191,6 +194,33 @@ def _check_pod_status(node_name: str, request: Request) -> None:
         raise refused(request, f"{who} {why}")
     if request.old.metadata.labels != request.obj.metadata.labels:
         raise refused(request, f"{who} cannot update labels through pod status")
+
+
+# ------------------------------------------------------------------ what decides when objects go
+
+
+def _check_lifetime(node_name: str, request: Request) -> None:
+    """Owners and finalizers, on whatever a node writes, however it comes into being.
+
+    With owners of its choice a node has its Node collected and makes it anew without an operator's taints
+    (CVE-2025-5187, which Kubernetes stops on update only), or holds up the deletion of somebody else's object; with a
+    finalizer it keeps what is to go, or lets go what a finalizer of others keeps. A kubelet sets one owner, its Node,
+    on its Lease, CSINode, ResourceSlices and mirror pods, and no finalizer.
+    """
+    new = getattr(request.obj, "metadata", None)
+    if new is None:
+        return
+    old = ObjectMeta() if request.old is None else request.old.metadata
+    who = f"node {quote(node_name)}"
+    if request.resource == catalog.NODES.group_resource and new.owner_references != old.owner_references:
+        raise refused(request, f"{who} is not allowed to set ownerReferences")
+    for owner in new.owner_references:
+        if owner in old.owner_references:
+            continue
+        if (owner.api_version, owner.kind, owner.name) != ("v1", "Node", node_name) or owner.block_owner_deletion:
+            raise refused(request, f"{who} can only set an owner reference to itself, without blockOwnerDeletion")
+    if set(new.finalizers) != set(old.finalizers):
+        raise refused(request, f"{who} is not allowed to modify finalizers")
 
 
 # ------------------------------------------------------------------ the node's own objects

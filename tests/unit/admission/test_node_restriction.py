@@ -113,6 +113,18 @@ NOT_OTHERS = 'node "worker-1" is not allowed to modify node "worker-2"'
         (UPDATE, node(), msgspec.structs.replace(node(), spec=CONFIG), ""),
         (UPDATE, node(labels={"own": "x"}), node(labels={"own": "y"}), ""),
         (
+            CREATE,
+            replace_metadata(node(), owner_references=[OWNER]),
+            None,
+            'node "worker-1" is not allowed to set ownerReferences',
+        ),
+        (
+            CREATE,
+            replace_metadata(node(), finalizers=["example.com/a"]),
+            None,
+            'node "worker-1" is not allowed to modify finalizers',
+        ),
+        (
             UPDATE,
             node(labels={"node-role.kubernetes.io/a": "x"}),
             node(),
