@@ -1,4 +1,4 @@
-"""S26: a node has its objects collected, or keeps what is to go: CVE-2025-5187 by every way in which an object is made."""
+"""S26: a node has its objects collected, or keeps what is to go: CVE-2025-5187 by every way in which one is made."""
 
 from __future__ import annotations
 
