@@ -16,9 +16,9 @@ from kubevouch.server import flow_metrics
 from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
-from kubevouch.server.histogram import Histogram
 from kubevouch.server.metrics import Metrics, exposed_name
 from kubevouch.server.node_recovery import RecoveryMetrics
+from kubevouch.server.series import Histogram
 from kubevouch.util.clock import SystemClock
 from kubevouch.util.timers import Timers
 
@@ -56,7 +56,9 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[Metric, Iterable[st
     collectors: list[Collector] = list(registry._collector_to_names)
     for collector in collectors:
         for family in collector.collect():
-            labels = collector.labels if isinstance(collector, Histogram) else getattr(collector, "_labelnames", None)
+            labels = (
+                collector.label_names if isinstance(collector, Histogram) else getattr(collector, "_labelnames", None)
+            )
             if labels is None:
                 # Read at a scrape: what it has now shows its labels.
                 labels = dict.fromkeys(name for sample in family.samples for name in sample.labels)

@@ -149,13 +149,14 @@ async def test_client_certificates_and_service_account_tokens(tmp_path: Path) ->
         assert (await counted(at.admin))["serviceaccount_valid_tokens_total"] == 1
 
 
-def test_names_are_go_s_in_each_format() -> None:
+@async_test
+async def test_names_are_go_s_in_each_format() -> None:
     metrics = Metrics()
     metrics.authentication("success", 0.1)
-    plain, _ = metrics.exposition("")
+    plain, _ = await metrics.exposition("")
     assert b'\nauthentication_attempts{result="success"} 1.0\n' in plain
     assert b"# TYPE authentication_attempts counter\n" in plain
-    opened, _ = metrics.exposition("application/openmetrics-text; version=1.0.0")
+    opened, _ = await metrics.exposition("application/openmetrics-text; version=1.0.0")
     assert b'\nauthentication_attempts_total{result="success"} 1.0\n' in opened
 
 

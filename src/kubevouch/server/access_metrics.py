@@ -10,7 +10,9 @@ import datetime as dt
 import hashlib
 import socket
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from kubevouch.server.series import Counter, Gauge, Histogram
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _KINDS = ("authentication", "authorization")
@@ -81,7 +83,7 @@ class AccessMetrics:
     # -------------------------------------------------------------- issuers
 
     def authenticated(self, issuer: str, seconds: float, *, failed: bool) -> None:
-        self._latency.labels("failure" if failed else "success", digest(issuer.encode())).observe(seconds)
+        self._latency.observe(("failure" if failed else "success", digest(issuer.encode())), seconds)
 
     def keys_fetched(self, issuer: str, keys: bytes | None, now: dt.datetime) -> None:
         hashed = digest(issuer.encode())

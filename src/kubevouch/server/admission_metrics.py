@@ -5,9 +5,9 @@ Sources: k8s.io/apiserver/pkg/admission/metrics, pkg/admission/plugin/policy/val
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
-from kubevouch.server.histogram import Histogram
+from kubevouch.server.series import Counter, Histogram
 from kubevouch.util.clock import Clock
 
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
@@ -15,7 +15,7 @@ _WEBHOOK_SECONDS = (*_SECONDS, 10, 25)
 _POLICY_SECONDS = (0.0000005, 0.001, 0.01, 0.1, 1.0)
 _MAX_CODE = 600
 
-# Each server's clients may write any name here; Kubernetes does not bound them either.
+# Administrators choose these names, any number of them one after the other; series.py bounds them.
 _WEBHOOK = ("name", "type", "operation")
 _POLICY = ("policy", "policy_binding", "error_type", "enforcement_action")
 

@@ -165,7 +165,10 @@ class APIServer:
             self._install_issuer_discovery(issuer, address)
         self.handler: Handler = self._chain()
         self._https = HTTPSServer(
-            self.handler, clock, Traffic(self.metrics), timeouts=Timeouts.within(self._options.request_timeout)
+            self.handler,
+            clock,
+            Traffic(self.metrics, self.served),
+            timeouts=Timeouts.within(self._options.request_timeout),
         )
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
@@ -178,7 +181,7 @@ class APIServer:
                 audit_id,
                 request_info,
                 *([request_log(self.clock)] if self._options.logs_requests else ()),
-                instrumentation(self.metrics, self.clock),
+                instrumentation(self.metrics, self.clock, self.served),
                 recovery,
                 self.flow_control.credentials,
                 *([audit.of_failed_authentication] if audit is not None else ()),
@@ -261,7 +264,7 @@ class APIServer:
     async def _serve_metrics(self, request: Request) -> Result:
         for each in self.stores.values():
             self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
-        body, content_type = self.metrics.exposition(request.headers.get("Accept", ""))
+        body, content_type = await self.metrics.exposition(request.headers.get("Accept", ""))
         return BytesResult(body, content_type)
 
     async def _serve_index(self, request: Request) -> Result:

@@ -97,6 +97,16 @@ class Served:
     def action(self, group: str, version: str, plural: str, subresource: str = "") -> Action | None:
         return self.actions.get((group, version, plural, subresource))
 
+    def offers(self, verb: str, group: str, version: str, resource: str, subresource: str) -> bool:
+        """Whether a request with these could be answered by more than a refusal."""
+        if (group, version, resource, subresource) in self.actions:
+            return verb == "create"
+        endpoint = self.endpoints.get((group, version, resource))
+        if endpoint is None or not subresource:
+            return endpoint is not None and verb in endpoint.verbs
+        found = endpoint.store.definition.subresource(subresource)
+        return found is not None and verb in found.verbs
+
     def serves(self, group_version: GroupVersion) -> bool:
         return group_version in self.group_versions
 

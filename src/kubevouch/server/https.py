@@ -23,7 +23,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import Scheme
 from kubevouch.server import encoding, negotiation
+from kubevouch.server.endpoints import Served
 from kubevouch.server.filters.instrumentation import Traffic
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
@@ -210,7 +212,7 @@ class HTTPSServer:
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
     ) -> None:
         self._handler = handler
-        self._traffic = traffic or Traffic(Metrics())
+        self._traffic = traffic or Traffic(Metrics(), Served(Scheme()))
         self._clock = clock
         self._aiohttp: _ConnectionServer | None = None
         self._listeners: list[Listener] = []

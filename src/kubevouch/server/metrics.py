@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+import prometheus_client
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -13,8 +15,10 @@ from prometheus_client.registry import Collector
 from kubevouch.authentication.interface import Authentication
 from kubevouch.authentication.service_account import METHOD as SERVICE_ACCOUNT_TOKEN
 from kubevouch.server.access_metrics import AccessMetrics
+from kubevouch.server.series import Counter, Gauge, Histogram
 from kubevouch.server.storage_metrics import StorageMetrics
 from kubevouch.server.workqueue_metrics import WorkqueueFamilies
+from kubevouch.util.turns import give_way
 
 _LATENCY = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SHORT = tuple(0.001 * 2**power for power in range(15))
@@ -29,6 +33,13 @@ _PLAIN_COUNTERS = (
     b"authentication_attempts", b"authenticated_user_requests",
     b"apiserver_admission_webhook_rejection_count", b"apiserver_admission_webhook_fail_open_count",
 )  # fmt: skip
+# Every way to a served resource, three scopes, with and without dryRun: about a thousand. Of codes some five each.
+_MAX_ROUTES = 1500
+_MAX_REQUEST_SERIES = 5000
+# Samples of a scrape that are made and written before others have their turn: a few milliseconds.
+_SCRAPE_SLICE = 500
+_HEAD_LINES = 2  # HELP and TYPE
+_END = b"# EOF\n"
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run", "code")
 
 
@@ -41,14 +52,16 @@ class Metrics:
         self.workqueues = WorkqueueFamilies(self.registry)
         self.access = AccessMetrics(self.registry)
         self._requests = Counter(
-            "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS, registry=self.registry
-        )
+            "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS,
+            registry=self.registry, max_series=_MAX_REQUEST_SERIES,
+        )  # fmt: skip
         self._latency = Histogram(
             "apiserver_request_duration_seconds",
             "Time to answer, without watches.",
             ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run"),
             buckets=_LATENCY,
             registry=self.registry,
+            max_series=_MAX_ROUTES,
         )
         self._inflight = Gauge(
             "apiserver_current_inflight_requests", "Requests under way.", ("request_kind",), registry=self.registry
@@ -83,7 +96,7 @@ class Metrics:
             "authenticated_user_requests", "Authenticated requests by kind of user.", ("username",),
             registry=self.registry,
         )  # fmt: skip
-        self._certificate_expiration = Histogram(
+        self._certificate_expiration = prometheus_client.Histogram(
             "apiserver_client_certificate_expiration_seconds",
             "How long the client certificates of requests are still valid.",
             buckets=_REMAINING,
@@ -138,23 +151,14 @@ class Metrics:
         )
         self.storage = StorageMetrics(self.registry)
         self._request_children: dict[tuple[str, ...], Counter] = {}
-        self._latency_children: dict[tuple[str, ...], Histogram] = {}
-        self._size_children: dict[tuple[str, ...], Histogram] = {}
 
-        self._authenticated = {
-            result: (self._authentication.labels(result), self._authentication_duration.labels(result))
-            for result in ("success", "failure", "error")
-        }
-        self._authorized = {
-            result: (self._authorization.labels(result), self._authorization_duration.labels(result))
-            for result in ("allowed", "denied", "no-opinion", "error")
-        }
+        self._authenticated = {r: self._authentication.labels(r) for r in ("success", "failure", "error")}
+        self._authorized = {r: self._authorization.labels(r) for r in ("allowed", "denied", "no-opinion", "error")}
 
     def authentication(self, result: str, seconds: float) -> None:
         """``result`` is success, failure or error."""
-        counter, timer = self._authenticated[result]
-        counter.inc()
-        timer.observe(seconds)
+        self._authenticated[result].inc()
+        self._authentication_duration.observe((result,), seconds)
 
     def authenticated(self, found: Authentication, now: dt.datetime) -> None:
         """Count a request by what it was authenticated with."""
@@ -166,9 +170,8 @@ class Metrics:
 
     def authorization(self, result: str, seconds: float) -> None:
         """``result`` is allowed, denied, no-opinion or error."""
-        counter, timer = self._authorized[result]
-        counter.inc()
-        timer.observe(seconds)
+        self._authorized[result].inc()
+        self._authorization_duration.observe((result,), seconds)
 
     def audit_level(self, level: str) -> None:
         self._audit_levels.labels(level).inc()
@@ -198,29 +201,24 @@ class Metrics:
         key = (*labels, str(code))
         child = self._request_children.get(key)
         if child is None:
-            child = self._request_children[key] = self._requests.labels(*key)
+            child = self._requests.labels(*key)
+            if len(self._request_children) < _MAX_REQUEST_SERIES:
+                self._request_children[key] = child
         child.inc()
         if not watch:
-            timer = self._latency_children.get(labels)
-            if timer is None:
-                timer = self._latency_children[labels] = self._latency.labels(*labels)
-            timer.observe(seconds)
+            self._latency.observe(labels, seconds)
 
     def response_size(self, labels: tuple[str, ...], size: int) -> None:
         """An answer of ``size`` bytes to a read; ``labels`` are verb to component, as for the latency."""
-        child = self._size_children.get(labels)
-        if child is None:
-            child = self._size_children[labels] = self._response_sizes.labels(*labels)
-        child.observe(size)
+        self._response_sizes.observe(labels, size)
 
     def watch_events(self, group: str, version: str, resource: str) -> Callable[[int, int], None]:
         """What to call for a watch with the number of events written, and their bytes."""
         count = self._watch_events.labels(group, version, resource)
-        sizes = self._watch_bytes.labels(group, version, resource)
 
         def sent(events: int, size: int) -> None:
             count.inc(events)
-            sizes.observe(size / events)
+            self._watch_bytes.observe((group, version, resource), size / events)
 
         return sent
 
@@ -235,14 +233,47 @@ class Metrics:
         if honored:
             self._honored_duration.labels(label).inc()
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Body and content type for a scrape."""
+    async def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Body and content type for a scrape. Gives way to others again and again: there may be tens of thousands of
+        samples. When a series began (``_created``) is left out, as kube-apiserver does."""
         encode, content_type = choose_encoder(accept)
-        if content_type.startswith("text/plain") and "escaping=" not in content_type:
+        text = content_type.startswith("text/plain")
+        if text and "escaping=" not in content_type:
             # Go's client says how names are escaped even when nobody asked.
             content_type += "; escaping=underscores"
-        body = encode(self.registry)
-        return (_named_as_in_go(body) if content_type.startswith("text/plain") else body), content_type
+        body = []
+        written = 0
+        for part in _parts(self.registry):
+            lines = encode(_AtScrape(lambda part=part: iter((part.family,))))  # type: ignore[misc]  # bound at once
+            if not text:
+                lines = lines.removesuffix(_END)
+            body.append(_named_as_in_go(lines) if text else lines)
+            if part.continues:
+                body[-1] = body[-1].split(b"\n", _HEAD_LINES)[_HEAD_LINES]
+            written += len(part.family.samples)
+            if written >= _SCRAPE_SLICE:
+                written = 0
+                await give_way()
+        return b"".join(body) + (b"" if text else _END), content_type
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some samples of a family; ``continues``: its head has been written."""
+
+    family: Metric
+    continues: bool
+
+
+def _parts(registry: CollectorRegistry) -> Iterator[_Part]:
+    before = ""
+    for family in registry.collect():
+        samples = [each for each in family.samples if not each.name.endswith("_created")]
+        for at in range(0, max(len(samples), 1), _SCRAPE_SLICE):
+            part = Metric(family.name, family.documentation, family.type, family.unit)
+            part.samples = samples[at : at + _SCRAPE_SLICE]
+            yield _Part(part, continues=family.name == before)
+            before = family.name
 
 
 def exposed_name(family: Metric) -> str:

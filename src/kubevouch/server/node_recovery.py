@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -26,6 +26,7 @@ from kubevouch.pki.errors import RecoveryProofError
 from kubevouch.pki.recovery_proof import Answer
 from kubevouch.server.metrics import gauge
 from kubevouch.server.request import BytesResult, Handler, Request, Result
+from kubevouch.server.series import Counter
 
 log = structlog.get_logger("server.node_recovery")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.server.series import Counter, Gauge, Histogram
 
 _BUCKETS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -35,7 +36,7 @@ class StorageMetrics:
             "Bytes that the store takes on its disk.",
             ("storage_cluster_id",), registry=registry,
         )  # fmt: skip
-        self._children: dict[tuple[str, GroupResource], tuple[Histogram, Counter]] = {}
+        self._children: dict[tuple[str, GroupResource], Counter] = {}
 
     def know(self, prefixes: Iterable[tuple[str, GroupResource]]) -> None:
         """Which key prefix belongs to which resource."""
@@ -43,15 +44,14 @@ class StorageMetrics:
 
     def call(self, operation: str, key: str, seconds: float, *, failed: bool) -> None:
         resource = self._resources.get(_first_segment(key), _NOWHERE)
-        children = self._children.get((operation, resource))
-        if children is None:
-            labels = (operation, resource.group, resource.resource)
-            children = (self._seconds.labels(*labels), self._calls.labels(*labels))
-            self._children[operation, resource] = children
-        children[0].observe(seconds)
-        children[1].inc()
+        labels = (operation, resource.group, resource.resource)
+        calls = self._children.get((operation, resource))
+        if calls is None:
+            calls = self._children[operation, resource] = self._calls.labels(*labels)
+        calls.inc()
+        self._seconds.observe(labels, seconds)
         if failed:
-            self._errors.labels(operation, resource.group, resource.resource).inc()
+            self._errors.labels(*labels).inc()
 
     def size(self, read: Callable[[], int]) -> None:
         """``read`` tells the bytes at each scrape."""

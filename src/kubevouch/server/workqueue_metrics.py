@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from kubevouch.client.workqueue import WorkqueueGauges
+from kubevouch.server.series import Counter, Gauge, Histogram
 
 _BUCKETS = tuple(10.0**power for power in range(-8, 2))
 _NAME = ("name",)
@@ -44,8 +45,6 @@ class QueueMetrics:
         self._name = name
         self._adds = families.adds.labels(name)
         self._retries = families.retries.labels(name)
-        self._queue_duration = families.queue_duration.labels(name)
-        self._work_duration = families.work_duration.labels(name)
 
     def gauges(self, read: Callable[[], WorkqueueGauges]) -> None:
         self._families.depth.labels(self._name).set_function(lambda: read().depth)
@@ -59,7 +58,7 @@ class QueueMetrics:
         self._retries.inc()
 
     def waited(self, seconds: float) -> None:
-        self._queue_duration.observe(seconds)
+        self._families.queue_duration.observe((self._name,), seconds)
 
     def worked(self, seconds: float) -> None:
-        self._work_duration.observe(seconds)
+        self._families.work_duration.observe((self._name,), seconds)

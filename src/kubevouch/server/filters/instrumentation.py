@@ -6,15 +6,21 @@ from collections.abc import Callable
 from functools import partial
 
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.server.endpoints import Served
 from kubevouch.server.metrics import Metrics
 from kubevouch.server.request import Filter, Handler, Request, Result, WatchResult
 from kubevouch.server.request_info import RequestInfo
+from kubevouch.server.series import OTHER
 from kubevouch.util.clock import Clock
 
 _MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
-def instrumentation(metrics: Metrics, clock: Clock) -> Filter:
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"})
+_NAMELESS = ("", "", "", "")
+
+
+def instrumentation(metrics: Metrics, clock: Clock, served: Served) -> Filter:
     """The filter for one server's metrics."""
     # One request at a time runs on the loop, so plain integers count right.
     under_way = {"mutating": 0, "readOnly": 0}
@@ -40,18 +46,15 @@ def instrumentation(metrics: Metrics, clock: Clock) -> Filter:
             info = request.info
             if info is not None and not request.loopback:
                 verb = info.verb.upper() if info.is_resource else request.method
-                if not info.is_resource and verb not in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"):
-                    verb = "other"
+                if not info.is_resource and verb not in _METHODS:
+                    verb = OTHER
                 known = code not in (404, 403, 401) or info.verb in _MUTATING
                 labels = (
                     verb,
-                    info.group if known else "",
-                    info.version if known else "",
-                    info.resource if known else "",
-                    info.subresource if known else "",
+                    *(_names(served, info) if known else _NAMELESS),
                     _scope(info),
                     "apiserver",
-                    "All" if request.query.get("dryRun") else "",
+                    "All" if info.verb in _MUTATING and request.query.get("dryRun") else "",
                 )
                 metrics.request(labels, code, clock.monotonic() - begun, watch=info.verb == "watch")
 
@@ -65,22 +68,33 @@ def _uncounted(_events: int, _size: int) -> None:
 class Traffic:
     """What the edge tells of bytes."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, served: Served) -> None:
         self._metrics = metrics
+        self._served = served
 
     def answered(self, request: Request, size: int) -> None:
         """An answer was written, without its head."""
         info = request.info
         if info is not None and info.is_resource and info.verb in ("get", "list"):
-            labels = (info.verb.upper(), info.group, info.version, info.resource, info.subresource, _scope(info))
-            self._metrics.response_size((*labels, "apiserver"), size)
+            labels = (info.verb.upper(), *_names(self._served, info), _scope(info), "apiserver")
+            self._metrics.response_size(labels, size)
 
     def events(self, request: Request) -> Callable[[int, int], None]:
         """What to call with the number of events written to a watch, and their bytes."""
         info = request.info
         if info is None:
             return _uncounted
-        return self._metrics.watch_events(info.group, info.version, info.resource)
+        group, version, resource, _ = _names(self._served, info)
+        return self._metrics.watch_events(group, version, resource)
+
+
+def _names(served: Served, info: RequestInfo) -> tuple[str, str, str, str]:
+    """Group, version, resource and subresource as labels: of what is served, none of what is only asked for.
+
+    Anybody may ask for any names, and each would stay as a series of 27 samples.
+    """
+    names = (info.group, info.version, info.resource, info.subresource)
+    return names if served.offers(info.verb, *names) else _NAMELESS
 
 
 def _watch_began(metrics: Metrics, info: RequestInfo) -> Callable[[], None]:

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as Reference
 from prometheus_client.exposition import generate_latest
 
-from kubevouch.server.histogram import Histogram
+from kubevouch.server.series import Histogram
 
 BUCKETS = (0.005, 0.1, 1, 2.5)
 
