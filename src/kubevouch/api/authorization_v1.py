@@ -14,6 +14,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.declaration import ExtraValue, Struct, always, named, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import FieldSelectorRequirement, LabelSelectorRequirement, Object, ObjectMeta
+from kubevouch.machinery.selectors import MAX_TERMS
 
 GROUP = "authorization.k8s.io"
 
@@ -238,6 +239,12 @@ def _resource_errors(attributes: ResourceAttributes | None) -> list[FieldError]:
         return []
     path = "spec.resourceAttributes"
     errors: list[FieldError] = []
+    for selector, name in ((attributes.field_selector, "fieldSelector"), (attributes.label_selector, "labelSelector")):
+        terms = 0 if selector is None else sum(1 + len(each.values) for each in selector.requirements)
+        if terms > MAX_TERMS:
+            errors.append(field.too_many(f"{path}.{name}.requirements", terms, MAX_TERMS))
+    if errors:
+        return errors
     if attributes.field_selector is not None:
         errors += _field_selector_errors(attributes.field_selector, f"{path}.fieldSelector")
     if attributes.label_selector is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from kubevouch.machinery import field, names, object_meta
+from kubevouch.machinery import field, names, object_meta, selectors
 from kubevouch.machinery.declaration import Int64, Struct, always, named, null, wire
 from kubevouch.machinery.field import FieldError, TypedString
 from kubevouch.machinery.meta import DeleteOptions, LabelSelector, LabelSelectorRequirement
@@ -212,7 +212,13 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
 def validate_label_selector(
     selector: LabelSelector, path: str, *, tolerate_label_values: bool = False
 ) -> list[FieldError]:
-    """``tolerate_label_values``: values that are no label values may stand in expressions."""
+    """``tolerate_label_values``: values that are no label values may stand in expressions.
+
+    The bound is our own: each of these selectors is asked about object after object.
+    """
+    terms = selectors.terms_of(selector)
+    if terms > selectors.MAX_TERMS:
+        return [field.too_many(path, terms, selectors.MAX_TERMS)]
     errors = object_meta.validate_labels(selector.match_labels, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.match_expressions):
         errors += validate_label_requirement(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubevouch.api.rbac_v1 import ClusterRole, PolicyRule
+from kubevouch.machinery import json_codec
 from kubevouch.machinery.selectors import label_selector_of
 
 
@@ -23,13 +24,14 @@ def aggregated_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> list[Po
     if role.aggregation_rule is None:
         return None
     others = sorted((each for each in roles if each.metadata.name != role.metadata.name), key=_name)
-    rules: list[PolicyRule] = []
+    rules: dict[bytes, PolicyRule] = {}
     for struct in role.aggregation_rule.cluster_role_selectors:
         selector = label_selector_of(struct)
         for other in others:
             if selector.matches(other.metadata.labels):
-                rules += (rule for rule in other.rules or [] if rule not in rules)
-    return rules
+                for rule in other.rules or []:
+                    rules.setdefault(json_codec.encode(rule), rule)
+    return list(rules.values())
 
 
 def _name(role: ClusterRole) -> str:

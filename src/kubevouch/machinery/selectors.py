@@ -3,7 +3,9 @@
     SelectorError (ValueError)    the text or the struct is no selector; ``str()`` is Kubernetes' sentence
 
 Sources: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go, pkg/apis/meta/v1/helpers.go (Kubernetes
-1.36). Parsing takes time linear in the text (and sorts the requirements).
+1.36). Parsing takes time linear in the text (and sorts the requirements). A selector has at most ``MAX_TERMS``
+requirements and values and ``MAX_TEXT`` characters, which Kubernetes leaves to the length of the URL; to ask it about
+an object takes time in proportion to the labels of the object or to its own keys, whichever are fewer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,25 @@ from kubevouch.machinery.meta import LabelSelector as LabelSelectorStruct
 
 class SelectorError(ValueError):
     """The text or the struct is no selector; ``str()`` is Kubernetes' sentence."""
+
+
+# A URL of 64 KiB holds ten thousand requirements, which cost 100 ms to read and as much for every hundred objects.
+MAX_TERMS = 1000
+MAX_TEXT = 16 * 1024
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise SelectorError(f"selector is too long: got {len(text)} characters, at most {MAX_TEXT} are allowed")
+
+
+def _too_many() -> SelectorError:
+    return SelectorError(f"selector has too many requirements and values: at most {MAX_TERMS} are allowed")
+
+
+def _cost(keys: int) -> int:
+    # A call, then some 60 ns a key.
+    return 1 + (keys + 15) // 16
 
 
 class Operator(Enum):
@@ -55,26 +76,6 @@ class Requirement:
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
-    _members: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_members", frozenset(self.values))
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        operator = self.operator
-        if operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN):
-            return value in self._members
-        if operator in (Operator.NOT_EQUALS, Operator.NOT_IN):
-            return value not in self._members
-        if operator is Operator.EXISTS:
-            return value is not None
-        if operator is Operator.DOES_NOT_EXIST:
-            return value is None
-        number, limit = _int64(value or ""), _int64(self.values[0])
-        if number is None or limit is None:
-            return False
-        return number > limit if operator is Operator.GREATER_THAN else number < limit
 
     def __str__(self) -> str:
         operator, values = self.operator, ",".join(sorted(self.values))
@@ -119,6 +120,76 @@ def _invalid_key(key: str, path: str) -> list[FieldError]:
     return [invalid(path, key, "; ".join(messages))] if messages else []
 
 
+@dataclass(slots=True)
+class _Values:
+    """What all requirements together want of the value of a key that has to be there.
+
+    ``exact`` None admits every value; ``above`` and ``below`` are the bounds of Gt and Lt.
+    """
+
+    exact: frozenset[str] | None = None
+    above: int | None = None
+    below: int | None = None
+
+    @property
+    def none(self) -> bool:
+        """No value will do."""
+        return self.exact is not None and not self.exact
+
+    def narrow(self, one: Requirement) -> None:
+        """Take in another requirement of the same key."""
+        if one.operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+            limit = _int64(one.values[0])
+            if limit is None:
+                self.exact = frozenset()
+            elif one.operator is Operator.GREATER_THAN:
+                self.above = limit if self.above is None else max(self.above, limit)
+            else:
+                self.below = limit if self.below is None else min(self.below, limit)
+        elif one.operator is not Operator.EXISTS:
+            values = frozenset(one.values)
+            self.exact = values if self.exact is None else self.exact & values
+
+    def refuse(self, values: frozenset[str] | None) -> None:
+        """Leave out values that another requirement refuses; None are all."""
+        if values is None:
+            self.exact = frozenset()
+        elif self.exact is not None:
+            self.exact -= values
+
+    def allow(self, value: str | None) -> bool:
+        if value is None or (self.exact is not None and value not in self.exact):
+            return False
+        if self.above is None and self.below is None:
+            return True
+        number = _int64(value)
+        if number is None or (self.above is not None and number <= self.above):
+            return False
+        return self.below is None or number < self.below
+
+
+def _compile(requirements: Iterable[Requirement]) -> tuple[dict[str, _Values], dict[str, frozenset[str] | None]]:
+    """One test a key: what has to be there, and what may not be; None refuses every value of a key."""
+    required: dict[str, _Values] = {}
+    refused: dict[str, frozenset[str] | None] = {}
+    unions: dict[str, set[str]] = {}
+    for one in requirements:
+        if one.operator is Operator.DOES_NOT_EXIST:
+            refused[one.key] = None
+        elif one.operator in (Operator.NOT_EQUALS, Operator.NOT_IN):
+            unions.setdefault(one.key, set()).update(one.values)
+        else:
+            required.setdefault(one.key, _Values()).narrow(one)
+    for key, values in unions.items():
+        refused.setdefault(key, frozenset(values))
+    for key, wanted in required.items():
+        if key in refused:
+            wanted.refuse(refused[key])
+            if wanted.exact is not None:
+                del refused[key]
+    return required, refused
+
+
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
     """Selects by labels. Without requirements it matches all, unless ``nothing`` is set.
@@ -130,26 +201,49 @@ class LabelSelector:
     nothing: bool = False
     # The common case, a=b: comparing values is a third of the cost of asking each requirement.
     _equals: tuple[tuple[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
-    _others: tuple[Requirement, ...] = field(default=(), init=False, repr=False, compare=False)
+    # Keys that have to be there, with what their values have to be; then those that may be missing.
+    _required: Mapping[str, _Values] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _refused: Mapping[str, frozenset[str] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _impossible: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        exact = (Operator.EQUALS, Operator.DOUBLE_EQUALS)
-        equals = tuple((r.key, r.values[0]) for r in self.requirements if r.operator in exact)
-        object.__setattr__(self, "_equals", equals)
-        object.__setattr__(self, "_others", tuple(r for r in self.requirements if r.operator not in exact))
+        required, refused = _compile(self.requirements)
+        equals = {key: next(iter(one)) for key, values in required.items() if (one := values.exact) and len(one) == 1}
+        object.__setattr__(self, "_equals", tuple(equals.items()))
+        object.__setattr__(self, "_required", {key: each for key, each in required.items() if key not in equals})
+        object.__setattr__(self, "_refused", refused)
+        object.__setattr__(self, "_impossible", self.nothing or any(each.none for each in required.values()))
 
     @property
     def empty(self) -> bool:
         """True if it selects everything."""
         return not self.requirements and not self.nothing
 
+    @property
+    def cost(self) -> int:
+        """Of :meth:`matches` for an object with as many labels, in steps of about a microsecond."""
+        return _cost(len(self._equals) + len(self._required) + len(self._refused))
+
     def matches(self, labels: Mapping[str, str]) -> bool:
-        if self.nothing:
+        if self._impossible or len(labels) < len(self._equals) + len(self._required):
             return False
         for key, value in self._equals:
             if labels.get(key) != value:
                 return False
-        return all(r.matches(labels) for r in self._others)
+        for key, values in self._required.items():
+            if not values.allow(labels.get(key)):
+                return False
+        return not self._refused or self._tolerates(labels)
+
+    def _tolerates(self, labels: Mapping[str, str]) -> bool:
+        """Asks by the labels or by the keys, whichever are fewer."""
+        refused = self._refused
+        for key in labels if len(labels) < len(refused) else refused:
+            if key in refused and (value := labels.get(key)) is not None:
+                values = refused[key]
+                if values is None or value in values:
+                    return False
+        return True
 
     def requires_exact(self, key: str) -> str | None:
         """The one value that ``key`` must have, if there is such."""
@@ -175,6 +269,8 @@ def label_selector_of(struct: LabelSelectorStruct | None) -> LabelSelector:
     """
     if struct is None:
         return NOTHING
+    if terms_of(struct) > MAX_TERMS:
+        raise _too_many()
     found = [requirement(key, Operator.EQUALS, [value]) for key, value in struct.match_labels.items()]
     for expression in struct.match_expressions:
         operator = _STRUCT_OPERATORS.get(expression.operator)
@@ -182,6 +278,11 @@ def label_selector_of(struct: LabelSelectorStruct | None) -> LabelSelector:
             raise SelectorError(f"{gotext.quote(expression.operator)} is not a valid label selector operator")
         found.append(requirement(expression.key, operator, expression.values))
     return LabelSelector(_by_key(found))
+
+
+def terms_of(struct: LabelSelectorStruct) -> int:
+    """How many requirements and values an API object's selector has."""
+    return len(struct.match_labels) + sum(1 + len(each.values) for each in struct.match_expressions)
 
 
 _STRUCT_OPERATORS = {
@@ -235,8 +336,10 @@ class _LabelParser:
     """Recursive descent over the tokens, with Kubernetes' complaints."""
 
     def __init__(self, text: str) -> None:
+        _check_size(text)
         self.tokens = _tokens(text)
         self.at = 0
+        self.terms = 0
 
     @property
     def next(self) -> _Token:
@@ -259,6 +362,9 @@ class _LabelParser:
                 found.append(self.requirement())
             except SelectorError as err:
                 raise SelectorError(f"unable to parse requirement: {err}") from err
+            self.terms += 1 + len(found[-1].values)
+            if self.terms > MAX_TERMS:
+                raise _too_many()
             kind, text = self.take()
             if kind == _END:
                 return found
@@ -362,14 +468,45 @@ class FieldSelector:
     """Selects by the values of some fields; all terms must hold."""
 
     terms: tuple[FieldTerm, ...] = ()
+    # By field, however many terms are about it: the value that it must have, those that it may not have.
+    _equals: Mapping[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _refused: Mapping[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _impossible: bool = field(default=False, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        equals: dict[str, str] = {}
+        refused: dict[str, set[str]] = {}
+        impossible = False
+        for term in self.terms:
+            if term.negated:
+                refused.setdefault(term.field, set()).add(term.value)
+            else:
+                impossible = impossible or equals.setdefault(term.field, term.value) != term.value
+        object.__setattr__(self, "_equals", equals)
+        object.__setattr__(self, "_refused", {name: frozenset(values) for name, values in refused.items()})
+        object.__setattr__(self, "_impossible", impossible)
 
     @property
     def empty(self) -> bool:
         return not self.terms
 
+    @property
+    def cost(self) -> int:
+        """Of :meth:`matches` and of reading the fields, in steps of about a microsecond."""
+        return _cost(4 * len(self.fields))
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that the terms are about."""
+        return frozenset((*self._equals, *self._refused))
+
     def matches(self, values: Mapping[str, str]) -> bool:
         """A field that ``values`` does not have counts as empty."""
-        return all((values.get(term.field, "") == term.value) is not term.negated for term in self.terms)
+        return (
+            not self._impossible
+            and all(values.get(name, "") == value for name, value in self._equals.items())
+            and all(values.get(name, "") not in refused for name, refused in self._refused.items())
+        )
 
     def requires_exact(self, name: str) -> str | None:
         """The value that the field must have, if a term says so: ``metadata.name`` names the one key to read."""
@@ -390,8 +527,12 @@ def parse_field_selector(text: str) -> FieldSelector:
     Raises:
         SelectorError: no operator in a term, or a bad escape.
     """
+    _check_size(text)
+    parts = _split_terms(text)
+    if len(parts) > MAX_TERMS:
+        raise _too_many()
     terms = []
-    for part in sorted(_split_terms(text)):
+    for part in sorted(parts):
         if not part:
             continue
         operator = _FIELD_OPERATOR.search(part)

@@ -41,7 +41,8 @@ FieldErrors = list[field.FieldError]
 GENERATE_NAME_ATTEMPTS = 8
 # How long a read waits for a revision that is not there yet (apiserver storage/cacher blockTimeout).
 FUTURE_REVISION_WAIT_SECONDS = 3.0
-# Objects that are looked at, and stored values that are decoded, before others have their turn: 1 to 7 ms.
+# Objects that are looked at (fewer when a selector makes that dear), and stored values that are decoded, before others
+# have their turn: 1 to 7 ms.
 SCAN_SLICE = 2000
 LOAD_SLICE = 200
 
@@ -179,25 +180,27 @@ class ResourceStore(Generic[T]):
 
     async def _newest_page(self, scope: Scope[T], limit: int, start: str = "") -> ListResult[T]:
         revision = self._cacher.revision
-        return await self._page(scope, revision, self._scan(scope, start, limit), limit)
+        return await self._page(scope, revision, self._scan(scope, revision, start, limit), limit)
 
     async def _page_at(self, scope: Scope[T], revision: Revision, limit: int, start: str = "") -> ListResult[T]:
         """Raises ``Compacted``."""
         found = self.cache.scan_at(revision, scope.prefix, start, lasting=_is_long(scope, limit))
         return await self._page(scope, revision, found, limit)
 
-    def _scan(self, scope: Scope[T], start: str = "", limit: int = 0) -> Iterator[Stored[T]]:
+    def _scan(self, scope: Scope[T], revision: Revision, start: str = "", limit: int = 0) -> Iterator[Stored[T]]:
+        """The newest state that ``revision`` stands for: a write that watchers still hear of is not in it."""
         if scope.key:
             only = self.cache.get(scope.key) if scope.key >= start else None
             return iter(() if only is None else (only,))
-        return self.cache.scan(scope.prefix, start, lasting=_is_long(scope, limit))
+        return self.cache.scan_at(revision, scope.prefix, start, lasting=_is_long(scope, limit))
 
     async def _page(
         self, scope: Scope[T], revision: Revision, found: Iterator[Stored[T]], limit: int, total: int | None = None
     ) -> ListResult[T]:
         """``total``: how many there are in ``found`` and after it, if the cache can't tell."""
         keep = scope.covers if scope.key or scope.matches else None
-        items = await turns.take(found, SCAN_SLICE, keep=keep, most=limit + 1 if limit > 0 else None)
+        size = max(SCAN_SLICE // scope.cost, 1)
+        items = await turns.take(found, size, keep=keep, most=limit + 1 if limit > 0 else None)
         if limit <= 0 or len(items) <= limit:
             return ListResult(items, revision)
         following = items.pop()
@@ -254,7 +257,7 @@ class ResourceStore(Generic[T]):
         revision = self._cacher.revision
         watcher = self.cache.watch(scope, revision)
         try:
-            page = await self._page(scope, revision, self._scan(scope), 0)
+            page = await self._page(scope, revision, self._scan(scope, revision), 0)
         except BaseException:
             watcher.close()
             raise

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubevouch.machinery import selectors
 from kubevouch.machinery.meta import LabelSelector as Struct
@@ -11,6 +16,8 @@ from kubevouch.machinery.selectors import (
     EVERYTHING,
     NOTHING,
     FieldTerm,
+    Operator,
+    Requirement,
     SelectorError,
     label_selector_of,
     parse_field_selector,
@@ -245,3 +252,118 @@ def test_terms_can_be_renamed_and_dropped() -> None:
 def test_escaping_is_read_back(value: str) -> None:
     text = f"f={selectors.escape_field_value(value)}"
     assert parse_field_selector(text).requires_exact("f") == value
+
+
+# ------------------------------------------------------------------ bounds and costs
+
+
+class _Counting(dict[str, str]):
+    """Labels that count how often they are asked for."""
+
+    asked = 0
+
+    def get(self, key: str, default: object = None) -> Any:
+        self.asked += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("form", ["k{}!=v", "!k{}", "k{} notin (v)", "k{}", "k{}=v", "same!=v{}", "same notin (v{})"])
+def test_to_ask_about_an_object_takes_no_longer_with_more_terms(form: str) -> None:
+    selector = parse_label_selector(",".join(form.format(number) for number in range(500)))
+    labels = _Counting(same="x", k7="w", other="y")
+    selector.matches(labels)
+    assert labels.asked <= len(labels)
+
+
+@pytest.mark.parametrize("form", ["metadata.name!=v{}", "metadata.name=v{}"])
+def test_terms_about_one_field_are_one_question(form: str) -> None:
+    selector = parse_field_selector(",".join(form.format(number) for number in range(500)))
+    values = _Counting({"metadata.name": "x"})
+    selector.matches(values)
+    assert values.asked <= 1
+    assert selector.fields == {"metadata.name"}
+
+
+_TEXTS_OVER_THE_BOUND = [
+    ",".join(f"k{number}!=v" for number in range(501)),
+    ",".join(f"k{number}" for number in range(1001)),
+    f"k in ({','.join(f'v{number}' for number in range(1000))})",
+    f"k={'v' * selectors.MAX_TEXT}",
+]
+
+
+@pytest.mark.parametrize("text", _TEXTS_OVER_THE_BOUND, ids=["terms", "keys", "values", "text"])
+def test_a_selector_over_the_bound_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(SelectorError) as refused:
+        parse_label_selector(text)
+    assert len(str(refused.value)) < 100
+
+
+@pytest.mark.parametrize(
+    "text", [",".join(["a=b"] * 1001), f"a={'b' * selectors.MAX_TEXT}"], ids=["terms", "text"]
+)  # fmt: skip
+def test_a_field_selector_over_the_bound_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(SelectorError) as refused:
+        parse_field_selector(text)
+    assert len(str(refused.value)) < 100
+
+
+def test_a_struct_over_the_bound_is_refused() -> None:
+    values = [f"v{number}" for number in range(500)]
+    expressions = [LabelSelectorRequirement(key=f"k{number}", operator="In", values=values) for number in range(2)]
+    assert selectors.terms_of(Struct(match_expressions=expressions)) == 1002
+    with pytest.raises(SelectorError, match="too many"):
+        label_selector_of(Struct(match_expressions=expressions))
+    label_selector_of(Struct(match_expressions=expressions[:1]))
+
+
+def _holds(one: selectors.Requirement, labels: dict[str, str]) -> bool:
+    """What Kubernetes asks of each requirement by itself (labels.Requirement.Matches)."""
+    value = labels.get(one.key)
+    if one.operator in (Operator.IN, Operator.EQUALS, Operator.DOUBLE_EQUALS):
+        return value in one.values
+    if one.operator in (Operator.NOT_IN, Operator.NOT_EQUALS):
+        return value not in one.values
+    if one.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
+        return (value is not None) is (one.operator is Operator.EXISTS)
+    if value is None or not re.fullmatch("-?[0-9]+", value, re.ASCII):
+        return False
+    limit = int(one.values[0])
+    return int(value) > limit if one.operator is Operator.GREATER_THAN else int(value) < limit
+
+
+_NUMBERS = st.sampled_from(["1", "2", "3"])
+_KEYS = st.sampled_from("abc")
+_REQUIREMENTS = st.one_of(
+    st.builds(Requirement, _KEYS, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
+    st.builds(
+        lambda key, operator, value: Requirement(key, operator, (value,)),
+        _KEYS,
+        st.sampled_from([Operator.EQUALS, Operator.NOT_EQUALS, Operator.GREATER_THAN, Operator.LESS_THAN]),
+        _NUMBERS,
+    ),
+    st.builds(
+        lambda key, operator, values: Requirement(key, operator, tuple(sorted(values))),
+        _KEYS,
+        st.sampled_from([Operator.IN, Operator.NOT_IN]),
+        st.sets(_NUMBERS, min_size=1),
+    ),
+)
+
+
+@given(st.lists(_REQUIREMENTS, max_size=6), st.dictionaries(_KEYS, st.sampled_from(["1", "2", "3", "x"])))
+def test_requirements_put_together_select_what_each_by_itself_does(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
+    assert selectors.LabelSelector(tuple(requirements)).matches(labels) is all(_holds(r, labels) for r in requirements)
+
+
+@given(
+    st.lists(st.builds(FieldTerm, _KEYS, st.sampled_from(["", "1", "2"]), st.booleans()), max_size=5),
+    st.dictionaries(_KEYS, st.sampled_from(["", "1", "2"])),
+)
+def test_field_terms_put_together_select_what_each_by_itself_does(
+    terms: list[FieldTerm], values: dict[str, str]
+) -> None:
+    expected = all((values.get(term.field, "") == term.value) is not term.negated for term in terms)
+    assert selectors.FieldSelector(tuple(terms)).matches(values) is expected

@@ -166,6 +166,7 @@ def scope_of(
         "metadata.namespace": lambda obj: obj.metadata.namespace,
         **endpoint.selectable_fields,
     }
+    asked = {name: getters[name] for name in fields.fields}
 
     def matches(stored: Stored[Any]) -> bool:
         obj = stored.obj
@@ -174,9 +175,10 @@ def scope_of(
         if fields.empty:
             return True
         served = endpoint.from_storage(obj)
-        return fields.matches({term.field: getters[term.field](served) for term in fields.terms})
+        return fields.matches({name: read(served) for name, read in asked.items()})
 
-    return Scope(prefix, key, matches, f"{endpoint.resource.api_version}|{label_selector}|{field_selector}")
+    name = f"{endpoint.resource.api_version}|{label_selector}|{field_selector}"
+    return Scope(prefix, key, matches, name, cost=fields.cost + (labels.cost if labels is not None else 0))
 
 
 def parse_selectors(

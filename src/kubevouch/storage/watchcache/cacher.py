@@ -121,7 +121,7 @@ class Cacher:
             try:
                 async for batch in self._store.watch(self._root, self._revision):
                     for event in batch:
-                        self._apply(event)
+                        await self._apply(event)
                     if batch:
                         self._advance(batch[-1].revision)
             except Compacted:
@@ -156,7 +156,7 @@ class Cacher:
             found = self._registered.get(key[: key.find("/", end + 1) + 1])
         return found
 
-    def _apply(self, event: StoreEvent) -> None:
+    async def _apply(self, event: StoreEvent) -> None:
         registered = self._for_key(event.key)
         if registered is None:
             return
@@ -166,9 +166,13 @@ class Cacher:
             current = self._decode(registered, event.key, event.value, event.revision)
             if current is None:
                 return
-            cache.apply(CacheEvent(event.revision, current, previous))
+            change = CacheEvent(event.revision, current, previous)
         elif previous is not None:
-            cache.apply(CacheEvent(event.revision, None, previous))
+            change = CacheEvent(event.revision, None, previous)
+        else:
+            return
+        for _ in cache.applying(change):
+            await give_way()
 
     @staticmethod
     def _decode(registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:

@@ -19,6 +19,8 @@ T = TypeVar("T", bound=Object)
 HISTORY = 10_000
 # A superseded object stays decoded and encoded for so many events: until then every watch that keeps up has sent it.
 DECODED_HISTORY = 500
+# Steps (see Scope.cost) that watchers may cost before others have their turn: 2 to 5 ms.
+OFFERED_AT_ONCE = 2000
 WOKEN_AT_ONCE = 200  # watchers; each then writes for 40 to 80 µs
 # So many objects are fetched at once for a scan that has to last; for more of them, the whole table is copied.
 FEW = 2000
@@ -47,12 +49,14 @@ class Scope(Generic[T]):
         prefix: keys must begin with it.
         key: the one key wanted, or empty: watches of one object cost nothing to the events of others.
         matches: the selectors, or None; ``name`` makes their verdict shared between watchers with the same text.
+        cost: of asking about one object, in steps of about a microsecond.
     """
 
     prefix: str
     key: str = ""
     matches: Filter[T] | None = None
     name: str = ""
+    cost: int = 1
 
     def covers(self, stored: Stored[T]) -> bool:
         if self.key:
@@ -228,7 +232,15 @@ class ResourceCache(Generic[T]):
     # -------------------------------------------------------------- events
 
     def apply(self, event: CacheEvent[T]) -> None:
-        """Take over one write and tell whoever watches. Events come in order of their revision."""
+        """Take over one write and tell whoever watches, at once. Events come in order of their revision."""
+        for _ in self.applying(event):
+            pass
+
+    def applying(self, event: CacheEvent[T]) -> Iterator[None]:
+        """As :meth:`apply`, in slices: five thousand watchers with selectors of their own are not asked in one go.
+
+        Who begins to watch between two slices hears of the event from the history.
+        """
         key = event.key
         if event.current is not None:
             if key not in self._objects:
@@ -245,8 +257,16 @@ class ResourceCache(Generic[T]):
             self._floor = self._history.popleft().revision
         for handler in self._handlers:
             handler(event)
-        watchers = (*self._watchers_by_key.get(key, ()), *self._watchers)
-        _wake([watcher for watcher in watchers if self._offer(watcher, event)])
+        heard: list[Watcher[T]] = []
+        steps = 0
+        for watcher in (*self._watchers_by_key.get(key, ()), *self._watchers):
+            steps += watcher.scope.cost
+            if steps > OFFERED_AT_ONCE:
+                yield
+                steps = watcher.scope.cost
+            if self._offer(watcher, event):
+                heard.append(watcher)
+        _wake(heard)
 
     def _offer(self, watcher: Watcher[T], event: CacheEvent[T]) -> bool:
         change = self._change(watcher.scope, event)

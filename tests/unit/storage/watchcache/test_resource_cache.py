@@ -13,6 +13,7 @@ from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 from kubevouch.storage.watchcache.resource_cache import (
     DECODED_HISTORY,
     FEW,
+    OFFERED_AT_ONCE,
     WOKEN_AT_ONCE,
     ResourceCache,
     Scope,
@@ -134,5 +135,37 @@ def test_a_crowd_of_watchers_is_told_in_slices_and_each_hears_everything_in_orde
         for revision in (2, 3):
             _change(cache, "one", revision)
         await asyncio.gather(*listeners)
+
+    aio.run(scenario())
+
+
+def _offering(cache: ResourceCache[ConfigMap], event: CacheEvent[ConfigMap]) -> int:
+    return sum(1 for _ in cache.applying(event))
+
+
+@pytest.mark.parametrize(("cost", "slices"), [(1, 0), (OFFERED_AT_ONCE // 4, 2), (OFFERED_AT_ONCE, 9)])
+def test_watchers_are_asked_in_slices_by_what_their_selectors_cost(cost: int, slices: int) -> None:
+    async def scenario() -> None:
+        cache: ResourceCache[ConfigMap] = ResourceCache(PREFIX)
+        scopes: list[Scope[ConfigMap]] = [Scope(PREFIX, "", lambda _: True, str(n), cost) for n in range(10)]
+        watchers = [cache.watch(scope, Revision(1)) for scope in scopes]
+        assert _offering(cache, CacheEvent(Revision(2), _named("a", 2), None)) == slices
+        for watcher in watchers:
+            assert [change.revision for change in await watcher.next_batch()] == [2]
+
+    aio.run(scenario())
+
+
+def test_who_begins_to_watch_between_two_slices_hears_of_the_event_once() -> None:
+    async def scenario() -> None:
+        cache: ResourceCache[ConfigMap] = ResourceCache(PREFIX)
+        scope: Scope[ConfigMap] = Scope(PREFIX, "", lambda _: True, "dear", OFFERED_AT_ONCE)
+        first = [cache.watch(scope, Revision(1)) for _ in range(2)]
+        slices = cache.applying(CacheEvent(Revision(2), _named("a", 2), None))
+        next(slices)
+        late = cache.watch(scope, Revision(1))
+        assert list(slices) == []
+        for watcher in (*first, late):
+            assert [change.revision for change in await watcher.next_batch()] == [2]
 
     aio.run(scenario())
