@@ -7,11 +7,12 @@ WORKERS ?= 2       # pytest processes in the suites that run in parallel
 PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
 SECONDS ?= 20      # make fuzz: for each parser
 TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
+ABUSE_SECONDS ?= 20 # make attack: how long each abuse goes on at most
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo test peers bench fuzz bench-large reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench fuzz bench-large attack reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -25,6 +26,7 @@ help:
 	@echo 'make reference docs/reference/cli.md, findings.md and docs/compatibility.md;  make man: manual pages, into build/man'
 	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
+	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -95,7 +97,11 @@ bench: venv
 bench-large: venv
 	$(PY) benchmarks/run.py --into bench-results --runs 3 --lists 20000 100000 --crowd 5000
 
+# Not part of `make test`, whose suite `attacks` has the same rules as bounds: this is what they are worth.
+attack: venv
+	$(PY) benchmarks/attack.py --into attack-results --seconds $(strip $(ABUSE_SECONDS))
+
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results build dist site .fuzz .docs
+	    bench-results attack-results build dist site .fuzz .docs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

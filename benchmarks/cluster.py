@@ -19,9 +19,10 @@ from kubevouch.api import kubeconfig
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _URL = re.compile(r"https://([0-9.]+):([0-9]+)")
-_TOKEN = re.compile(r"--token (\S+)")
+_TOKEN = re.compile(r"--(?:tls-bootstrap-)?token (\S+)")
 _PIN = re.compile(r"(sha256:[0-9a-f]{64})")
 _START_SECONDS = 60.0
+_END_SECONDS = 30.0
 _QUIET_SECONDS = 0.5
 
 
@@ -75,13 +76,17 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running(data_dir: Path, store: str = "sqlite:") -> AsyncIterator[Cluster]:
-    """The cluster in ``data_dir``, on the ``--store`` given; what it logs goes to a file beside the directory."""
-    command = ["-m", "kubevouch.cli.main", "up", "--data-dir", str(data_dir), "--bind-address", Cluster.host]
+async def running(data_dir: Path, store: str = "sqlite:", kubevouch: Path | None = None) -> AsyncIterator[Cluster]:
+    """The cluster in ``data_dir``, on the ``--store`` given; what it logs goes to a file beside the directory.
+
+    ``kubevouch``: the command of another installation. A server that does not end when it is told to is killed.
+    """
+    program = [sys.executable, "-m", "kubevouch.cli.main"] if kubevouch is None else [str(kubevouch)]
+    command = [*program, "up", "--data-dir", str(data_dir), "--bind-address", Cluster.host]
     with data_dir.with_suffix(".log").open("ab") as log:
         begun = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, "--secure-port", "0", "--store", store, stdout=asyncio.subprocess.PIPE, stderr=log
+            *command, "--secure-port", "0", "--store", store, stdout=asyncio.subprocess.PIPE, stderr=log
         )
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -90,7 +95,11 @@ async def running(data_dir: Path, store: str = "sqlite:") -> AsyncIterator[Clust
         finally:
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-            await process.wait()
+            try:
+                await asyncio.wait_for(process.wait(), _END_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
 
 
 async def _ready(process: asyncio.subprocess.Process, data_dir: Path, begun: float) -> Cluster:
