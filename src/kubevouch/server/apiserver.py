@@ -48,6 +48,7 @@ from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.health import Check, Health, HealthError
 from kubevouch.server.https import HTTPSServer
+from kubevouch.server.loop_stalls import request_of
 from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import Metrics
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
@@ -63,6 +64,7 @@ from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.loop_monitor import LoopMonitor, Stall
 from kubevouch.util.timers import Timers
 
 # How long requests under way may take once the server is told to stop.
@@ -138,6 +140,7 @@ class APIServer:
         self.flow_control = FlowControl(clock, self._timers, seats=self._options.seats)
         self._stopping = False
         self._compacting: asyncio.Task[None] | None = None
+        self._monitor = LoopMonitor(self._stalled, request_of)
         self._hooks: dict[str, bool] = {}
         admission = AdmissionChain()
         self.stores: dict[str, ResourceStore[Any]] = {}
@@ -302,6 +305,7 @@ class APIServer:
     async def start(self) -> None:
         """Load the caches; from here on the loopback works."""
         await self.cacher.start()
+        self._monitor.start()
         if interval := self._options.compaction_interval.total_seconds():
             self._compacting = asyncio.create_task(keep_compacting(self.store, self.clock, interval), name="compactor")
 
@@ -325,6 +329,10 @@ class APIServer:
             await self._audit.close()
         await self._timers.close()
         await self.cacher.close()
+        self._monitor.stop()
+
+    def _stalled(self, stall: Stall) -> None:
+        self.metrics.loop_stalls.observe((), stall.seconds)
 
 
 async def _passes() -> None:

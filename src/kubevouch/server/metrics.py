@@ -22,6 +22,7 @@ from kubevouch.util.turns import give_way
 
 _LATENCY = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SHORT = tuple(0.001 * 2**power for power in range(15))
+_STALLS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _SIZES = tuple(10**power for power in range(3, 10))
 _EVENT_SIZES = tuple(1024 * 8**power for power in range(8))
 _REMAINING = (
@@ -150,6 +151,13 @@ class Metrics:
             registry=self.registry,
         )
         self.storage = StorageMetrics(self.registry)
+        self.loop_stalls = Histogram(
+            "kubevouch_event_loop_stall_seconds",
+            "How long single steps held everybody up that took more than 50 ms.",
+            (),
+            buckets=_STALLS,
+            registry=self.registry,
+        )
         self._request_children: dict[tuple[str, ...], Counter] = {}
 
         self._authenticated = {r: self._authentication.labels(r) for r in ("success", "failure", "error")}
