@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 # As many as there are nodes in the largest clusters; an entry holds a parsed certificate, some 5 KiB.
 MAX_REMEMBERED = 10_000
+# A client may show what it likes behind its certificate, and each time something else. Its own has about 1 KiB.
+MAX_REMEMBERED_BYTES = 32 << 20
 # A refusal may end with time, when a certificate begins.
 REFUSAL_LIFETIME = dt.timedelta(seconds=10)
 
@@ -52,6 +54,7 @@ class ClientChainVerifier(Generic[T]):
         self._clock = clock
         self._conclude = conclude
         self._verified: dict[tuple[bytes, ...], Verified[T]] = {}
+        self._verified_bytes = 0
         # By digest: whoever is refused must not choose how much memory that takes.
         self._refused: dict[bytes, tuple[dt.datetime, str]] = {}
 
@@ -59,6 +62,7 @@ class ClientChainVerifier(Generic[T]):
         """Trust other anchors from the next request on, on open connections too."""
         self._anchors = anchors
         self._verified.clear()
+        self._verified_bytes = 0
         self._refused.clear()
 
     def verify(self, presented: tuple[bytes, ...]) -> Verified[T]:
@@ -73,7 +77,7 @@ class ClientChainVerifier(Generic[T]):
             if known.not_before <= now <= known.not_after:
                 return known
             # Another way to an anchor may still be valid, and if none is, the error has to say what ended.
-            del self._verified[presented]
+            self._forget(presented)
         digest = hashlib.sha256(b"".join(presented)).digest()
         since, refusal = self._refused.get(digest, (now, ""))
         if refusal and now - REFUSAL_LIFETIME < since <= now:
@@ -81,10 +85,17 @@ class ClientChainVerifier(Generic[T]):
         try:
             verified = self._verify(presented, now)
         except ClientCertificateError as err:
-            _remember(self._refused, digest, (now, str(err)))
+            _remember(self._refused, digest, (now, str(err)), self._refused.__delitem__)
             raise AuthenticationError(str(err)) from err
-        _remember(self._verified, presented, verified)
+        _remember(self._verified, presented, verified, self._forget)
+        self._verified_bytes += sum(map(len, presented))
+        while self._verified_bytes > MAX_REMEMBERED_BYTES:
+            self._forget(next(iter(self._verified)))
         return verified
+
+    def _forget(self, presented: tuple[bytes, ...]) -> None:
+        del self._verified[presented]
+        self._verified_bytes -= sum(map(len, presented))
 
     def _verify(self, presented: Sequence[bytes], now: dt.datetime) -> Verified[T]:
         if len(presented) > MAX_PRESENTED:
@@ -111,9 +122,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def _remember(table: dict[K, V], key: K, value: V) -> None:
+def _remember(table: dict[K, V], key: K, value: V, forget: Callable[[K], None]) -> None:
     """Puts the newest last, and drops the oldest of too many."""
-    table.pop(key, None)
+    if key in table:
+        forget(key)
     if len(table) >= MAX_REMEMBERED:
-        del table[next(iter(table))]
+        forget(next(iter(table)))
     table[key] = value

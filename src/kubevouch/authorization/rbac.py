@@ -35,6 +35,10 @@ from kubevouch.storage.watchcache.resource_cache import ResourceCache
 # Bounds the memory that many users, or one with many different requests, can take. A decision is about 300 bytes.
 MAX_USERS = 20_000
 MAX_DECISIONS = 256
+MAX_DECISIONS_IN_ALL = 50_000
+# Names in a review are as long as their author likes. Longer questions, and users, are answered and not remembered.
+MAX_QUESTION = 512
+MAX_USER = 2048
 
 # Namespace and name; cluster-scoped objects have no namespace.
 _Key = tuple[str, str]
@@ -127,17 +131,18 @@ class RBACPolicy:
         self._bindings: dict[_Key, _Binding] = {}
         self._by_subject: dict[_Identity, dict[_Key, _Binding]] = {}
         self._users: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}
+        self._decisions = 0  # of all users; too high rather than too low
 
     # -------------------------------------------------------------- changes
 
     def put_role(self, role: Role | ClusterRole) -> None:
         """A role was made or changed. A ClusterRole is told by its type."""
         self._roles[_role_key(role)] = CompiledRules(role.rules or ())
-        self._users.clear()
+        self._forget()
 
     def remove_role(self, role: Role | ClusterRole) -> None:
         self._roles.pop(_role_key(role), None)
-        self._users.clear()
+        self._forget()
 
     def put_binding(self, binding: RoleBinding | ClusterRoleBinding) -> None:
         self._unindex(_binding_key(binding))
@@ -145,11 +150,11 @@ class RBACPolicy:
         self._bindings[_binding_key(binding)] = indexed
         for identity, _ in indexed.subjects:
             self._by_subject.setdefault(identity, {})[_binding_key(binding)] = indexed
-        self._users.clear()
+        self._forget()
 
     def remove_binding(self, binding: RoleBinding | ClusterRoleBinding) -> None:
         self._unindex(_binding_key(binding))
-        self._users.clear()
+        self._forget()
 
     def _unindex(self, key: _Key) -> None:
         indexed = self._bindings.pop(key, None)
@@ -164,8 +169,14 @@ class RBACPolicy:
 
     def clear(self) -> None:
         """Forget everything, before all of it is put in again."""
-        for table in (self._roles, self._bindings, self._by_subject, self._users):
+        for table in (self._roles, self._bindings, self._by_subject):
             table.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was worked out is not true any more."""
+        self._users.clear()
+        self._decisions = 0
 
     # -------------------------------------------------------------- questions
 
@@ -189,10 +200,19 @@ class RBACPolicy:
         )
         verdict = grants.decisions.get(question)
         if verdict is None:
-            if len(grants.decisions) >= MAX_DECISIONS:
-                grants.decisions.clear()
-            verdict = grants.decisions[question] = _decide(grants, attributes)
+            verdict = _decide(grants, attributes)
+            if sum(map(len, question)) <= MAX_QUESTION:
+                self._remember_decision(grants, question, verdict)
         return verdict
+
+    def _remember_decision(self, grants: _UserGrants, question: tuple[str, ...], verdict: Verdict) -> None:
+        if self._decisions >= MAX_DECISIONS_IN_ALL:
+            self._forget()
+        if len(grants.decisions) >= MAX_DECISIONS:
+            self._decisions -= len(grants.decisions)
+            grants.decisions.clear()
+        grants.decisions[question] = verdict
+        self._decisions += 1
 
     def rules_of(self, user: UserInfo, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """All rules of ``user`` in a namespace, or cluster-wide for an empty one, and why some could not be found."""
@@ -225,9 +245,11 @@ class RBACPolicy:
     # -------------------------------------------------------------- working out a user
 
     def _remember(self, user: UserInfo) -> _UserGrants:
-        if len(self._users) >= MAX_USERS:
-            del self._users[next(iter(self._users))]
-        grants = self._users[user.name, user.groups] = self._grants_of(user)
+        grants = self._grants_of(user)
+        if len(user.name) + sum(map(len, user.groups)) <= MAX_USER:
+            if len(self._users) >= MAX_USERS:
+                self._decisions -= len(self._users.pop(next(iter(self._users))).decisions)
+            self._users[user.name, user.groups] = grants
         return grants
 
     def _grants_of(self, user: UserInfo) -> _UserGrants:

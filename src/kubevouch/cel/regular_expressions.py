@@ -10,6 +10,8 @@ import re2
 from kubevouch.cel.values import EvaluationError, Run
 
 _MEMORY = 1 << 20
+# A pattern may come out of an object: longer ones are its writer's own. What is kept takes up to some 30 times as much.
+_CACHED_PATTERN = 1024
 
 
 def compiled(pattern: str, text: str, run: Run) -> Any:
@@ -22,9 +24,12 @@ def compiled(pattern: str, text: str, run: Run) -> Any:
     return compiled_pattern(pattern)
 
 
-@lru_cache(maxsize=256)
 def compiled_pattern(pattern: str) -> Any:
     """As :func:`compiled`, unpaid."""
+    return _cached(pattern) if len(pattern) <= _CACHED_PATTERN else _compile(pattern)
+
+
+def _compile(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY
@@ -33,3 +38,6 @@ def compiled_pattern(pattern: str) -> Any:
     except re2.error as err:
         text = err.args[0]
         raise EvaluationError(f"error parsing regexp: {text.decode() if isinstance(text, bytes) else text}") from err
+
+
+_cached = lru_cache(maxsize=256)(_compile)

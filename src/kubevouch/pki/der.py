@@ -228,9 +228,16 @@ def right_aligned(contents: bytes) -> bytes:
     return (int.from_bytes(octets, "big") >> unused).to_bytes(len(octets), "big")
 
 
-@lru_cache(maxsize=256)
+# Of what certificates hold; longer ones are some requester's own.
+_CACHED_OID_BYTES = 32
+
+
 def object_identifier(contents: bytes) -> str:
     """Dotted decimal. Raises :class:`DERError` for arcs that are cut off, not minimal or over 31 bits."""
+    return _cached_identifier(contents) if len(contents) <= _CACHED_OID_BYTES else _object_identifier(contents)
+
+
+def _object_identifier(contents: bytes) -> str:
     if not contents:
         raise syntax_error("zero length OBJECT IDENTIFIER")
     first, position = _base128(contents, 0, len(contents))
@@ -239,6 +246,9 @@ def object_identifier(contents: bytes) -> str:
         arc, position = _base128(contents, position, len(contents))
         arcs.append(str(arc))
     return ".".join(arcs)
+
+
+_cached_identifier = lru_cache(maxsize=256)(_object_identifier)
 
 
 def encode(tag: int, *contents: bytes) -> bytes:

@@ -104,18 +104,22 @@ def check_routed(accept: str, *, streams: bool) -> None:
     raise errors.not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}", routed=True)
 
 
-@lru_cache(maxsize=1024)
 def negotiate(accept: str, use: Use, *, tables: bool = True, pretty: bool = False, list_kind: str = "") -> Negotiated:
-    """The first acceptable clause.
+    """The first acceptable clause of the header's first ``MAX_ACCEPT_BYTES``.
 
     Raises:
         APIStatusError: 406 when there is none.
     """
+    return _negotiated(accept[:MAX_ACCEPT_BYTES], use, tables, pretty, list_kind)
+
+
+@lru_cache(maxsize=256)
+def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, list_kind: str) -> Negotiated:
     streams = use == "watch"
     offered = _STREAMS if streams else ACCEPTED
     if not accept:
         return Negotiated("json", stream=streams, pretty=pretty)
-    for clause in _clauses(accept[:MAX_ACCEPT_BYTES]):
+    for clause in _clauses(accept):
         media = JSON if clause.media in ("*/*", "application/*") else clause.media
         if media not in offered:
             continue

@@ -17,6 +17,8 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("audit")
 
+# Besides the buffer size, which counts events: one with its body and its answer may have 6 MiB.
+MAX_WAITING_BYTES = 64 << 20
 # What is held at the end has this long to get out.
 CLOSE_SECONDS = 5.0
 BUFFERED = "buffered"
@@ -60,6 +62,7 @@ class Batches:
         if mode is Mode.BATCH and options.throttle_enable:
             self._throttle = TokenBucket(options.throttle_qps, options.throttle_burst, clock)
         self._waiting: deque[tuple[bytes, asyncio.Future[bool] | None]] = deque()
+        self._waiting_bytes = 0
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -70,10 +73,11 @@ class Batches:
         kept = None
         if self._mode is not Mode.BATCH:
             kept = loop.create_future()
-        elif len(self._waiting) >= self._options.buffer_size:
+        elif len(self._waiting) >= self._options.buffer_size or self._waiting_bytes + len(event) > MAX_WAITING_BYTES:
             self._on_dropped(1)
             return None
         self._waiting.append((event, kept))
+        self._waiting_bytes += len(event)
         if len(self._waiting) >= self._options.max_size:
             self._full.set()
         if self._task is None or self._task.done():
@@ -104,14 +108,19 @@ class Batches:
                         kept.set_result(delivered or self._mode is not Mode.BLOCKING_STRICT)
 
     def _next(self) -> list[tuple[bytes, asyncio.Future[bool] | None]]:
-        batch = [self._waiting.popleft()]
+        batch = [self._taken()]
         size = len(batch[0][0])
         while self._waiting and len(batch) < self._most:
             size += len(self._waiting[0][0])
             if self._most_bytes is not None and size > self._most_bytes:
                 break
-            batch.append(self._waiting.popleft())
+            batch.append(self._taken())
         return batch
+
+    def _taken(self) -> tuple[bytes, asyncio.Future[bool] | None]:
+        taken = self._waiting.popleft()
+        self._waiting_bytes -= len(taken[0])
+        return taken
 
     async def _until_full(self) -> None:
         timer = asyncio.ensure_future(self._clock.sleep(self._options.max_wait))
@@ -137,3 +146,4 @@ class Batches:
             if kept is not None and not kept.done():
                 kept.set_result(self._mode is not Mode.BLOCKING_STRICT)
         self._waiting.clear()
+        self._waiting_bytes = 0

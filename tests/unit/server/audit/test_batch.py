@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from asynctest import async_test
+from kubevouch.server.audit import batch
 from kubevouch.server.audit.batch import Batches, DeliveryError
 from kubevouch.server.audit.options import BatchOptions, Mode
 from kubevouch.testing.clock import FakeClock
@@ -76,6 +77,25 @@ async def test_what_does_not_fit_is_dropped_and_counted() -> None:
     found.gate.set()
     await batches.close()
     assert found.batches == [[b"1"], [b"2"], [b"3"]]
+
+
+@async_test
+async def test_few_large_events_are_too_many_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose requests are recorded with their bodies chooses how large events are."""
+    monkeypatch.setattr(batch, "MAX_WAITING_BYTES", 10)
+    found = Collector()
+    found.gate.clear()
+    batches = found.batches_of(FakeClock(), unthrottled(1))
+    batches.record(b"1")
+    await asyncio.sleep(0)  # now it is under way
+    for event in (b"four", b"eleven", b"eleven", b"four"):
+        batches.record(event)
+    assert found.dropped == 2
+    found.gate.set()
+    await batches.close()
+    batches.record(b"ten bytes.")
+    await batches.close()
+    assert found.batches == [[b"1"], [b"four"], [b"eleven"], [b"ten bytes."]]
 
 
 @async_test
