@@ -59,10 +59,10 @@ async def demo(folder: Path, clock: Clock) -> None:
         joined += await asyncio.gather(*(_join(cluster, name, folder, clock, tells=False) for name in MACHINES[1:]))
         ui.say()
         seconds = clock.monotonic() - begun
-        ui.say(ui.styled(f"{', '.join(MACHINES[1:])} join together", bold=True) + f" in {seconds * 1000:.0f} ms")
+        ui.say(ui.styled(f"{', '.join(MACHINES[1:])} join together", bold=True), f" in {seconds * 1000:.0f} ms")
         ui.say()
         rows = [await _row(cluster, each) for each in joined]
-        ui.say(ui.table(("MACHINE", "REQUEST", "APPROVED BY", "VALID UNTIL"), [row[:4] for row in rows]))
+        ui.lines(ui.table(("MACHINE", "REQUEST", "APPROVED BY", "VALID UNTIL"), [row[:4] for row in rows]))
         ui.say()
         ui.say(f"why: {rows[0][4]}")
 

@@ -204,11 +204,11 @@ def status(socket_path: Path, output: str) -> None:
         ui.say(f"node {found['nodeName']} is {'well' if found['healthy'] else 'not well: ' + found['health']}")
         for certificate in found["certificates"]:
             for line in words(certificate, SystemClock().now()):
-                ui.say(ui.one_line(line) if not line.startswith(" ") else f"  {ui.one_line(line)}")
+                ui.say(line if not line.startswith(" ") else f"  {ui.one_line(line)}")
         ui.say(f"trusts the CA certificates {found['trustBundle']}")
         # An agent that was not restarted after an update says nothing of it.
         if found.get("recovery"):
-            ui.say(f"recovery: {ui.one_line(found['recovery'])}")
+            ui.say(f"recovery: {found['recovery']}")
     if not found["healthy"]:
         raise click.exceptions.Exit(ExitCode.FAILED)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,18 +52,18 @@ def check_expiration(output: str, **flags: Any) -> None:
     found = certs_expiration.check(take_layout(flags))
     now = SystemClock().now()
     if output == "text":
-        ui.say(text_tables(found, now))
+        ui.lines(text_tables(found, now))
         return
-    sys.stdout.write(document(found, now, output))
+    ui.raw(document(found, now, output))
 
 
-def text_tables(found: Expirations, now: dt.datetime) -> str:
+def text_tables(found: Expirations, now: dt.datetime) -> list[str]:
     """kubeadm's two tables."""
     header = ("CERTIFICATE", "EXPIRES", "RESIDUAL TIME", "CERTIFICATE AUTHORITY", "EXTERNALLY MANAGED")
     rows = [_row(each, now, each.signed_by) for each in found.certificates]
     of_authorities = [_row(each, now) for each in found.authorities]
     authority_header = ("CERTIFICATE AUTHORITY", "EXPIRES", "RESIDUAL TIME", "EXTERNALLY MANAGED")
-    return f"{ui.table(header, rows)}\n\n{ui.table(authority_header, of_authorities)}"
+    return [*ui.table(header, rows), "", *ui.table(authority_header, of_authorities)]
 
 
 def _row(each: Expiration, now: dt.datetime, *between: str) -> tuple[str, ...]:
@@ -80,15 +79,13 @@ def _row(each: Expiration, now: dt.datetime, *between: str) -> tuple[str, ...]:
 
 def document(found: Expirations, now: dt.datetime, output: str) -> str:
     """kubeadm's CertificateExpirationInfo."""
-    from kubevouch.machinery import yamltext
-
     tree = {
         "kind": "CertificateExpirationInfo",
         "apiVersion": "output.kubeadm.k8s.io/v1alpha3",
         "certificates": [_tree(each, now) for each in found.certificates],
         "certificateAuthorities": [_tree(each, now) for each in found.authorities],
     }
-    return json.dumps(tree, indent=4) + "\n" if output == "json" else yamltext.dumps(tree)
+    return json.dumps(tree, indent=4) + "\n" if output == "json" else ui.yaml_text(tree)
 
 
 def _tree(each: Expiration, now: dt.datetime) -> dict[str, Any]:
@@ -140,7 +137,8 @@ def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, output: s
             ui.say(told(each, outcome))
     renewed = [each.name for each, outcome in zip(wanted, outcomes, strict=True) if outcome is Outcome.RENEWED]
     if ALL in names and output == "text":
-        ui.say(f"\n{_DONE}")
+        ui.say()
+        ui.say(_DONE)
     served = [] if skip_dial else run_async(_dial(renewed, layout))
     if output != "text":
         told_of = [{"name": each.name, "outcome": found.value} for each, found in zip(wanted, outcomes, strict=True)]

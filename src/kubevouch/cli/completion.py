@@ -22,4 +22,4 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None  # click knows all three
-    ui.say(found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+    ui.raw(found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source() + "\n")

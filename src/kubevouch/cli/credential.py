@@ -82,7 +82,7 @@ def credential(
         doubt = phase.stranger(request, pair)
         if doubt:
             ui.warning(doubt)
-    sys.stdout.write(phase.document(request, pair, now=clock.now()))
+    ui.raw(phase.document(request, pair, now=clock.now()))
 
 
 def _renewed(

@@ -52,7 +52,7 @@ def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
         (each.name, each.state.value, _age(each), _subject(each), each.csr.spec.username, _codes(each))
         for each in reviews
     ]
-    ui.say(ui.table(("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS"), rows))
+    ui.lines(ui.table(("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS"), rows))
 
 
 @csr.command()
@@ -178,7 +178,7 @@ def _subject(each: Review) -> str:
         return "<unreadable>"
     subject = each.request.subject
     organizations = ",".join(subject.organizations)
-    return ui.one_line(subject.common_name + (f" ({organizations})" if organizations else "")) or "<empty>"
+    return subject.common_name + (f" ({organizations})" if organizations else "") or "<empty>"
 
 
 def _codes(each: Review) -> str:
@@ -197,14 +197,14 @@ def _print(each: Review) -> None:
     if each.request is not None:
         names = names_of(each.request.alt_names)
         if names:
-            ui.field("names", ui.one_line(", ".join(names)))
+            ui.field("names", ", ".join(names))
         ui.field("key", f"{each.request.public_key.name}, sha256:{each.request.public_key.fingerprint().hex()}")
     ui.field("usages", ", ".join(spec.usages))
     if spec.expiration_seconds is not None:
         ui.field("lifetime", f"{spec.expiration_seconds} s")
-    ui.field("requested by", ui.one_line(f"{spec.username} in {', '.join(spec.groups)}"))
+    ui.field("requested by", f"{spec.username} in {', '.join(spec.groups)}")
     if each.source:
-        ui.field("sent from", ui.one_line(each.source))
+        ui.field("sent from", each.source)
     for condition in each.csr.status.conditions:
         # What it says is the outlook as the controller has seen it; ours is newer.
         if condition.type != wellknown.CSR_JOIN_STUCK or not each.outlook:
@@ -212,9 +212,9 @@ def _print(each: Review) -> None:
     for change in each.changes:
         ui.field("since the last", change)
     for mark in each.marks:
-        ui.say(f"  {ui.styled('!', fg='yellow', bold=True)} {ui.one_line(mark.text)}")
+        ui.say("  ", ui.styled("!", fg="yellow", bold=True), f" {mark.text}")
     if each.outlook:
-        ui.field("outlook", ui.one_line(each.outlook))
+        ui.field("outlook", each.outlook)
 
 
 def _tree(each: Review) -> dict[str, Any]:

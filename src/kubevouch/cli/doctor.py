@@ -131,11 +131,11 @@ def _tell(report: Report, output: str) -> int:
 
 def _print(report: Report) -> None:
     for name, text in report.facts:
-        ui.field(name, ui.one_line(text))
+        ui.field(name, text)
     for finding in report.findings:
-        ui.say(f"  {ui.styled('✗', fg='red')} {ui.styled(finding.code.value.code, bold=True)}")
-        ui.field("  cause", ui.one_line(finding.cause))
-        ui.field("  fix", ui.one_line(finding.fix))
+        ui.say("  ", ui.styled("✗", fg="red"), " ", ui.styled(finding.code.value.code, bold=True))
+        ui.field("  cause", finding.cause)
+        ui.field("  fix", finding.fix)
         ui.field("  docs", finding.docs)
     if not report.findings:
-        ui.say(f"  {ui.styled('✓', fg='green')} nothing is wrong")
+        ui.say("  ", ui.styled("✓", fg="green"), " nothing is wrong")

@@ -40,10 +40,10 @@ class Terminal:
         self._aside = output != "text"
 
     def done(self, step: Step, detail: str = "") -> None:
-        ui.step(step.value, ui.one_line(detail), err=self._aside)
+        ui.step(step.value, detail, err=self._aside)
 
     def waiting(self, why: str) -> None:
-        ui.waiting(ui.one_line(why))
+        ui.waiting(why)
 
     def warning(self, text: str) -> None:
         ui.warning(text)

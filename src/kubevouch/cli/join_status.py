@@ -50,7 +50,7 @@ def _print(found: JoinStatus) -> None:
     for each in steps[:reached]:
         ui.step(each.value)
     if found.stuck:
-        ui.say(f"  {ui.styled('✗', fg='red')} {ui.one_line(found.reason)}")
+        ui.say("  ", ui.styled("✗", fg="red"), f" {ui.one_line(found.reason)}")
     else:
         ui.say(f"  {ui.one_line(found.reason)}")
     if found.request:

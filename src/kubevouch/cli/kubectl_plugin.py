@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from kubevouch.cli import ui
 from kubevouch.cli.main import cli, run
 
 PROGRAM = "kubectl vouch"
@@ -22,7 +23,7 @@ def main() -> None:
 
 def complete() -> None:
     """The console script ``kubectl_complete-vouch``; its arguments are the words so far, the last one unfinished."""
-    sys.stdout.write(completions(sys.argv[1:]))
+    ui.raw(completions(sys.argv[1:]))
 
 
 def completions(words: list[str]) -> str:

@@ -82,7 +82,7 @@ def guarded(work: Callable[[], object]) -> int:
     try:
         result = work()
     except click.exceptions.NoArgsIsHelpError as err:
-        click.echo(err.format_message())
+        ui.lines(err.format_message().splitlines())
         return ExitCode.INVALID
     except click.UsageError as err:
         command = err.ctx.command_path if err.ctx is not None else "kubevouch"
@@ -107,7 +107,8 @@ def _failed(err: Exception) -> int:
     if os.environ.get(DEBUG):
         import traceback
 
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            ui.aside(line)
     from kubevouch.cli.failures import explain
 
     failure = explain(err)

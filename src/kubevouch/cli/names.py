@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,13 @@ _SECONDS = 2.0  # a person waits with a finger on the key
 _LIMIT = 500
 
 
+# A name from a cluster is put into the line that the person is about to run: nothing that a shell or a terminal reads
+# otherwise than as a letter.
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII)
+
+
 def starting(names: Iterable[str], incomplete: str) -> list[str]:
-    return sorted(name for name in names if name.startswith(incomplete))
+    return sorted(name for name in names if name.startswith(incomplete) and _HARMLESS.fullmatch(name))
 
 
 def certificates(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

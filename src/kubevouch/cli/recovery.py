@@ -39,7 +39,7 @@ def list_(output: str, kubeconfig: Path | None) -> None:
         ui.document([_tree(each) for each in found], output)
     elif found:
         now = SystemClock().now()
-        ui.say(ui.table(("NODE", "KEY", "CHANGED", "USES", "LAST USE", "STATE"), [_row(each, now) for each in found]))
+        ui.lines(ui.table(("NODE", "KEY", "CHANGED", "USES", "LAST USE", "STATE"), [_row(each, now) for each in found]))
     else:
         ui.say("no node has registered a recovery key")
 
@@ -58,12 +58,12 @@ def _row(record: Record, now: dt.datetime) -> tuple[str, ...]:
         return f"{human_duration((now - moment).total_seconds())} ago"
 
     return (
-        ui.one_line(record.node),
+        record.node,
         record.key[:16],
         ago(record.changed),
         str(len(record.uses)),
         ago(record.uses[-1]) if record.uses else "<never>",
-        f"locked: {ui.one_line(record.locked)}" if record.locked else "ready",
+        f"locked: {record.locked}" if record.locked else "ready",
     )
 
 
@@ -81,7 +81,17 @@ def _tree(record: Record) -> dict[str, Any]:
     }
 
 
-_node = click.argument("node_name", metavar="NODE")
+def _named(_ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from kubevouch.agent.interface import SettingsError
+    from kubevouch.phases.join import verify_node_name
+
+    try:
+        return verify_node_name(value)
+    except SettingsError as err:
+        raise click.BadParameter(str(err), param=param) from err
+
+
+_node = click.argument("node_name", metavar="NODE", callback=_named)
 
 
 @recovery.command()

@@ -65,5 +65,5 @@ def _confirmed() -> bool:
     try:
         return click.confirm("Are you sure you want to proceed?", default=False, err=True)
     except click.Abort:  # nobody is there to answer
-        click.echo(err=True)
+        ui.aside("")
         return False

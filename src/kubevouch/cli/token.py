@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,10 +179,10 @@ def list_(output: str, kubeconfig: Path | None) -> None:
         ui.warning(problem)
     if output in ("text", "wide"):
         if tokens:
-            ui.say(text_table(tokens, SystemClock().now(), uses_left if output == "wide" else None))
+            ui.lines(text_table(tokens, SystemClock().now(), uses_left if output == "wide" else None))
         return
     for each in tokens:
-        sys.stdout.write(document(each, output))
+        ui.raw(document(each, output))
 
 
 async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str], dict[str, str]]:
@@ -196,7 +195,7 @@ async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str], di
     return tokens, problems, {key: "<any>" if count is None else str(count) for key, count in counted.items()}
 
 
-def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[str, str] | None = None) -> str:
+def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[str, str] | None = None) -> list[str]:
     """kubeadm's columns and placeholders; with ``uses_left``, by ID, two columns more."""
     from kubevouch.machinery.gotext import short_human_duration
     from kubevouch.machinery.times import Time
@@ -210,7 +209,7 @@ def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[s
                 "<forever>" if remaining is None else short_human_duration(remaining) if remaining else "<invalid>",
                 "<never>" if each.expires is None else str(Time.of(each.expires)),
                 ",".join(each.usages) or "<none>",
-                ui.one_line(each.description) or "<none>",
+                each.description or "<none>",
                 ",".join(each.groups) or "<none>",
             )
         )
@@ -225,7 +224,6 @@ def document(each: BootstrapToken, output: str) -> str:
     """One document a token, as kubeadm's scripts expect: objects after another, not a list."""
     import json
 
-    from kubevouch.machinery import yamltext
     from kubevouch.machinery.times import Time
 
     tree: dict[str, Any] = {
@@ -243,7 +241,7 @@ def document(each: BootstrapToken, output: str) -> str:
         tree["groups"] = list(each.groups)
     if output == "json":
         return json.dumps(tree, indent=4) + "\n"
-    return "---\n" + yamltext.dumps(dict(sorted(tree.items())))
+    return "---\n" + ui.yaml_text(tree)
 
 
 @token.command()
@@ -275,10 +273,10 @@ async def _biography(config: RESTConfig, token_id: str) -> Biography:
 
 def _print(found: Biography) -> None:
     ui.say(ui.styled(found.token_id, bold=True))
-    ui.field("state", ui.one_line(found.state))
-    ui.field("description", ui.one_line(found.description) or "<none>")
+    ui.field("state", found.state)
+    ui.field("description", found.description or "<none>")
     ui.field("created", found.created or "<unknown>")
-    ui.field("expires", ui.one_line(found.expires) or "<never>")
+    ui.field("expires", found.expires or "<never>")
     ui.field("usages", ", ".join(found.usages) or "<none>")
     ui.field("groups", ", ".join(found.groups) or "<none>")
     ui.field("cluster-info", "signed with it" if found.signed else "not signed with it")
@@ -290,16 +288,16 @@ def _print(found: Biography) -> None:
         return
     rows = [
         (
-            ui.one_line(each.subject) or "<unreadable>",
+            each.subject or "<unreadable>",
             each.state.value,
             each.when,
-            ui.one_line(each.source) or "<unknown>",
+            each.source or "<unknown>",
             each.serial or "<none>",
             each.request,
         )
         for each in found.attempts
     ]
-    ui.say(ui.table(("ASKED FOR", "STATE", "TIME", "FROM", "CERTIFICATE", "REQUEST"), rows))
+    ui.lines(ui.table(("ASKED FOR", "STATE", "TIME", "FROM", "CERTIFICATE", "REQUEST"), rows))
 
 
 @token.command()

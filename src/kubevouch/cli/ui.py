@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
 
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.util.printable import escaped, is_plain, json_escaped
 
 _LABEL_WIDTH = 14
+# More than any name that Kubernetes takes (253); user names and subjects have no such limit.
+_CELL_WIDTH = 256
 
 
 class CLIError(Exception):
@@ -35,56 +38,98 @@ def _colour(stream: IO[Any]) -> bool:
     return "FORCE_COLOR" in os.environ or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
-def styled(text: str, stream: IO[Any] | None = None, **style: Any) -> str:
-    """``text`` with click's style where ``stream`` (standard output) shows colours."""
-    return click.style(text, **style) if _colour(stream or sys.stdout) else text
+class Styled(NamedTuple):
+    """A piece of a line with click's style; see :func:`styled`."""
+
+    text: str
+    style: dict[str, Any]
 
 
-def say(text: str = "") -> None:
+Part = str | Styled
+
+
+def styled(text: str, **style: Any) -> Styled:
+    """``text`` with click's style, where what it is printed to shows colours."""
+    return Styled(text, style)
+
+
+def _line(parts: Sequence[Part], *, err: bool = False) -> None:
+    """One line. Whatever is printed passes here, and what came from a cluster, a file or a person with it: a style is
+    beside its text and never in it, so that no character of a text is one for the terminal.
+    """
+    stream = sys.stderr if err else sys.stdout
+    coloured = _colour(stream)
+    shown = [
+        escaped(part)
+        if isinstance(part, str)
+        else click.style(escaped(part.text), **part.style)
+        if coloured
+        else escaped(part.text)
+        for part in parts
+    ]
+    click.echo("".join(shown), err=err, color=True)
+
+
+def say(*parts: Part) -> None:
     """A line of the result."""
-    click.echo(text, color=True)
+    _line(parts)
+
+
+def lines(texts: Iterable[str]) -> None:
+    """Lines of the result, such as those of a :func:`table`."""
+    for text in texts:
+        say(text)
 
 
 def field(label: str, value: str) -> None:
     """One ``label   value`` line of a summary."""
-    say(f"  {styled(f'{label:<{_LABEL_WIDTH}}', dim=True)}   {value}")
+    say("  ", styled(f"{label:<{_LABEL_WIDTH}}", dim=True), f"   {value}")
 
 
 def step(done: str, detail: str = "", *, err: bool = False) -> None:
     """A step that is done, as it is done. ``err``: to standard error, where the result is a document."""
-    stream = sys.stderr if err else sys.stdout
-    tail = f"   {styled(detail, stream, dim=True)}" if detail else ""
-    click.echo(f"  {styled('✓', stream, fg='green')} {done}{tail}", err=err, color=True)
+    tail: list[Part] = ["   ", styled(one_line(detail), dim=True)] if detail else []
+    _line(["  ", styled("✓", fg="green"), f" {done}", *tail], err=err)
+
+
+def aside(text: str) -> None:
+    """A line to standard error that is no result and no complaint."""
+    _line([text], err=True)
 
 
 def waiting(text: str) -> None:
     """What a long run is waiting for, to standard error."""
-    click.echo(f"  {styled('…', sys.stderr, dim=True)} {text}", err=True, color=True)
+    _line(["  ", styled("…", dim=True), f" {one_line(text)}"], err=True)
 
 
 def warning(text: str) -> None:
-    click.echo(f"{styled('warning:', sys.stderr, fg='yellow')} {one_line(text)}", err=True, color=True)
+    _line([styled("warning:", fg="yellow"), f" {one_line(text)}"], err=True)
 
 
 def error(text: str, hint: str = "") -> None:
-    click.echo(f"{styled('error:', sys.stderr, fg='red', bold=True)} {one_line(text)}", err=True, color=True)
+    _line([styled("error:", fg="red", bold=True), f" {one_line(text)}"], err=True)
     if hint:
-        click.echo(f"hint: {one_line(hint)}", err=True)
+        _line([f"hint: {one_line(hint)}"], err=True)
 
 
 def one_line(text: str) -> str:
-    """Text from elsewhere on one line, without control characters that could drive the terminal."""
-    joined = " ".join(text.split())
-    return "".join(char if char.isprintable() else "�" for char in joined)
+    """A text of several lines as one; it is escaped when it is printed."""
+    return " ".join(text.split())
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns three spaces apart, as kubectl prints them."""
-    lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "   ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns three spaces apart, as kubectl prints them; a line for each row.
+
+    A cell is escaped before it is measured, and cut off: one long name would widen the column in every row.
+    """
+    cells = [list(header), *([_cell(text) for text in row] for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return ["   ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _cell(text: str) -> str:
+    shown = escaped(text[:_CELL_WIDTH])
+    return shown if len(shown) <= _CELL_WIDTH and len(text) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 1]}…"
 
 
 class Group(click.Group):
@@ -109,6 +154,17 @@ def document(tree: Any, output: str) -> None:
     """A result for scripts: ``output`` is ``json`` or ``yaml``."""
     import json
 
+    raw(json.dumps(tree, indent=2) + "\n" if output == "json" else yaml_text(tree))
+
+
+def yaml_text(tree: Any) -> str:
+    """``tree`` as YAML. The same as kubectl's, unless a text in it would drive the terminal."""
     from kubevouch.machinery import yamltext
 
-    sys.stdout.write(json.dumps(tree, indent=2) + "\n" if output == "json" else yamltext.dumps(tree))
+    text = yamltext.dumps(tree)
+    return text if is_plain(text.replace("\n", "")) else yamltext.dumps(tree, ascii_only=True)
+
+
+def raw(text: str) -> None:
+    """A document or a script as it stands. What JSON leaves as it is and a terminal obeys becomes a JSON escape."""
+    sys.stdout.write(json_escaped(text))

@@ -266,9 +266,15 @@ def load_documents(text: bytes | str) -> list[Any]:
 # ------------------------------------------------------------------ writing
 
 
-def dumps(tree: Any) -> str:
-    """``tree`` as block-style YAML with sorted keys, as kubectl prints it."""
-    text = yaml.dump(tree, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 20)
+def dumps(tree: Any, *, ascii_only: bool = False) -> str:
+    """``tree`` as block-style YAML with sorted keys, as kubectl prints it.
+
+    Args:
+        ascii_only: write every other character as an escape.
+    """
+    text = yaml.dump(
+        tree, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=not ascii_only, width=1 << 20
+    )
     # libyaml ends a document so whose last text keeps its line ends; go-yaml does not.
     return str(text).removesuffix("...\n")
 

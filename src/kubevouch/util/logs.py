@@ -16,6 +16,7 @@ from typing import Any, Literal
 import structlog
 
 from kubevouch.util.clock import Clock
+from kubevouch.util.printable import escaped, json_escaped
 from kubevouch.util.redact import redact
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -62,7 +63,9 @@ def _klog(logger: Any, _method: str, event: Event) -> str:
     message = str(fields.pop("event"))
     source = str(fields.pop("logger", None) or _logger_name(fields, logger))
     head = f"{severity}{when:%m%d %H:%M:%S.%f} {os.getpid():>7} {source}] {json.dumps(message, ensure_ascii=False)}"
-    return head + _pairs(fields) + (f"\n{trace}" if trace else "")
+    # A client's text may be in any of them, and whoever follows the log does so on a terminal.
+    told = "".join(f"\n{escaped(line)}" for line in trace.split("\n")) if trace else ""
+    return json_escaped(head + _pairs(fields)) + told
 
 
 def _logger_name(fields: Mapping[str, Any], _logger: Any) -> str:
@@ -81,4 +84,4 @@ def _json(_logger: Any, _method: str, event: Event) -> str:
     fields = dict(event)
     when = fields.pop("ts")
     head = {"ts": when.timestamp() * 1000, "level": fields.pop("level"), "msg": fields.pop("event")}
-    return json.dumps(head | fields, ensure_ascii=False, default=str)
+    return json_escaped(json.dumps(head | fields, ensure_ascii=False, default=str))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kubevouch.cli import ui
+from kubevouch.util.printable import is_plain
 
 Captured = pytest.CaptureFixture[str]
 
@@ -60,8 +61,6 @@ def test_colour_is_for_terminals_and_those_who_ask(
     [
         ("plain", "plain"),
         (" two\nlines\r\n and\ttabs ", "two lines and tabs"),
-        ("\x1b[31mred\x07", "�[31mred�"),
-        ("right\u202eleft", "right�left"),
         ("ä ✓", "ä ✓"),
         ("", ""),
     ],
@@ -73,12 +72,35 @@ def test_one_line(text: str, shown: str) -> None:
 def test_what_a_server_says_cannot_drive_the_terminal(capsys: Captured) -> None:
     ui.warning("a\x1b]0;title\x07b")
     ui.error("a\x1b[2Jb", "c\x1b[2Jd")
-    assert "\x1b" not in capsys.readouterr().err
+    ui.waiting("w\x9b")
+    ui.aside("two\nlines")
+    assert capsys.readouterr().err == (
+        "warning: a\\x1b]0;title\\x07b\nerror: a\\x1b[2Jb\nhint: c\\x1b[2Jd\n  … w\\x9b\ntwo\\nlines\n"
+    )
+
+
+def test_a_result_cannot_either(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    ui.say("a\nb", ui.styled("\x1b[31m", fg="red"), "[red]")
+    ui.field("l\r", "v\u202e")
+    ui.lines(["\udc80"])
+    red, dim, end = "\x1b[31m", "\x1b[2m", "\x1b[0m"
+    assert capsys.readouterr().out == (
+        f"a\\nb{red}\\x1b[31m{end}[red]\n  {dim}{'l' + chr(92) + 'r':<15}{end}   v\\u202e\n\\udc80\n"
+    )
 
 
 def test_columns_are_three_apart_and_end_without_blanks() -> None:
-    assert ui.table(["NAME", "AGE"], [["a", "5m"], ["longer", ""]]) == "NAME     AGE\na        5m\nlonger"
-    assert ui.table(["NAME"], []) == "NAME"
+    assert ui.table(["NAME", "AGE"], [["a", "5m"], ["longer", ""]]) == ["NAME     AGE", "a        5m", "longer"]
+    assert ui.table(["NAME"], []) == ["NAME"]
+
+
+def test_a_cell_is_escaped_before_it_is_measured_and_has_a_limit() -> None:
+    assert ui.table(["A", "B"], [["\x1b\n", "x"]]) == ["A        B", r"\x1b\n   x"]
+    assert ui.table(["A", "B"], [["n" * 253, "x"]])[1] == f"{'n' * 253}   x"
+    wide = ui.table(["A", "B"], [["n" * 1_000_000, "x"], ["\x1b" * 200, "x"], ["", "x"]])
+    assert {len(line) for line in wide} == {260}
+    assert wide[1].endswith("n…   x")
 
 
 def test_documents_for_scripts(capsys: Captured) -> None:
@@ -87,6 +109,17 @@ def test_documents_for_scripts(capsys: Captured) -> None:
     assert json.loads(capsys.readouterr().out) == tree
     ui.document(tree, "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == tree
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_document_means_what_it_meant_and_shows_nothing_else(form: str, capsys: Captured) -> None:
+    tree = {"a\x1b": ["\x9b31m", "\u202e\u200b", "tag\U000e0041", "two\nlines\x07", "\x7f", "ä"]}
+    ui.document(tree, form)
+    out = capsys.readouterr().out
+    assert (json.loads if form == "json" else yaml.safe_load)(out) == tree
+    assert is_plain(out.replace("\n", ""))
+    ui.document(["ä"], "yaml")
+    assert capsys.readouterr().out == "- ä\n"
 
 
 def test_a_group_lists_its_commands_with_their_whole_first_paragraph() -> None:

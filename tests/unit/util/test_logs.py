@@ -11,6 +11,7 @@ import structlog
 
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util import logs
+from kubevouch.util.printable import is_plain
 
 NOW = dt.datetime(2026, 3, 4, 5, 6, 7, 89000, tzinfo=dt.UTC)
 SECRET = "abcdef.0123456789abcdef"
@@ -55,6 +56,17 @@ def test_no_secret_is_written(capsys: pytest.CaptureFixture[str], form: logs.For
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_newline_in_a_value_makes_no_second_line(capsys: pytest.CaptureFixture[str], form: logs.Format) -> None:
     assert written(capsys, "info", form, "info", "a\nb", value="c\nE0304 forged").count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_value_cannot_drive_the_terminal_that_the_log_is_read_on(
+    capsys: pytest.CaptureFixture[str], form: logs.Format
+) -> None:
+    try:
+        raise ValueError("\x1b[2J\x9b\u202e\nE0304 forged")
+    except ValueError:
+        line = written(capsys, "info", form, "exception", "a\x9b", value="\x1b[2J\u202e\x7f\udc80")
+    assert is_plain(line.replace("\n", ""))
 
 
 def test_the_level_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> None:

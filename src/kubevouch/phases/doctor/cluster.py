@@ -36,7 +36,7 @@ from kubevouch.machinery.times import Time
 from kubevouch.phases import csr_review, stored
 from kubevouch.phases.csr_review import State, state_of
 from kubevouch.phases.doctor import kubelets, reach, rights
-from kubevouch.phases.doctor.findings import Code, Finding, Report
+from kubevouch.phases.doctor.findings import Code, Finding, Report, argument
 from kubevouch.phases.doctor.reach import NotReached
 from kubevouch.phases.doctor.tokens import Signature, signature_of
 from kubevouch.pki import pins, x509_certificate
@@ -106,7 +106,7 @@ def judge_tokens(secrets: Iterable[Secret], entries: Mapping[str, str], *, now: 
             from_secret(secret)
         except BootstrapTokenError as err:
             yield Code.TOKEN_BROKEN.found(
-                str(err), f"kubectl -n {wellknown.KUBE_SYSTEM_NAMESPACE} delete secret {name}"
+                str(err), f"kubectl -n {wellknown.KUBE_SYSTEM_NAMESPACE} delete secret {argument(name)}"
             )
             continue
         try:
@@ -133,7 +133,7 @@ def judge_requests(
         who = f"{name} of {csr.spec.username}"
         if state is State.FAILED:
             yield Code.REQUEST_FAILED.found(
-                f"{who}: {_said(csr, wellknown.CSR_FAILED)}", f"kubectl describe csr {name}"
+                f"{who}: {_said(csr, wellknown.CSR_FAILED)}", f"kubectl describe csr {argument(name)}"
             )
             continue
         since = now - _since(csr, now)
@@ -143,7 +143,7 @@ def judge_requests(
         if state is State.PENDING:
             yield Code.REQUEST_WAITING.found(
                 f"{who} waits for {waited}" + (f": {outlooks[name]}" if name in outlooks else ""),
-                f"kubevouch csr show {name}",
+                f"kubevouch csr show {argument(name)}",
             )
         elif state is State.APPROVED:
             yield Code.REQUEST_UNSIGNED.found(
@@ -156,7 +156,7 @@ def judge_names(requests: Iterable[CertificateSigningRequest]) -> Iterator[Findi
     for node, names in joined_names.shared_names(requests).items():
         yield Code.NODE_NAME_SHARED.found(
             f"{len(names)} machines have become {node}: by the requests {', '.join(names)}",
-            f"kubevouch csr show {names[-1]}",
+            f"kubevouch csr show {argument(names[-1])}",
         )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -18,6 +19,11 @@ _PUBLISH = "kubevouch init phase cluster-info"
 _JOIN_AGAIN = "kubevouch join HOST:PORT --token TOKEN --discovery-token-ca-cert-hash HASH"
 START_AGENT = "systemctl restart kubevouch-agent"
 _CONTROLLERS = "kubevouch up --controllers '*'"
+
+
+def argument(name: str) -> str:
+    """A name from the cluster as one argument of a command that a person will copy into a shell."""
+    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
 
 
 class Area(Enum):

@@ -1,0 +1,41 @@
+"""Text from elsewhere, made so that a terminal shows it and does nothing else.
+
+A name, a message or a common name can hold escape sequences that move the cursor, set the clipboard or hide what
+follows, and letters without width or against the direction of reading that make one name look like another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+# Letters that Python counts as printable and no screen shows (Unicode's Default_Ignorable_Code_Point, and two blanks).
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def is_plain(text: str) -> bool:
+    """Whether every character shows as itself: no controls, no bidi or zero-width ones, no lone surrogates."""
+    return text.isprintable() and _UNSEEN.search(text) is None
+
+
+def escaped(text: str) -> str:
+    """``text`` with every other character as Python writes it: ``\\x1b``, ``\\n``, ``\\u202e``."""
+    return text if is_plain(text) else "".join(map(_escaped, text))
+
+
+def json_escaped(text: str) -> str:
+    """JSON ``text`` that means the same, with only plain characters and line ends in it."""
+    if is_plain(text.replace("\n", "")):
+        return text
+    return "".join(char if char == "\n" or is_plain(char) else json.dumps(char)[1:-1] for char in text).replace(
+        "\x7f", "\\u007f"
+    )
+
+
+def _escaped(char: str) -> str:
+    if is_plain(char):
+        return char
+    found = ascii(char)[1:-1]
+    return found if found != char else f"\\u{ord(char):04x}"
