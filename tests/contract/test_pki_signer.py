@@ -54,6 +54,13 @@ LEFT = {
     "ctl-approver-already-approved-status-false",
 }
 
+# What Kubernetes signs and this package does in no profile, and why not.
+REFUSED = {
+    "ctl-signer-client-nul-cn": "is not a node name",
+    "ctl-signer-profile-cn-nul-cn": "is not a node name",
+    "ctl-signer-user-system-masters-not-refused-by-signer": "never issues the system:masters group",
+}
+
 
 def _action(case: dict[str, Any]) -> str:
     action: str = case["when"]["action"]
@@ -123,6 +130,11 @@ def _sync(case: dict[str, Any]) -> x509_certificate.Certificate:
 @pytest.mark.parametrize("case", SYNC, ids=_ids(SYNC))
 def test_signing(case: dict[str, Any]) -> None:
     then = case["then"]
+    if case["id"] in REFUSED:
+        assert then["outcome"] == "issued"
+        with pytest.raises(PolicyError, match=REFUSED[case["id"]]):
+            _sync(case)
+        return
     if then["outcome"] == "failed-condition":
         with pytest.raises(PolicyError) as refusal:
             _sync(case)
@@ -256,3 +268,20 @@ def test_recognising(case: dict[str, Any]) -> None:
         with pytest.raises(PolicyError) as shape:
             policy.verify_shape(policy.KUBE_APISERVER_CLIENT_KUBELET, request, spec["usages"])
         assert str(shape.value) == then["reason"]
+
+
+ORDINARY = (
+    *(f"client-{name}" for name in ("good", "good-rsa", "good-p384", "good-p521", "good-ed25519", "good-pss")),
+    *(f"serving-{name}" for name in ("good", "dns", "ip")),
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_kubelets_and_kubeadm_ask_for_passes_the_strict_profile(name: str) -> None:
+    request = x509_request.parse_pem((FIXTURES / f"{name}.csr").read_bytes())
+    serving = name.startswith("serving")
+    signer = policy.KUBELET_SERVING if serving else policy.KUBE_APISERVER_CLIENT_KUBELET
+    usages = ("digital signature", "server auth" if serving else "client auth")
+    policy.verify_shape(signer, request, usages)
+    verify_profile(Profile.STRICT, signer, request, usages)
+    verify_profile(Profile.STRICT, signer, request, (*usages, "key encipherment"))

@@ -12,6 +12,7 @@ from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.node_user import node_name_of
 
 
 class JoinedNames:
@@ -61,7 +62,7 @@ def node_and_key(csr: CertificateSigningRequest, requester: str) -> tuple[str, b
     except PKIError:
         return None
     name = request.subject.common_name
-    return (name, request.public_key.canonical_info) if name.startswith(wellknown.NODE_USER_PREFIX) else None
+    return (name, request.public_key.canonical_info) if node_name_of(name) else None
 
 
 def shared_names(csrs: Iterable[CertificateSigningRequest]) -> dict[str, list[str]]:

@@ -84,9 +84,3 @@ def seed(path: Path, store: CertificateStore, *, now: dt.datetime) -> bool:
     with store.locked():
         store.update(user.client_certificate_data, key, now=now)
     return True
-
-
-def node_name_of(common_name: str) -> str:
-    """The node that a certificate's subject names, empty if it is no node's."""
-    prefix = wellknown.NODE_USER_PREFIX
-    return common_name.removeprefix(prefix) if common_name.startswith(prefix) else ""

@@ -11,7 +11,6 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubevouch.agent import node_kubeconfig
 from kubevouch.agent.certificate_request import RequestTemplate
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.hooks import Command
@@ -21,7 +20,7 @@ from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.api import agent_config, config_file
 from kubevouch.api.agent_config import AgentCertificate, Hook
 from kubevouch.machinery import names
-from kubevouch.pki import rotation, usages
+from kubevouch.pki import node_user, rotation, usages
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.subject import Subject
@@ -134,7 +133,7 @@ def node_name(given: str, cert_dir: Path) -> str:
     if not name:
         with contextlib.suppress(CertificateStoreError, OSError):
             found = CertificateStore(cert_dir).current()
-            name = node_kubeconfig.node_name_of(found.leaf.subject.common_name) if found is not None else ""
+            name = node_user.node_name_of(found.leaf.subject.common_name) if found is not None else ""
     name = name or socket.gethostname().lower()
     faults = names.subdomain(name)
     if faults:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509_certificate import Certificate
 
 PREFIX = "kubevouch-issued-certificates-"
@@ -38,8 +38,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     @property
     def machine(self) -> str:
         """The node's name, empty if it is nobody's certificate who is a node."""
-        prefix = wellknown.NODE_USER_PREFIX
-        return self.common_name.removeprefix(prefix) if self.common_name.startswith(prefix) else ""
+        return node_name_of(self.common_name)
 
     @property
     def key(self) -> str:

@@ -24,6 +24,7 @@ from kubevouch.machinery.gotext import human_duration
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.node_user import checked_node_name, node_name_of
 from kubevouch.pki.public_key import PublicKey
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
 
@@ -236,7 +237,11 @@ def unlock(record: Record) -> Record:
 
 def node_of_user(username: str) -> str:
     """The node that a recovering user stands for; empty for everybody else."""
-    return username.removeprefix(RECOVERY_USER_PREFIX) if username.startswith(RECOVERY_USER_PREFIX) else ""
+    return checked_node_name(username.removeprefix(RECOVERY_USER_PREFIX)) if is_recovering(username) else ""
+
+
+def is_recovering(username: str) -> bool:
+    return username.startswith(RECOVERY_USER_PREFIX)
 
 
 def user_extra(wanted: Use) -> dict[str, tuple[str, ...]]:
@@ -283,11 +288,11 @@ def registration_of(csr: CertificateSigningRequest) -> Registration | None:
     """None for a request that registers nothing, or nothing yet: a join does so once it has its certificate."""
     listed = tuple(csr.metadata.annotations.get(KEYS_ANNOTATION, "").split(","))[:_MAX_LISTED]
     created, username = csr.metadata.creation_timestamp, csr.spec.username
-    if created is None or node_of_user(username) or not all(map(_is_digest, listed)):
+    if created is None or is_recovering(username) or not all(map(_is_digest, listed)):
         return None
     if username.startswith(wellknown.NODE_USER_PREFIX):
-        node = username.removeprefix(wellknown.NODE_USER_PREFIX)
-        return Registration(node, listed, joined=False, asked=created.datetime())
+        node = node_name_of(username)
+        return Registration(node, listed, joined=False, asked=created.datetime()) if node else None
     is_client = csr.spec.signer_name == wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
     if not is_client or not csr.status.certificate:
         return None
@@ -295,10 +300,8 @@ def registration_of(csr: CertificateSigningRequest) -> Registration | None:
         name = x509_request.parse_pem(csr.spec.request or b"").subject.common_name
     except ParseError:
         return None
-    if not name.startswith(wellknown.NODE_USER_PREFIX):
-        return None
-    node = name.removeprefix(wellknown.NODE_USER_PREFIX)
-    return Registration(node, listed, joined=True, asked=created.datetime())
+    node = node_name_of(name)
+    return Registration(node, listed, joined=True, asked=created.datetime()) if node else None
 
 
 def _is_digest(text: str) -> bool:

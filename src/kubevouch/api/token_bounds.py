@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from kubevouch.machinery import names
 from kubevouch.pki import pins
 from kubevouch.pki.errors import PinError
+from kubevouch.pki.node_user import checked_node_name
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -78,7 +79,14 @@ class Bounds:
             raise TokenBoundError(f"the token is for the key {_list(self.public_keys)}, got one with {public_key}")
 
     def allows_node(self, node_name: str) -> bool:
-        return not self.node_names or any(_matches(node_name, pattern) for pattern in self.node_names)
+        """Whether the token is for this name. What no node can be called matches no wild card."""
+        if not self.node_names:
+            return True
+        return bool(checked_node_name(node_name)) and any(_matches(node_name, each) for each in self.node_names)
+
+    def names_node(self, node_name: str) -> bool:
+        """Whether the token is bound to this very name, not to whatever fits a wild card."""
+        return bool(checked_node_name(node_name)) and node_name in self.node_names
 
     def told(self) -> list[str]:
         """A phrase for each bound."""

@@ -23,6 +23,7 @@ from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION, Bounds, TokenB
 from kubevouch.machinery.times import Time
 from kubevouch.pki import pins, x509_certificate, x509_request
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.node_user import node_name_of
 
 RECORD_ANNOTATION = "bootstrap-token.kubevouch.io/record"
 
@@ -94,8 +95,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def node_name(self) -> str:
         """Empty unless it asks for a node."""
-        prefix = wellknown.NODE_USER_PREFIX
-        return self.subject.removeprefix(prefix) if self.subject.startswith(prefix) else ""
+        return node_name_of(self.subject)
 
 
 Record = tuple[Attempt, ...]

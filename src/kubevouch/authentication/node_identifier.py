@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from kubevouch.api.wellknown import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.pki import node_user
 
 
 def node_name_of(user: UserInfo) -> str | None:
     """The node that ``user`` is, or None for everybody else.
 
-    Name and group have to agree: a certificate with one of them alone is no node's. The answer is empty when the user's
-    name ends after the prefix; who asks has to refuse that.
+    Name and group have to agree: a certificate with one of them alone is no node's. The answer is empty when no
+    node can have the name after the prefix; who asks has to refuse that. (To Kubernetes any such text is a node.)
     """
     if not user.name.startswith(NODE_USER_PREFIX) or NODES_GROUP not in user.groups:
         return None
-    return user.name[len(NODE_USER_PREFIX) :]
+    return node_user.node_name_of(user.name)

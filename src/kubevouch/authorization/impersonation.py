@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from kubevouch.api.wellknown import (
     MASTERS_GROUP,
     NODE_NAME_EXTRA,
-    NODE_USER_PREFIX,
     NODES_GROUP,
 )
 from kubevouch.authentication.impersonation import (
@@ -33,6 +32,7 @@ from kubevouch.machinery import field, names
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.gotext import quote
+from kubevouch.pki.node_user import node_name_of
 
 LEGACY_VERB = "impersonate"
 
@@ -184,10 +184,7 @@ def _constrained_modes(requester: UserInfo, wanted: UserInfo) -> Iterator[str]:
 
 def _node_name(user_name: str) -> str:
     """The node in a node's user name, or an empty text if it is none or no node could have that name."""
-    if not user_name.startswith(NODE_USER_PREFIX):
-        return ""
-    node_name = user_name[len(NODE_USER_PREFIX) :]
-    return "" if names.subdomain_name(node_name, False) else node_name
+    return node_name_of(user_name)
 
 
 def _is_on_node(requester: UserInfo, node_name: str) -> bool:

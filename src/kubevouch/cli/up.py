@@ -18,6 +18,7 @@ from kubevouch.cli.access_flags import access_flags, take_access
 from kubevouch.cli.audit_flags import audit_flags, take_audit
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.identity_flags import identity_flags
 from kubevouch.cli.paths import FOLDER, shown
 from kubevouch.cli.recovery_flags import recovery_flags, take_recovery
 from kubevouch.cli.runner import run_async
@@ -84,6 +85,7 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
 @service_account_flags
 @audit_flags
 @recovery_flags
+@identity_flags
 @server_flags
 @click.option(
     "--log-level",
@@ -130,6 +132,7 @@ def _allow_many_connections() -> None:
 
 
 async def _up(options: settings.StandaloneOptions) -> None:
+    from kubevouch.pki.profile import Profile
     from kubevouch.standalone.up import running
     from kubevouch.util.clock import SystemClock
 
@@ -151,6 +154,8 @@ async def _up(options: settings.StandaloneOptions) -> None:
         )
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
+        if options.signing_profile is not Profile.STRICT:
+            ui.warning("the signing profile is compatible: weak keys, SHA-1 and malformed names are signed")
         if options.recovery is not None:
             ui.warning("node recovery is on: nodes whose certificate has ended get another one with their recovery key")
         await stop.wait()

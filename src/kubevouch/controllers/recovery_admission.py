@@ -35,7 +35,7 @@ class RecoveryAdmission:
             APIStatusError, TransportError
         """
         node, policy = node_recovery.node_of_user(csr.spec.username), self._policy
-        if not node:
+        if not node_recovery.is_recovering(csr.spec.username):
             return
         if policy is None:
             raise IgnorableError(f"csr {quote(csr.metadata.name)} is a recovery, and recovery is off")

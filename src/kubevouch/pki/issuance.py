@@ -43,7 +43,7 @@ class SigningRules(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     signing_duration: dt.timedelta = DEFAULT_SIGNING_DURATION
-    profile: Profile = Profile.COMPATIBLE
+    profile: Profile = Profile.STRICT
     post_quantum: bool = False
     verify_signature: bool = False
 

@@ -14,6 +14,7 @@ import msgspec
 
 from kubevouch.machinery.gotext import quote
 from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
+from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP, node_name_of
 from kubevouch.pki.subject import Subject
 from kubevouch.pki.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
 from kubevouch.pki.x509_request import CertificateRequest
@@ -26,8 +27,6 @@ LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
 NODE_SIGNERS = frozenset({KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING})
 """The signers whose certificates name a node."""
 
-NODES_GROUP = "system:nodes"
-NODE_USER_PREFIX = "system:node:"
 MASTERS_GROUP = "system:masters"
 
 FAILED_REASON = "SignerValidationFailure"
@@ -41,6 +40,9 @@ _SHORT = dt.timedelta(hours=8)
 
 _SERVING_USAGES = frozenset({DIGITAL_SIGNATURE, SERVER_AUTH})
 _CLIENT_USAGES = frozenset({DIGITAL_SIGNATURE, CLIENT_AUTH})
+# Of a name that is no node's; it may be as long as the request.
+_SHOWN = 253
+_SYSTEM = "system:"
 _MASTERS_REFUSED = f"use of {KUBE_APISERVER_CLIENT} signer with {MASTERS_GROUP} group is not allowed"
 
 
@@ -55,6 +57,19 @@ def verify_shape(signer_name: str, request: CertificateRequest, usages: Sequence
     if rule is None:
         raise AuthorityError(f"unrecognized signerName: {quote(signer_name)}")
     rule(request, usages)
+    if signer_name in NODE_SIGNERS:
+        verify_node_name(request.subject)
+
+
+def verify_node_name(subject: Subject) -> None:
+    """That the subject of a node's certificate names a node (S25), which Kubernetes leaves to whoever uses the name.
+
+    Raises:
+        PolicyError: no node can have that name.
+    """
+    if not node_name_of(subject.common_name):
+        name = subject.common_name.removeprefix(NODE_USER_PREFIX)
+        raise PolicyError(f"{quote(name[:_SHOWN])} is not a node name")
 
 
 def _verify_kubelet_serving(request: CertificateRequest, usages: Sequence[str]) -> None:
@@ -132,22 +147,29 @@ def default_signer_name(request: CertificateRequest, usages: Sequence[str]) -> s
 
 
 def verify_no_escalation(signer_name: str, subject: Subject) -> None:
-    """The last look before a node signer signs: its certificates name a node and nobody else.
+    """The last look before any signer signs (S7): nobody becomes more than the signer is for.
 
-    The shape rules say so already. This stands by itself because an approval proves nothing about the request, and
-    because a certificate of ``system:masters`` outlives every change of RBAC.
+    The shape rules and admission say so in part. This stands by itself because an approval proves nothing about the
+    request, because admission can be turned off, and because a certificate of ``system:masters`` outlives every change
+    of RBAC.
 
     Raises:
-        PolicyError: the subject would be more than a node.
+        PolicyError: the subject would be a cluster administrator; of a node signer, more than a node; of the signer for
+            objects of old, one of Kubernetes' own users or groups.
     """
-    if signer_name not in NODE_SIGNERS:
-        return
     if MASTERS_GROUP in subject.organizations:
         raise PolicyError(f"{signer_name} never issues the {MASTERS_GROUP} group")
-    if not subject.common_name.startswith(NODE_USER_PREFIX):
-        raise PolicyError(
-            f"{signer_name} issues no subject but {NODE_USER_PREFIX}<name>, got {quote(subject.common_name)}"
-        )
+    if signer_name in NODE_SIGNERS:
+        if not subject.common_name.startswith(NODE_USER_PREFIX):
+            raise PolicyError(
+                f"{signer_name} issues no subject but {NODE_USER_PREFIX}<name>, got {quote(subject.common_name)}"
+            )
+        verify_node_name(subject)
+    elif signer_name == LEGACY_UNKNOWN:
+        for name in (subject.common_name, *subject.organizations):
+            if name.startswith(_SYSTEM):
+                shown = quote(name[:_SHOWN])
+                raise PolicyError(f"{signer_name} issues no name that begins with {_SYSTEM}, got {shown}")
 
 
 def verify_no_masters(signer_name: str, subject: Subject) -> None:

@@ -1,8 +1,8 @@
-"""Two ways to issue: to the byte as Kubernetes does, or as it should be done today.
+"""Two ways to issue: as it should be done today, or to the byte as Kubernetes does.
 
-The compatible profile is the default, because what issues certificates in a cluster must not surprise its other
-components. The strict one refuses what Kubernetes signs although it is weak, malformed or dangerous. Each of its
-refusals is final: a changed request is a new CSR.
+The strict profile is the default: it refuses what Kubernetes signs although it is weak, malformed or dangerous, and
+what no kubelet, kubeadm or kubectl asks for. Each of its refusals is final: a changed request is a new CSR. The
+compatible one is for a cluster whose machines ask for such certificates.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from enum import StrEnum
 
 from kubevouch.machinery.gotext import is_printable, quote
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.policy import NODE_SIGNERS, NODE_USER_PREFIX, verify_no_masters
-from kubevouch.pki.public_key import KeyKind
+from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
+from kubevouch.pki.policy import NODE_SIGNERS, verify_no_masters
+from kubevouch.pki.public_key import KeyKind, PublicKey
 from kubevouch.pki.signature import Digest
 from kubevouch.pki.usages import CERT_SIGN, CRL_SIGN
 from kubevouch.pki.x509_request import CertificateRequest
@@ -27,10 +28,16 @@ class Profile(StrEnum):
 
 MIN_STRICT_RSA_BITS = 2048
 """NIST SP 800-131A revision 2, table 2."""
+MAX_STRICT_RSA_BITS = 8192
+"""What Go's TLS takes (crypto/tls since Go 1.20): a longer key costs whoever verifies seconds."""
+MIN_STRICT_RSA_EXPONENT = 65537
+"""NIST SP 800-56B revision 2, section 6.2."""
+MIN_STRICT_CURVE_BITS = 256
+"""NIST SP 800-131A revision 2 allows P-224 only to read what was signed of old."""
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DNS_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
-_NODE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _MAX_NAME = 253  # RFC 1123 section 2.1
 
 _ML_DSA_FORBIDDEN = frozenset(
@@ -71,23 +78,43 @@ def _verify_strict(signer_name: str, request: CertificateRequest, usages: Sequen
         raise PolicyError(
             f"certificate request is signed with {request.signature_algorithm.name}, expected SHA-256 or better"
         )
-    key = request.public_key
-    if key.kind is KeyKind.RSA and key.bits < MIN_STRICT_RSA_BITS:
-        raise PolicyError(f"RSA key has {key.bits} bits, expected at least {MIN_STRICT_RSA_BITS}")
+    _verify_key(request.public_key)
     # 2. Who it is for.
     verify_no_masters(signer_name, request.subject)
     _verify_printable(request)
-    name = request.subject.common_name.removeprefix(NODE_USER_PREFIX)
-    if signer_name in NODE_SIGNERS and (len(name) > _MAX_NAME or not _NODE_NAME.fullmatch(name)):
-        raise PolicyError(f"{quote(name)} is not a node name")
+    _verify_no_other_signers_node(signer_name, request)
     # 3. The names it is to be reached by; each one is judged by itself.
     for dns_name in request.alt_names.dns_names:
         if len(dns_name) > _MAX_NAME or not _DNS_NAME.fullmatch(dns_name):
             raise PolicyError(f"DNS subjectAltName {quote(dns_name)} is not a DNS name")
+    for name in (*request.alt_names.email_addresses, *request.alt_names.uris):
+        if not _VISIBLE.fullmatch(name):
+            raise PolicyError(f"subjectAltName {quote(name)} contains unprintable characters")
     # 4. What it is for: a leaf that may sign certificates is a CA by mistake.
     for usage in usages:
         if usage in {CERT_SIGN, CRL_SIGN}:
             raise PolicyError(f"usage {quote(usage)} is not allowed")
+
+
+def _verify_key(key: PublicKey) -> None:
+    if key.kind is KeyKind.RSA:
+        if key.bits < MIN_STRICT_RSA_BITS:
+            raise PolicyError(f"RSA key has {key.bits} bits, expected at least {MIN_STRICT_RSA_BITS}")
+        if key.bits > MAX_STRICT_RSA_BITS:
+            raise PolicyError(f"RSA key has {key.bits} bits, expected at most {MAX_STRICT_RSA_BITS}")
+        if key.exponent < MIN_STRICT_RSA_EXPONENT:
+            raise PolicyError(f"RSA key has the exponent {key.exponent}, expected at least {MIN_STRICT_RSA_EXPONENT}")
+    if key.kind is KeyKind.ECDSA and key.bits < MIN_STRICT_CURVE_BITS:
+        raise PolicyError(f"{key.name} key has {key.bits} bits, expected at least {MIN_STRICT_CURVE_BITS}")
+
+
+def _verify_no_other_signers_node(signer_name: str, request: CertificateRequest) -> None:
+    """A node's identity comes from the signers for nodes, whose rules and whose approver look at the node's name."""
+    subject = request.subject
+    if signer_name in NODE_SIGNERS:
+        return
+    if NODES_GROUP in subject.organizations or subject.common_name.startswith(NODE_USER_PREFIX):
+        raise PolicyError(f"{signer_name} does not issue identities of nodes")
 
 
 def _verify_printable(request: CertificateRequest) -> None:

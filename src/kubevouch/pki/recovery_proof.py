@@ -19,7 +19,7 @@ from kubevouch.pki.errors import (
     RecoveryProofError,
     SignatureError,
 )
-from kubevouch.pki.policy import NODE_USER_PREFIX, NODES_GROUP
+from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.public_key import PublicKey
 from kubevouch.pki.signature import PrivateKey
 from kubevouch.pki.x509_certificate import Certificate

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kubevouch.pki.policy import NODE_USER_PREFIX, NODES_GROUP
+from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.subject_alt_names import IPAddress, SubjectAltNames, canonical
 from kubevouch.pki.x509_certificate import Certificate
 

@@ -20,6 +20,8 @@ from kubevouch.controllers.root_ca_publisher import RootCAFile
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certs import pair_at
 from kubevouch.pki.control_plane import CA
+from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.profile import Profile
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.standalone.server import StandaloneServer
 
@@ -80,12 +82,14 @@ def start_controllers(
     controllers: Sequence[str],
     *,
     signing: SigningOptions | None = None,
+    profile: Profile = Profile.STRICT,
     connect: Connect | None = None,
 ) -> RunningControllers:
     """Start the controllers that a ``--controllers`` list turns on.
 
     Args:
-        signing: the signing pairs; None signs everything with the server's CA.
+        signing: the signing pairs and their rules; None signs everything with the server's CA.
+        profile: of the signer that ``signing`` leaves to the server's CA.
         connect: a client for a controller's name; None acts as that controller over the loopback.
 
     Raises:
@@ -93,7 +97,9 @@ def start_controllers(
         SignerError, RootCAError: a file of the CA cannot be used.
     """
     pair = pair_at(server.pki.folder, CA)
-    default = SigningOptions(PairFiles(str(pair.certificate), str(pair.key), bundle=True))
+    default = SigningOptions(
+        PairFiles(str(pair.certificate), str(pair.key), bundle=True), rules=SigningRules(profile=profile)
+    )
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)

@@ -10,6 +10,7 @@ from pathlib import Path
 from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.phases.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.profile import Profile
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.access_options import AccessOptions
@@ -47,6 +48,7 @@ class StandaloneOptions:
         disabled_admission: plug-ins to leave out.
         audit: which requests are recorded, and where.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
+        signing_profile: how much more than Kubernetes' signers the signers refuse.
         server: how many requests run at once, and what is told of them.
     """
 
@@ -64,5 +66,6 @@ class StandaloneOptions:
     audit: AuditOptions = field(default_factory=AuditOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     recovery: RecoveryPolicy | None = None
+    signing_profile: Profile = Profile.STRICT
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -52,8 +52,3 @@ def test_a_source_without_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("apiVersion: v1\nkind: Config\n")
     with pytest.raises(SettingsError, match="names no cluster"):
         node_kubeconfig.ensure(tmp_path / "k", tmp_path / "b", tmp_path / "c")
-
-
-def test_node_names() -> None:
-    assert node_kubeconfig.node_name_of("system:node:a.b") == "a.b"
-    assert node_kubeconfig.node_name_of("kubernetes-admin") == ""

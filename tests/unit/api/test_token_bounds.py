@@ -46,7 +46,11 @@ def test_bounds_that_no_token_may_have(settings: dict[str, object], text: str) -
     [
         ("worker-1", "worker-1", True),
         ("worker-1", "worker-11", False),
-        ("worker-*", "worker-", True),
+        ("worker-*", "worker-", False),
+        ("worker-*", "worker-1\n", False),
+        ("worker-*", "worker-1/../admin", False),
+        ("*", "", False),
+        ("*", "a\0", False),
         ("worker-*", "worker-7.example.com", True),
         ("worker-*", "my-worker-7", False),
         ("*", "anything", True),

@@ -67,7 +67,7 @@ def test_order_of_the_client_rules(make_request: Make) -> None:
     good = Subject(common_name="system:node:", organizations=("system:nodes",))
     expected = "usages did not match [client auth digital signature key encipherment]"
     assert refusal(CLIENT, make_request(good), ["signing", "client auth"]) == expected
-    policy.verify_shape(CLIENT, make_request(good), DS_CLIENT)
+    assert refusal(CLIENT, make_request(good), DS_CLIENT) == '"" is not a node name'
 
 
 def test_the_client_signer_looks_at_usages_only(make_request: Make) -> None:
@@ -102,7 +102,38 @@ def test_node_signers_never_issue_more_than_a_node(signer: str) -> None:
     ):
         with pytest.raises(PolicyError, match=signer):
             policy.verify_no_escalation(signer, subject)
+
+
+@pytest.mark.parametrize("signer", policy.KUBERNETES_SIGNERS)
+def test_no_signer_issues_masters(signer: str) -> None:
+    for groups in (("system:masters",), ("a", "system:masters")):
+        with pytest.raises(PolicyError, match="never issues the system:masters group"):
+            policy.verify_no_escalation(signer, Subject(common_name="system:node:n", organizations=groups))
+
+
+def test_the_signer_for_objects_of_old_issues_no_name_of_kubernetes() -> None:
+    policy.verify_no_escalation(policy.LEGACY_UNKNOWN, Subject(common_name="jane", organizations=("dev", "systems:x")))
+    for subject in (
+        Subject(common_name="system:node:n", organizations=("system:nodes",)),
+        Subject(common_name="system:kube-controller-manager"),
+        Subject(common_name="jane", organizations=("dev", "system:nodes")),
+    ):
+        with pytest.raises(PolicyError, match="issues no name that begins with system:"):
+            policy.verify_no_escalation(policy.LEGACY_UNKNOWN, subject)
+        # Programs of the control plane have their certificates from the client signer, approved by a person.
         policy.verify_no_escalation(policy.KUBE_APISERVER_CLIENT, subject)
+
+
+@pytest.mark.parametrize("signer", sorted(policy.NODE_SIGNERS))
+@pytest.mark.parametrize(
+    "name", ["", "A", "a_b", "a..b", "-a", "a" * 254, "a/b", "a/../b", "a\nb", "a\0", "worker-1\n"]
+)
+def test_node_signers_sign_for_names_that_a_node_can_have(make_request: Make, signer: str, name: str) -> None:
+    subject = Subject(common_name=f"system:node:{name}", organizations=("system:nodes",))
+    dns_names, usages = (("n",), DS_SERVER) if signer == SERVING else ((), DS_CLIENT)
+    assert refusal(signer, make_request(subject, dns_names=dns_names), usages).endswith("is not a node name")
+    with pytest.raises(PolicyError, match="is not a node name"):
+        policy.verify_no_escalation(signer, subject)
 
 
 def test_no_masters() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric import mldsa, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, mldsa, rsa
 
 from kubevouch.pki import signature
 from kubevouch.pki.errors import PolicyError
@@ -49,11 +49,36 @@ def test_masters(make_request: Make) -> None:
     assert "system:masters group is not allowed" in refusal(request, signer=KUBE_APISERVER_CLIENT)
 
 
-@pytest.mark.parametrize("name", ["", "A", "a_b", "a..b", "-a", "a" * 254, "a/b"])
-def test_node_names(make_request: Make, name: str) -> None:
-    request = make_request(Subject(common_name=f"system:node:{name}", organizations=("system:nodes",)))
-    assert refusal(request).endswith("is not a node name")
-    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT, request, USAGES)
+def test_long_and_odd_rsa_keys(make_request: Make, rsa_key: rsa.RSAPrivateKey) -> None:
+    request = make_request(key=rsa_key)
+    odd = msgspec.structs.replace(request.public_key, exponent=3)
+    assert "exponent 3, expected at least 65537" in refusal(msgspec.structs.replace(request, public_key=odd))
+    long = msgspec.structs.replace(request.public_key, bits=8193)
+    assert "8193 bits, expected at most 8192" in refusal(msgspec.structs.replace(request, public_key=long))
+
+
+def test_short_curves(make_request: Make) -> None:
+    short = make_request(key=ec.generate_private_key(ec.SECP224R1()))
+    assert refusal(short) == "ECDSA-P224 key has 224 bits, expected at least 256"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject(common_name="system:node:n", organizations=("system:nodes",)),
+        Subject(common_name="system:node:n"),
+        Subject(common_name="n", organizations=("a", "system:nodes")),
+    ],
+)
+def test_nodes_come_from_the_signers_for_nodes(make_request: Make, subject: Subject) -> None:
+    request = make_request(subject)
+    assert refusal(request, signer=KUBE_APISERVER_CLIENT).endswith("does not issue identities of nodes")
+
+
+@pytest.mark.parametrize("name", ["a b@c", "a\0@b", "a@b\n", ""])
+def test_invisible_characters_of_addresses(make_request: Make, name: str) -> None:
+    request = make_request(Subject(common_name="x"), email_addresses=(name,))
+    assert refusal(request, signer=KUBE_APISERVER_CLIENT).endswith("contains unprintable characters")
 
 
 @pytest.mark.parametrize("value", ["a\0b", "a\nb", "a\u202eb", "a\u00a0b"])
