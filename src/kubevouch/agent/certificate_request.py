@@ -26,7 +26,7 @@ from kubevouch.client.interface import NotKubernetes, TLSFailed, TransportError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.times import Time
-from kubevouch.pki import certificate_chain, csr_name, keys, rotation, usages
+from kubevouch.pki import certificate_chain, csr_name, issued_leaf, keys, usages
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.csr_name import FoundRequest, OwnRequest
 from kubevouch.pki.errors import (
@@ -127,16 +127,15 @@ def verify_issued(
     # 2. It is for our key.
     if leaf.public_key.canonical_info != keys.public_key_of(key).canonical_info:
         raise WrongCertificateError("the issued certificate is for another key than this machine's", spent=True)
-    # 3. It names this node and nobody else, with all the names that were asked for.
-    subject = template.subject
-    if (leaf.subject.common_name, leaf.subject.organizations) != (subject.common_name, subject.organizations):
-        raise WrongCertificateError(
-            f"the issued certificate is for {leaf.subject.common_name!r} in {list(leaf.subject.organizations)}, "
-            f"expected {subject.common_name!r} in {list(subject.organizations)}",
-            spent=True,
-        )
-    if not rotation.satisfies(leaf, template.wanted):
-        raise WrongCertificateError("the issued certificate lacks names that were asked for", spent=True)
+    # 3. It says what was asked for, and nothing more: no other subject or name, no other use, no longer life.
+    for fault in issued_leaf.differences(
+        leaf,
+        subject=template.subject,
+        alt_names=template.alt_names,
+        purpose=template.purpose,
+        expiration_seconds=template.expiration_seconds,
+    ):
+        raise WrongCertificateError(f"the issued certificate {fault}", spent=True)
     # 4. The cluster's CA signed it for this purpose, and it is valid now.
     try:
         trusted = TrustAnchors([leaf]) if anchors is None else anchors
