@@ -32,13 +32,15 @@ async def _nothing(_: Attacker) -> None: ...
 
 @dataclass(frozen=True)
 class Abuse:
-    """``who``: the credential it takes. ``prepare`` runs before anything is measured."""
+    """``who``: the credential it takes. ``prepare`` runs before anything is measured. ``lasts``: how many times as long
+    as others it may take."""
 
     key: str
     title: str
     who: str
     play: Callable[[Attacker], Awaitable[None]]
     prepare: Callable[[Attacker], Awaitable[None]] = _nothing
+    lasts: float = 1.0
 
 
 # ------------------------------------------------------------------ without a credential
@@ -86,7 +88,7 @@ async def slow_clients(attacker: Attacker) -> None:
     """1,500 connections that trickle: a third in the handshake, a third in the head, a third in the body."""
 
     async def trickle(writer: asyncio.StreamWriter) -> None:
-        while not attacker.is_over:
+        while not attacker.is_over and not writer.is_closing():
             writer.write(b"a")
             await writer.drain()
             await asyncio.sleep(_TRICKLE_SECONDS)
@@ -94,6 +96,7 @@ async def slow_clients(attacker: Attacker) -> None:
     async def one(number: int) -> None:
         if number % 3 == 0:
             _, writer = await attacker.plain()
+            attacker.tally["begun"] += 1
             try:
                 writer.write(b"\x16\x03\x01\x02\x00\x01")  # a client's first message of 512 bytes begins
                 await trickle(writer)
@@ -101,6 +104,7 @@ async def slow_clients(attacker: Attacker) -> None:
                 writer.close()
             return
         line = await attacker.open(attacker.target.token if number % 3 == 2 else "")
+        attacker.tally["begun"] += 1
         try:
             if number % 3 == 1:
                 await line.send(b"GET /version HTTP/1.1\r\nHost: ")
@@ -334,7 +338,7 @@ ABUSES = {
         Abuse("deaf-watchers", "300 watches that nobody reads", "token", deaf_watchers),
         Abuse("bodies", "20 connections with bodies of 3 MiB", "token", _bodies(*_POSTED)),
         Abuse("patches", "20 connections with patches of 3 MiB", "node", _bodies(*_PATCHED), own_node),
-        Abuse("node-status", "700 patches of 1.4 MB to its own status", "node", node_status, own_node),
+        Abuse("node-status", "700 patches of 1.4 MB to its own status", "node", node_status, own_node, 3.0),
         Abuse("policies", "writes under expensive policies", "admin", policies, expensive_policy),
     )
 }

@@ -43,7 +43,7 @@ async def play(abuse: Abuse, seconds: float, after: float, kubevouch: Path | Non
     """One abuse against a server of its own, that is then left alone for ``after`` seconds."""
     with tempfile.TemporaryDirectory(prefix="kubevouch-attack-") as folder:
         async with running(Path(folder) / "cluster", kubevouch=kubevouch) as cluster:
-            target = await _target(cluster, seconds)
+            target = await _target(cluster, seconds * abuse.lasts)
             command = [str(Path(__file__).with_name("abuses.py")), abuse.key]
             attacker = await asyncio.create_subprocess_exec(
                 sys.executable, *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

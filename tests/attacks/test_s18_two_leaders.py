@@ -1,0 +1,99 @@
+"""S18: two processes that both hold themselves for the leader (etcd's locks) issue once, and write once.
+
+What is right does not rest on a lock: each write carries the resourceVersion that was read, and serial numbers are
+drawn at random.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from contextlib import aclosing
+
+import pytest
+
+from asynctest import async_test
+from join_requests import GROUPS
+from kubevouch.api import catalog, wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.client.interface import EventType, WatchOptions
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki import certificate_builder, keys, x509_certificate
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.subject import Subject
+from kubevouch.standalone.controllers import start_controllers
+from kubevouch.testing.cluster import Cluster
+
+LEADERS = 3
+REQUESTS = 60
+
+
+def _csr(number: int) -> CertificateSigningRequest:
+    subject = Subject(common_name=f"system:node:worker-{number}", organizations=("system:nodes",))
+    spec = CertificateSigningRequestSpec(
+        request=build_request(keys.generate(KeyAlgorithm.ECDSA_P256), subject),
+        signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+        usages=["digital signature", "client auth"],
+    )
+    return CertificateSigningRequest(metadata=ObjectMeta(name=f"csr-{number}"), spec=spec)
+
+
+@async_test
+async def test_leaders_at_once_issue_one_certificate_a_request() -> None:
+    async with Cluster() as cluster:
+        token = await cluster.token_async()
+        joining = cluster.client(f"system:bootstrap:{token.partition('.')[0]}", GROUPS)
+        leaders = [start_controllers(cluster.server, ("*",)) for _ in range(LEADERS)]
+        decisions: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+
+        async def read() -> None:
+            watching = cluster.client().watch(
+                catalog.CERTIFICATE_SIGNING_REQUESTS, options=WatchOptions(send_initial_events=True)
+            )
+            issued = 0
+            async with aclosing(watching) as events:
+                async for event in events:
+                    if event.type is EventType.BOOKMARK or event.object is None:
+                        continue
+                    status = event.object.status
+                    seen = decisions[event.object.metadata.name]
+                    seen.append((len(status.conditions), status.certificate))
+                    issued += bool(status.certificate) and not seen[-2][1]
+                    if issued == REQUESTS:
+                        return
+
+        reading = asyncio.create_task(read())
+        try:
+            await asyncio.gather(
+                *(joining.create(catalog.CERTIFICATE_SIGNING_REQUESTS, _csr(number)) for number in range(REQUESTS))
+            )
+            await reading
+            for leader in leaders:
+                await leader.settle()
+        finally:
+            reading.cancel()
+            for leader in leaders:
+                await leader.close()
+        listed = (await cluster.client().list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items
+    for name, states in decisions.items():
+        # Made, approved, issued: each once.
+        assert [(conditions, bool(certificate)) for conditions, certificate in states] == [
+            (0, False), (1, False), (1, True),
+        ], name  # fmt: skip
+    serials = Counter(x509_certificate.parse_bundle(csr.status.certificate)[0].serial for csr in listed)
+    assert len(serials) == REQUESTS
+    # The certificate that the watch saw is the one that stays.
+    assert {csr.metadata.name: csr.status.certificate for csr in listed} == {
+        name: states[-1][1] for name, states in decisions.items()
+    }
+
+
+@pytest.mark.parametrize("bits", [certificate_builder.SERIAL_BITS, certificate_builder.STRICT_SERIAL_BITS])
+def test_serial_numbers_are_random_in_64_bits_and_more(bits: int) -> None:
+    assert bits >= 64
+    drawn = [certificate_builder.random_serial(bits) for _ in range(128)]
+    assert len(set(drawn)) == len(drawn)
+    # Every bit is now set and now not; that one is not so by chance has a probability of 2 to the -127.
+    for bit in range(bits):
+        assert len({serial >> bit & 1 for serial in drawn}) == 2, bit
