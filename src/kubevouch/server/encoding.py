@@ -25,6 +25,8 @@ from kubevouch.storage.watchcache.resource_cache import Change
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # Frames are shared by all watchers of a resource: as many as they may be apart, and still get the same bytes.
 FRAMES = 64
+# With the stored values that they are made of. One may be above it.
+FRAME_BYTES = 1 << 20
 _META_GROUP = "meta.k8s.io"
 
 Converter = Callable[[Any], Any]
@@ -59,6 +61,7 @@ class ObjectEncoder:
         self._json_form = ("json", resource.api_version)
         self._protobuf_form = ("protobuf", resource.api_version)
         self._frames: dict[tuple[object, ...], tuple[Stored[Any], Negotiated, bytes]] = {}
+        self.frame_bytes = 0
 
     def view(self, obj: Any) -> Any:
         """The stored object in this resource's version."""
@@ -68,24 +71,20 @@ class ObjectEncoder:
 
     def _json(self, stored: Stored[Any]) -> bytes:
         """The object without kind and apiVersion, as it stands in lists."""
-        body: bytes = stored.encoded(self._json_form, lambda s: json_codec.encode(self.view(s.obj)))
-        return body
+        return stored.encoded(self._json_form, lambda s: json_codec.encode(self.view(s.obj)))
 
     def _message(self, stored: Stored[Any]) -> bytes:
-        body: bytes = stored.encoded(self._protobuf_form, lambda s: self._codec.encode(self.view(s.obj)))
-        return body
+        return stored.encoded(self._protobuf_form, lambda s: self._codec.encode(self.view(s.obj)))
 
     @staticmethod
     def _metadata_json(stored: Stored[Any]) -> bytes:
-        body: bytes = stored.encoded("metadata/json", lambda s: json_codec.encode(s.obj.metadata))
-        return body
+        return stored.encoded("metadata/json", lambda s: json_codec.encode(s.obj.metadata))
 
     def _metadata_message(self, stored: Stored[Any]) -> bytes:
-        body: bytes = stored.encoded(
+        return stored.encoded(
             "metadata/protobuf",
             lambda s: self._metadata_codec.encode(PartialObjectMetadata(metadata=s.obj.metadata)),
         )
-        return body
 
     def _whole_json(self, stored: Stored[Any], transform: Transform) -> bytes:
         if transform.kind == "PartialObjectMetadata":
@@ -213,8 +212,11 @@ class ObjectEncoder:
             frame = _wrap(item.type, table, how)
         else:
             frame = self._change_frame(item, how)
-        if len(self._frames) >= FRAMES:
-            del self._frames[next(iter(self._frames))]
+        size = len(frame) + len(item.stored.raw)
+        while self._frames and (len(self._frames) >= FRAMES or self.frame_bytes + size > FRAME_BYTES):
+            stored, _, oldest = self._frames.pop(next(iter(self._frames)))
+            self.frame_bytes -= len(oldest) + len(stored.raw)
+        self.frame_bytes += size
         # With what its key identifies, so that nothing else can get the same identity while it is here.
         self._frames[key] = (item.stored, how, frame)
         return frame

@@ -53,6 +53,8 @@ log = structlog.get_logger("server")
 IDLE_SECONDS = 90.0
 GZIP_FROM_BYTES = 128 * 1024  # apiserver endpoints/handlers/responsewriters
 GZIP_LEVEL = 1
+# Of watch events: what a connection is handed before it has to take what it was handed before.
+PIECE_BYTES = 64 * 1024
 MAX_WARNINGS_RUNES = 4096
 WARNING_CUT_RUNES = 256
 # For the last bytes of an answer, once the server is told to stop.
@@ -407,10 +409,11 @@ class HTTPSServer:
                 frames = encoder.frames(batch, how, self._clock.now(), include, first=first)
                 first = first and not batch
                 # A timer for each write would be a fifth of the work; only those that lag behind need one.
-                if connection.writing_paused:
+                if connection.writing_paused or len(frames) > PIECE_BYTES:
                     async with asyncio.timeout(self._timeouts.frame):
-                        await writer.drain()
-                await writer.write(frames, drain=False)
+                        await _write_in_pieces(frames, writer, connection)
+                else:
+                    await writer.write(frames, drain=False)
                 if batch:
                     sent(len(batch), len(frames))
             await reply.write_eof()
@@ -425,6 +428,14 @@ class HTTPSServer:
             connection.no_longer(cancel)
             await result.close()
         return reply
+
+
+async def _write_in_pieces(frames: bytes, writer: StreamWriter, connection: Connection) -> None:
+    """So that a thousand watches that nobody reads do not each hold what one large object takes."""
+    for at in range(0, len(frames), PIECE_BYTES):
+        if connection.writing_paused:
+            await writer.drain()
+        await writer.write(frames[at : at + PIECE_BYTES], drain=False)
 
 
 class _LazyHeaders(Mapping[str, list[str]]):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubevouch.server.timeouts import REQUEST_TIMEOUT
 from kubevouch.server.tls import TLSOptions
-from kubevouch.storage.watchcache.resource_cache import HISTORY
+from kubevouch.storage.watchcache.history import HISTORY
 
 # kube-apiserver's defaults; its flow control shares out the sum.
 DEFAULT_REQUESTS_INFLIGHT = 400

@@ -10,7 +10,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery import protobuf
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.registry.interface import Printer
-from kubevouch.server.encoding import FRAMES, ObjectEncoder
+from kubevouch.server.encoding import FRAME_BYTES, FRAMES, ObjectEncoder
 from kubevouch.server.negotiation import Negotiated, Transform
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.watchcache.objects import Stored
@@ -52,6 +52,20 @@ def test_only_so_many_frames_are_kept() -> None:
     for number in range(1, 3 * FRAMES):
         encoder.frames([_change("c", number)], JSON, NOW, "", first=False)
     assert len(encoder._frames) == FRAMES
+
+
+def test_large_frames_are_kept_as_far_as_their_bytes_allow() -> None:
+    encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
+    for number in range(1, 200):
+        obj = ConfigMap(metadata=ObjectMeta(name="c"), data={"value": "x" * (1000 * number)})
+        change = Change("MODIFIED", Stored("c", obj, Revision(number), b"x" * 1000 * number), None, Revision(number))
+        frame = encoder.frames([change], JSON, NOW, "", first=False)
+        assert encoder.frames([change], JSON, NOW, "", first=False) is frame
+        held = sum(len(kept) + len(stored.raw) for stored, _, kept in encoder._frames.values())
+        assert held == encoder.frame_bytes <= FRAME_BYTES
+    huge = Change("MODIFIED", Stored("c", obj, Revision(1), b"x" * FRAME_BYTES), None, Revision(1))
+    encoder.frames([huge], JSON, NOW, "", first=False)
+    assert len(encoder._frames) == 1
 
 
 def test_a_table_tells_the_age_of_its_own_second() -> None:

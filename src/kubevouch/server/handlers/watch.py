@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,7 +16,7 @@ from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import Bookmark, Request, Result, WatchItem, WatchResult
 from kubevouch.storage.interface import Compacted, Revision
 from kubevouch.storage.watchcache.objects import Stored
-from kubevouch.storage.watchcache.resource_cache import Change, Scope, WatchClosed, Watcher
+from kubevouch.storage.watchcache.resource_cache import BATCH_BYTES, Change, Scope, WatchClosed, Watcher
 from kubevouch.util.turns import give_way
 
 # Without timeoutSeconds a watch lasts 30 to 60 minutes (--min-request-timeout 1800 s, times a factor of 1 to 2).
@@ -45,6 +46,17 @@ async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
         listing = True
     await stream.open(version, listing=listing, asked=options.send_initial_events is True)
     return WatchResult(stream.batches(), endpoint.encoder, ended=[stream.close])
+
+
+def _following(initial: deque[Stored[Any]]) -> list[WatchItem]:
+    """Takes the next piece out of what a watch begins with; each is held no longer than it has to be."""
+    part: list[WatchItem] = []
+    size = 0
+    while initial and len(part) < INITIAL_BATCH and size < BATCH_BYTES:
+        stored = initial.popleft()
+        size += len(stored.raw)
+        part.append(Change("ADDED", stored, None, stored.revision))
+    return part
 
 
 class _Stream:
@@ -104,11 +116,10 @@ class _Stream:
         try:
             # An empty first batch lets the edge send headers before the first event.
             yield []
-            for at in range(0, len(self._initial), INITIAL_BATCH):
-                part = self._initial[at : at + INITIAL_BATCH]
+            initial, self._initial = deque(self._initial), []
+            while initial:
                 await give_way()
-                yield [Change("ADDED", stored, None, stored.revision) for stored in part]
-            self._initial = []
+                yield _following(initial)
             if self._marks_end:
                 yield [Bookmark(self._revision, initial_end=True)]
             async for batch in self._live(watcher):

@@ -13,8 +13,10 @@ from typing import Any
 import structlog
 
 from kubevouch.storage.interface import Compacted, Revision, Store, StoreError, StoreEvent
+from kubevouch.storage.watchcache.budgets import Budgets
+from kubevouch.storage.watchcache.history import HISTORY
 from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
-from kubevouch.storage.watchcache.resource_cache import HISTORY, ResourceCache
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 
@@ -35,14 +37,24 @@ class Cacher:
     """Keeps a :class:`ResourceCache` for each registered key prefix in step with the store.
 
     Args:
-        history: how many events of each resource are remembered.
+        history: how many events of each resource are remembered, as far as the budgets allow.
+        budgets: what the caches take together, in bytes.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, root: str = "/registry/", history: int = HISTORY) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        root: str = "/registry/",
+        history: int = HISTORY,
+        budgets: Budgets | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._root = root
         self._history = history
+        self.budgets = budgets or Budgets()
         self._registered: dict[str, _Registered] = {}
         self._revision = Revision(0)
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
@@ -51,7 +63,7 @@ class Cacher:
 
     def register(self, prefix: str, decode: Decode) -> ResourceCache[Any]:
         """The cache of the keys under ``prefix`` (one or two path segments below the root, ending in a slash)."""
-        cache: ResourceCache[Any] = ResourceCache(prefix, self._history)
+        cache: ResourceCache[Any] = ResourceCache(prefix, self._history, self.budgets)
         self._registered[prefix] = _Registered(cache, decode)
         return cache
 
@@ -174,10 +186,9 @@ class Cacher:
         for _ in cache.applying(change):
             await give_way()
 
-    @staticmethod
-    def _decode(registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:
+    def _decode(self, registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:
         try:
-            return Stored(key, registered.decode(value, revision), revision, value, registered.decode)
+            return Stored(key, registered.decode(value, revision), revision, value, registered.decode, self.budgets)
         except ValueError as err:
             # One unreadable value must not take the resource down; reads of it answer 500 (registry).
             log.error("unreadable value in the store", key=key, revision=revision, err=str(err))

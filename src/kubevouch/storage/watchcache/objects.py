@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.storage.interface import Revision
+from kubevouch.storage.watchcache.budgets import Budgets
 
 T = TypeVar("T", bound=Object)
 Decode = Callable[[bytes, Revision], Any]
@@ -16,17 +17,27 @@ class Stored(Generic[T]):
     """An object as it is stored, with its encodings made at most once each.
 
     ``obj`` has its resourceVersion set; ``raw`` is the stored value, and ``decode`` makes the one from the other.
+    Encodings count against ``budgets``; without them, who has the object lets go of it soon.
     """
 
-    __slots__ = ("_decode", "_encodings", "key", "obj", "raw", "revision")
+    __slots__ = ("_budgets", "_decode", "_encodings", "key", "obj", "raw", "revision")
 
-    def __init__(self, key: str, obj: T, revision: Revision, raw: bytes, decode: Decode | None = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        obj: T,
+        revision: Revision,
+        raw: bytes,
+        decode: Decode | None = None,
+        budgets: Budgets | None = None,
+    ) -> None:
         self.key = key
         self.obj = obj
         self.revision = revision
         self.raw = raw
         self._decode = decode
-        self._encodings: dict[Hashable, Any] | None = None
+        self._budgets = budgets
+        self._encodings: dict[Hashable, bytes] | None = None
 
     if not TYPE_CHECKING:
 
@@ -36,21 +47,31 @@ class Stored(Generic[T]):
                 raise AttributeError(name)
             return self._decode(self.raw, self.revision)
 
-    def encoded(self, form: Hashable, make: Callable[[Stored[T]], Any]) -> Any:
-        """The encoding named ``form``; ``make`` is called once, whoever asks and however often."""
-        if self._encodings is None:
-            self._encodings = {}
-        value = self._encodings.get(form)
+    def encoded(self, form: Hashable, make: Callable[[Stored[T]], bytes]) -> bytes:
+        """The encoding named ``form``; ``make`` is called once as long as the budget lasts, whoever asks."""
+        value = self._encodings.get(form) if self._encodings is not None else None
         if value is None:
-            value = self._encodings[form] = make(self)
+            value = make(self)
+            if self._encodings is None:
+                self._encodings = {}
+            self._encodings[form] = value
+            if self._budgets is not None:
+                self._budgets.encoded(self, len(value))
         return value
+
+    def drop_encodings(self) -> None:
+        """Give back what lists and watches shared; the next one makes it again."""
+        if self._encodings is not None:
+            self._encodings = None
+            if self._budgets is not None:
+                self._budgets.released(self)
 
     def shrink(self) -> None:
         """Give back what can be made again from the stored value. For objects that were superseded; to be called once.
 
         A decoded object takes five times as much memory as its stored value.
         """
-        self._encodings = None
+        self.drop_encodings()
         if self._decode is not None:
             del self.obj
 

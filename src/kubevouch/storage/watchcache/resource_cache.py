@@ -11,21 +11,22 @@ from typing import Generic, Literal, TypeVar
 
 from kubevouch.machinery.meta import Object
 from kubevouch.storage.interface import Compacted, Revision
+from kubevouch.storage.watchcache.budgets import Budgets
+from kubevouch.storage.watchcache.history import HISTORY, History
 from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 
 T = TypeVar("T", bound=Object)
 
-# Enough for clients to resume after a reconnect and to page through consistently; an event holds two stored values.
-HISTORY = 10_000
-# A superseded object stays decoded and encoded for so many events: until then every watch that keeps up has sent it.
-DECODED_HISTORY = 500
 # Steps (see Scope.cost) that watchers may cost before others have their turn: 2 to 5 ms.
 OFFERED_AT_ONCE = 2000
 WOKEN_AT_ONCE = 200  # watchers; each then writes for 40 to 80 µs
 # So many objects are fetched at once for a scan that has to last; for more of them, the whole table is copied.
 FEW = 2000
-# A client this far behind is cut off and starts again from a list, as kube-apiserver does.
+# A client this far behind, or behind what the history holds, is cut off and starts again from a list, as
+# kube-apiserver does. So what waits for clients is no more than the history.
 MAX_BACKLOG = 10_000
+# Stored bytes of the changes that a watcher is handed at once: they are encoded together, and wait to be sent.
+BATCH_BYTES = 256 << 10
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Stored[T]], bool]
@@ -72,7 +73,7 @@ class WatchClosed(Exception):
 
 
 class Watcher(Generic[T]):
-    """One client's queue of changes. ``next_batch`` hands out all that is there."""
+    """One client's queue of changes. ``next_batch`` hands them out, ``BATCH_BYTES`` at once."""
 
     __slots__ = ("_after", "_cache", "_closed", "_poked", "_queue", "_wakeup", "scope")
 
@@ -116,9 +117,17 @@ class Watcher(Generic[T]):
             self._wakeup = asyncio.get_running_loop().create_future()
             await self._wakeup
         self._poked = False
-        batch = list(self._queue)
-        self._queue.clear()
+        batch: list[Change[T]] = []
+        size = 0
+        while self._queue and size < BATCH_BYTES:
+            change = self._queue.popleft()
+            size += len(change.stored.raw)
+            batch.append(change)
         return batch
+
+    def is_behind(self, floor: Revision) -> bool:
+        """Whether something is queued that the history has forgotten."""
+        return bool(self._queue) and self._queue[0].revision <= floor
 
     def close(self) -> None:
         """Forget what is queued and end ``next_batch``."""
@@ -132,14 +141,13 @@ class Watcher(Generic[T]):
 class ResourceCache(Generic[T]):
     """Objects of one resource by key, in key order, with the events that led here."""
 
-    def __init__(self, prefix: str, history: int = HISTORY) -> None:
+    def __init__(self, prefix: str, history: int = HISTORY, budgets: Budgets | None = None) -> None:
         self.prefix = prefix
-        self._size = history
+        self._history: History[T] = History(history, budgets or Budgets(), self._cut_off_who_is_behind)
+        self.object_bytes = 0
+        """Stored bytes of the current objects."""
         self._objects: dict[str, Stored[T]] = {}
         self._keys: list[str] = []
-        self._history: deque[CacheEvent[T]] = deque()
-        # History holds every event above this revision.
-        self._floor = Revision(0)
         self._watchers: set[Watcher[T]] = set()
         self._watchers_by_key: dict[str, set[Watcher[T]]] = {}
         self._handlers: list[Callable[[CacheEvent[T]], None]] = []
@@ -149,10 +157,12 @@ class ResourceCache(Generic[T]):
 
     def load(self, objects: list[Stored[T]], revision: Revision) -> None:
         """Start from ``objects``, which are in key order, as they were at ``revision``."""
+        for stored in self._objects.values():
+            stored.drop_encodings()
         self._objects = {stored.key: stored for stored in objects}
         self._keys = [stored.key for stored in objects]
-        self._history.clear()
-        self._floor = revision
+        self.object_bytes = sum(len(stored.raw) for stored in objects)
+        self._history.start(revision)
         for handler in self._load_handlers:
             handler()
 
@@ -205,9 +215,7 @@ class ResourceCache(Generic[T]):
     def _before(self, revision: Revision) -> dict[str, Stored[T] | None]:
         """What the keys that changed after ``revision`` held then."""
         before: dict[str, Stored[T] | None] = {}
-        for event in reversed(self._history):
-            if event.revision <= revision:
-                break
+        for event in self._history.newest_first(revision):
             before[event.key] = event.previous
         return before
 
@@ -219,8 +227,8 @@ class ResourceCache(Generic[T]):
         Raises:
             Compacted: the history does not reach back so far.
         """
-        if revision < self._floor:
-            raise Compacted(revision, self._floor)
+        if revision < self.oldest:
+            raise Compacted(revision, self.oldest)
         before = self._before(revision)
         now = self.scan(prefix, start, lasting=lasting)
         if not before:
@@ -242,7 +250,10 @@ class ResourceCache(Generic[T]):
         Who begins to watch between two slices hears of the event from the history.
         """
         key = event.key
+        if event.previous is not None:
+            self.object_bytes -= len(event.previous.raw)
         if event.current is not None:
+            self.object_bytes += len(event.current.raw)
             if key not in self._objects:
                 bisect.insort(self._keys, key)
             self._objects[key] = event.current
@@ -251,10 +262,6 @@ class ResourceCache(Generic[T]):
             at = bisect.bisect_left(self._keys, key)
             del self._keys[at]
         self._history.append(event)
-        if len(self._history) > DECODED_HISTORY:
-            self._history[-DECODED_HISTORY].shrink()
-        if len(self._history) > self._size:
-            self._floor = self._history.popleft().revision
         for handler in self._handlers:
             handler(event)
         heard: list[Watcher[T]] = []
@@ -302,26 +309,16 @@ class ResourceCache(Generic[T]):
         Raises:
             Compacted: events above ``after`` have been forgotten.
         """
-        if after < self._floor:
-            raise Compacted(after, self._floor)
+        if after < self.oldest:
+            raise Compacted(after, self.oldest)
         watcher = Watcher(self, scope, after)
-        if self._history and self._history[-1].revision > after:
-            for event in self._events_after(after):
-                self._offer(watcher, event)
+        for event in self._history.after(after):
+            self._offer(watcher, event)
         if scope.key:
             self._watchers_by_key.setdefault(scope.key, set()).add(watcher)
         else:
             self._watchers.add(watcher)
         return watcher
-
-    def _events_after(self, after: Revision) -> list[CacheEvent[T]]:
-        found = []
-        for event in reversed(self._history):
-            if event.revision <= after:
-                break
-            found.append(event)
-        found.reverse()
-        return found
 
     def forget(self, watcher: Watcher[T]) -> None:
         """Stop telling ``watcher``."""
@@ -334,8 +331,16 @@ class ResourceCache(Generic[T]):
 
     def close_watchers(self) -> None:
         """End every watch: the history has a gap, or the server stops."""
-        for watcher in [*self._watchers, *(w for same in self._watchers_by_key.values() for w in same)]:
+        for watcher in self._all_watchers():
             watcher.close()
+
+    def _cut_off_who_is_behind(self) -> None:
+        for watcher in self._all_watchers():
+            if watcher.is_behind(self.oldest):
+                watcher.close()
+
+    def _all_watchers(self) -> list[Watcher[T]]:
+        return [*self._watchers, *(watcher for same in self._watchers_by_key.values() for watcher in same)]
 
     @property
     def watcher_count(self) -> int:
@@ -344,7 +349,7 @@ class ResourceCache(Generic[T]):
     @property
     def oldest(self) -> Revision:
         """A watch may start after this revision, not before."""
-        return self._floor
+        return self._history.floor
 
 
 def _wake(watchers: list[Watcher[T]]) -> None:

@@ -9,9 +9,9 @@ import aio
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.storage.interface import Revision
+from kubevouch.storage.watchcache.history import DECODED_HISTORY
 from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 from kubevouch.storage.watchcache.resource_cache import (
-    DECODED_HISTORY,
     FEW,
     OFFERED_AT_ONCE,
     WOKEN_AT_ONCE,
@@ -31,12 +31,12 @@ def _map(value: bytes, revision: Revision) -> ConfigMap:
 def _stored(revision: int) -> Stored[ConfigMap]:
     value, version = str(revision).encode(), Revision(revision)
     stored = Stored(KEY, _map(value, version), version, value, _map)
-    stored.encoded("form", lambda _: revision)
+    stored.encoded("form", lambda _: value)
     return stored
 
 
 def _is_encoded(stored: Stored[ConfigMap]) -> bool:
-    again = object()
+    again = b"again"
     return stored.encoded("form", lambda _: again) is not again
 
 
