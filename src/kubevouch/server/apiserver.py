@@ -58,7 +58,7 @@ from kubevouch.server.request import BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.server.timeouts import Timeouts
-from kubevouch.storage.compactor import keep_compacting
+from kubevouch.storage.compactor import RevisionBytes, keep_compacting
 from kubevouch.storage.interface import Sized, Store
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher
@@ -132,7 +132,8 @@ class APIServer:
         self.metrics = Metrics()
         if isinstance(store, Sized):
             self.metrics.storage.size(store.size)
-        self.store = MeasuredStore(store, clock, self.metrics.storage)
+        self._revisions = RevisionBytes()
+        self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches()
         self._timers = Timers(clock)
@@ -307,7 +308,9 @@ class APIServer:
         await self.cacher.start()
         self._monitor.start()
         if interval := self._options.compaction_interval.total_seconds():
-            self._compacting = asyncio.create_task(keep_compacting(self.store, self.clock, interval), name="compactor")
+            self._compacting = asyncio.create_task(
+                keep_compacting(self.store, self.clock, interval, self._revisions), name="compactor"
+            )
 
     async def listen(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Serve bound sockets; ``context`` None is plain HTTP, for tests only."""

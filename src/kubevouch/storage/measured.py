@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol, TypeVar
 
+from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.interface import EventBatch, KeyValue, Page, Revision, Store, StoreUnavailable, ValueTooLarge
 from kubevouch.util.clock import Clock
 
@@ -23,12 +24,19 @@ class StoreRecorder(Protocol):
 
 
 class MeasuredStore:
-    """A ``Store`` over another."""
+    """A ``Store`` over another.
 
-    def __init__(self, store: Store, clock: Clock, recorder: StoreRecorder) -> None:
+    Args:
+        revisions: is told what is written.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, recorder: StoreRecorder, revisions: RevisionBytes | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._recorder = recorder
+        self._revisions = revisions or RevisionBytes()
 
     async def _timed(self, operation: str, key: str, call: Awaitable[T]) -> T:
         begun = self._clock.monotonic()
@@ -48,13 +56,19 @@ class MeasuredStore:
         return await self._timed("list", prefix, self._store.list(prefix, start=start, limit=limit, revision=revision))
 
     async def create(self, key: str, value: bytes, *, ttl: float | None = None) -> Revision:
-        return await self._timed("create", key, self._store.create(key, value, ttl=ttl))
+        revision = await self._timed("create", key, self._store.create(key, value, ttl=ttl))
+        self._revisions.wrote(revision, len(value))
+        return revision
 
     async def update(self, key: str, value: bytes, expected: Revision, *, ttl: float | None = None) -> Revision:
-        return await self._timed("update", key, self._store.update(key, value, expected, ttl=ttl))
+        revision = await self._timed("update", key, self._store.update(key, value, expected, ttl=ttl))
+        self._revisions.wrote(revision, len(value))
+        return revision
 
     async def delete(self, key: str, expected: Revision) -> Revision:
-        return await self._timed("delete", key, self._store.delete(key, expected))
+        revision = await self._timed("delete", key, self._store.delete(key, expected))
+        self._revisions.wrote(revision, 0)
+        return revision
 
     def watch(self, prefix: str, after: Revision) -> AsyncIterator[EventBatch]:
         return self._store.watch(prefix, after)
