@@ -90,6 +90,8 @@ fuzz: venv
 	    -r requirements-fuzz.lock
 	PYTHONPATH=.fuzz/site:tests $(PY) scripts/fuzz.py --seconds $(strip $(SECONDS)) $(TARGETS)
 	$(PY) -m pytest tests/property -k fuzz -n $(strip $(WORKERS)) --hypothesis-profile=long --timeout=3600 $(PYTEST_FLAGS)
+	KUBEVOUCH_DAMAGED_PLACES=2000 $(PY) -m pytest tests/attacks/test_lost_writes.py tests/attacks/test_store_verify.py \
+	    -k flipped -n $(strip $(WORKERS)) --timeout=3600 $(PYTEST_FLAGS)
 
 bench: venv
 	$(PY) benchmarks/run.py --into bench-results

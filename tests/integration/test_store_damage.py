@@ -100,8 +100,8 @@ def test_an_sqlite_file_of_another_program(path: Path) -> None:
 
 def test_a_store_of_a_later_kubevouch(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    assert_refused(path, "layout 2 where this kubevouch knows 1 only")
+        connection.execute("PRAGMA user_version = 3")
+    assert_refused(path, "layout 3 where this kubevouch knows 2 only")
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,11 @@ def test_a_folder(tmp_path: Path) -> None:
     assert_refused(tmp_path / "store.db", "something that is not a file")
 
 
+def test_a_mark_without_its_file(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+    assert_refused(path, "no file, but a mark .* of one at revision 121")
+
+
 def test_a_log_without_its_file(path: Path) -> None:
     path.rename(path.with_name("elsewhere.db"))
     path.with_name("store.db-wal").write_bytes(b"frames")
@@ -129,7 +134,7 @@ def test_what_an_interrupted_creation_left_is_no_hindrance(tmp_path: Path) -> No
     for suffix in (".new", ".new-wal", ".new-shm"):
         tmp_path.joinpath("store.db" + suffix).write_bytes(b"half")
     open_once(tmp_path / "store.db")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", "store.db.lock"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", "store.db.lock", "store.db.mark"]
 
 
 def test_a_flipped_bit_in_the_header(path: Path) -> None:

@@ -22,7 +22,7 @@ from kubevouch.storage.interface import (
     StoreInUse,
     StoreUnavailable,
 )
-from kubevouch.storage.sqlite import SQLiteStore, database, writer
+from kubevouch.storage.sqlite import SQLiteStore, database, examination, writer
 from kubevouch.storage.sqlite.rows import Row, insert_rows
 from kubevouch.storage.sqlite.wal import LARGEST_FILE
 from kubevouch.testing.clock import FakeClock
@@ -86,7 +86,7 @@ def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
             await store.delete("/b", Revision(3))
             await store.compact(Revision(4))
             before = await store.list("/")
-        assert sorted(file.name for file in path.parent.iterdir()) == ["store.db", "store.db.lock"]
+        assert sorted(file.name for file in path.parent.iterdir()) == ["store.db", "store.db.lock", "store.db.mark"]
         async with opened(path) as store:
             assert await store.revision() == 6
             assert await store.list("/") == before
@@ -196,6 +196,7 @@ def test_the_files_are_for_their_owner_only(path: Path) -> None:
                 "store.db-shm": 0o600,
                 "store.db-wal": 0o600,
                 "store.db.lock": 0o600,
+                "store.db.mark": 0o600,
             }
 
     async def made_private_again() -> None:
@@ -289,7 +290,7 @@ def test_an_unclean_shutdown_is_noticed_and_a_check_that_takes_long_is_cut_short
         async with opened(path) as store:
             await asyncio.gather(*(store.create(f"/{i}", bytes(10_000)) for i in range(2000)))
         edited(path, "UPDATE meta SET value = 0 WHERE name = 'clean'")
-        monkeypatch.setattr(database, "CHECK_SECONDS", 0.0)
+        monkeypatch.setattr(examination, "CHECK_SECONDS", 0.0)
         async with opened(path) as store:
             assert (await store.list("/")).total == 2000
 

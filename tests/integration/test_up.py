@@ -262,7 +262,9 @@ def test_a_damaged_store(cluster: Path, damage: str) -> None:
         store.write_bytes({"text": b"hello", "middle": middle, "empty": b""}[damage])
     error = refused(up(cluster.parent), ExitCode.FAILED)
     assert error.startswith(f"{store}: got ")
-    assert error.endswith("expected a whole kubevouch store; restore a backup, or move the file away to begin anew")
+    assert error.endswith(
+        "restore a backup, or move the file away, with all whose names begin with its own, to begin anew"
+    )
 
 
 def test_a_foreign_serving_pair_is_replaced(cluster: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "join-status": ("kubevouch.cli.join_status:join_status", "Say how far a machine has come on its way in."),
     "join-phase": ("kubevouch.cli.join_phase:join_phase", "Run one phase of a join alone."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
+    "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
 }
 DEBUG = "KUBEVOUCH_DEBUG"

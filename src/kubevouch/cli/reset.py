@@ -41,7 +41,7 @@ def reset(force: bool, cleanup_tmp_dir: bool, dry_run: bool, output: str, **flag
         ui.say(f"  {'would remove' if dry_run else 'to remove'} {path}")
     if dry_run:
         return ExitCode.DONE
-    if not force and not _confirmed():
+    if not force and not ui.confirmed("Are you sure you want to proceed?"):
         raise ui.CLIError("aborted; nothing was removed", hint="--force does not ask")
     phase.remove(found)
     ui.step(f"{len(found)} files and folders removed")
@@ -59,11 +59,3 @@ def _quietly(found: list[Path], output: str, *, force: bool, dry_run: bool) -> i
         phase.remove(found)
     ui.document({"wouldRemove" if dry_run else "removed": [str(path) for path in found]}, output)
     return ExitCode.DONE
-
-
-def _confirmed() -> bool:
-    try:
-        return click.confirm("Are you sure you want to proceed?", default=False, err=True)
-    except click.Abort:  # nobody is there to answer
-        ui.aside("")
-        return False

@@ -112,6 +112,15 @@ def error(text: str, hint: str = "") -> None:
         _line([f"hint: {one_line(hint)}"], err=True)
 
 
+def confirmed(question: str) -> bool:
+    """Asks; no, if nobody is there to answer."""
+    try:
+        return click.confirm(question, default=False, err=True)
+    except click.Abort:  # nobody is there to answer
+        aside("")
+        return False
+
+
 def one_line(text: str) -> str:
     """A text of several lines as one; it is escaped when it is printed."""
     return " ".join(text.split())

@@ -90,7 +90,13 @@ class StoreUnavailable(StoreError):
 
     Whoever gets this from a write and has to know reads the key again. The store goes on: it serves reads as far as
     the medium does, and writes again as soon as it can.
+
+    The text is for those who run the server, and names its files. ``got`` is what was found, without them.
     """
+
+    def __init__(self, message: str, got: str = "") -> None:
+        super().__init__(message)
+        self.got = got
 
 
 class StoreDamaged(StoreUnavailable):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,10 +30,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None
         OSError: nothing has changed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = create(temporary, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)  # whatever the umask took away from a public file
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -43,6 +44,47 @@ def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None
             temporary.unlink()
         raise
     sync_folder(path.parent)
+
+
+def create(path: Path, mode: int = PRIVATE) -> int:
+    """A descriptor that writes a file that is made now; whatever the umask, it has ``mode``.
+
+    Raises:
+        OSError: among others, there is something at ``path``.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    os.fchmod(descriptor, mode)
+    return descriptor
+
+
+def open_existing(path: Path) -> int:
+    """A descriptor that reads and writes the file at ``path`` itself, never one that a link there names.
+
+    Raises:
+        OSError
+    """
+    return _regular(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The first ``most`` bytes of the file at ``path`` itself, never of one that a link there names.
+
+    Raises:
+        OSError
+    """
+    descriptor = _regular(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
+    try:
+        return os.read(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def _regular(descriptor: int, path: Path) -> int:
+    """``descriptor``, if it is a file: a pipe or a device that somebody put there would block or swallow."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def sync_folder(folder: Path) -> None:

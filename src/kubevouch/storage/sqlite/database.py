@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,25 +12,16 @@ import structlog
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files
 from kubevouch.storage.sqlite.errors import damaged, translated
-from kubevouch.storage.sqlite.rows import one_row
-from kubevouch.storage.sqlite.schema import (
-    LAYOUT,
-    OLDEST_SQLITE,
-    PAGE_BYTES,
-    READER_PRAGMAS,
-    TABLES,
-    WRITER_PRAGMAS,
-    run_script,
-)
+from kubevouch.storage.sqlite.examination import examine, log_salts
+from kubevouch.storage.sqlite.mark import Mark
+from kubevouch.storage.sqlite.schema import OLDEST_SQLITE, PAGE_BYTES, READER_PRAGMAS, WRITER_PRAGMAS, run_script
+from kubevouch.storage.sqlite.upgrade import upgraded
 
 READERS = 2
 """One may be busy with a long list while the other answers gets; more would only wait for the interpreter lock."""
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock. Only another program (sqlite3, a backup) can hold one: the store has one writer."""
-
-CHECK_SECONDS = 2.0
-"""How long an unclean shutdown may delay the next start by SQLite's own check."""
 
 _log = structlog.get_logger("kubevouch.storage.sqlite")
 
@@ -44,17 +34,25 @@ class Database:
     writer: sqlite3.Connection
     readers: tuple[sqlite3.Connection, ...]
     lock: files.Lock
+    mark: Mark
 
     def close(self) -> None:
         """Brings everything into the one file and notes that nothing is missing. The readers are closed by now."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
+            stack.callback(self._close_mark)
             stack.callback(self.writer.close)
             try:
                 self.writer.execute("UPDATE meta SET value = 1 WHERE name = 'clean'")
                 self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             except sqlite3.Error as error:
                 _log.warning("store could not be closed cleanly", path=str(self.path), error=str(error))
+
+    def _close_mark(self) -> None:
+        try:
+            self.mark.close()
+        except OSError as error:
+            _log.warning("store mark could not be written", path=str(self.path), error=str(error))
 
 
 def open_database(path: Path, max_bytes: int | None) -> Database:
@@ -75,10 +73,15 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
             files.create_if_missing(path)
             files.expect_store(path)
             files.make_private(path)
+            examined = examine(path)
             writer = _connect(path, WRITER_PRAGMAS)
             undo.callback(writer.close)
-            _expect_layout(writer, path)
-            _expect_whole(writer, path)
+            noted = examined.noted or upgraded(writer, path, examined.revision)
+            mark = Mark(path, noted)
+            undo.callback(mark.close)
+            _begin_log(writer, mark, path)
+            mark.advance(examined.revision)
+            mark.sync()
             if max_bytes is not None:
                 writer.execute(f"PRAGMA max_page_count = {max(max_bytes // PAGE_BYTES, 1)}")
             writer.execute("UPDATE meta SET value = 0 WHERE name = 'clean'")
@@ -88,7 +91,7 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
                 undo.callback(reader.close)
                 readers.append(reader)
             undo.pop_all()
-            return Database(path, writer, tuple(readers), lock)
+            return Database(path, writer, tuple(readers), lock, mark)
     except sqlite3.Error as error:
         raise translated(error, path) from error
     except UnicodeDecodeError as error:
@@ -100,6 +103,20 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
         ) from error
 
 
+def _begin_log(writer: sqlite3.Connection, mark: Mark, path: Path) -> None:
+    """Brings what an unclean shutdown left in the log into the file and empties the log.
+
+    A commit that was cut off by a kill leaves frames behind the last whole one; in a log that went on, they would look
+    like a commit that was lost.
+    """
+    salts = log_salts(path)
+    try:
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:  # no room in the file, perhaps; the log can still be read
+        _log.warning("store checkpoint failed", path=str(path), error=str(error))
+        mark.doubt(salts)
+
+
 def _connect(path: Path, pragmas: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
@@ -108,34 +125,3 @@ def _connect(path: Path, pragmas: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _expect_layout(connection: sqlite3.Connection, path: Path) -> None:
-    (layout,) = one_row(connection, "PRAGMA user_version")
-    if layout != LAYOUT:
-        raise damaged(path, f"layout {layout} where this kubevouch knows {LAYOUT} only")
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    marks = dict(connection.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
-    if tables != TABLES or set(marks) != {"layout", "compacted", "swept", "clean"}:
-        raise damaged(path, "other tables or other rows in meta than those of a store")
-
-
-def _expect_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """Lets SQLite check its structure when nobody noted that the last shutdown was an orderly one."""
-    if one_row(connection, "SELECT value FROM meta WHERE name = 'clean'")[0]:
-        return
-    # A statement can only be interrupted from another thread; SQLite forgets an interrupt that comes too late.
-    timer = threading.Timer(CHECK_SECONDS, connection.interrupt)
-    timer.start()
-    try:
-        (verdict,) = one_row(connection, "PRAGMA quick_check(1)")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        verdict = "ok"
-        _log.warning("store check cut short", path=str(path), seconds=CHECK_SECONDS)
-    finally:
-        timer.cancel()
-        timer.join()
-    if verdict != "ok":
-        raise damaged(path, f"what SQLite's check found ({verdict})")

@@ -36,10 +36,12 @@ def translated(error: sqlite3.Error, path: Path) -> StoreUnavailable:
         return damaged(path, str(error))
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     advice = _ADVICE.get(code, "this is unexpected, please report it")
-    return StoreUnavailable(f"{path}: got {name} ({error}), nothing was acknowledged; {advice}")
+    return StoreUnavailable(f"{path}: got {name} ({error}), nothing was acknowledged; {advice}", name)
 
 
 def damaged(path: Path, got: str) -> StoreDamaged:
     return StoreDamaged(
-        f"{path}: got {got}, expected a whole kubevouch store; restore a backup, or move the file away to begin anew"
+        f"{path}: got {got}, expected a whole kubevouch store; restore a backup, or move the file away, with all"
+        " whose names begin with its own, to begin anew",
+        got,
     )

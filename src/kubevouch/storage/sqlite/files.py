@@ -1,7 +1,7 @@
 """The files of a store: who may open them, who may read them, and how they come into being.
 
-``PATH`` is the SQLite file, ``PATH-wal`` and ``PATH-shm`` are SQLite's own, ``PATH.lock`` is held while a process has
-the store open, ``PATH.new`` exists while a store is made.
+``PATH`` is the SQLite file, ``PATH-wal`` and ``PATH-shm`` are SQLite's own, ``PATH.mark`` says how far it reached,
+``PATH.lock`` is held while a process has the store open, ``PATH.new`` exists while a store is made.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ import stat
 from contextlib import closing
 from pathlib import Path
 
-from kubevouch.storage.interface import StoreInUse, StoreUnavailable
+from kubevouch.storage.interface import Revision, StoreInUse, StoreUnavailable
 from kubevouch.storage.sqlite.errors import damaged
+from kubevouch.storage.sqlite.mark import Noted, mark_of, read_mark, write_mark
 from kubevouch.storage.sqlite.schema import APPLICATION_ID, CREATE, run_script
+from kubevouch.storage.sqlite.upgrade import new_identity
+from kubevouch.util import files
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _APPLICATION_ID_AT = 68  # sqlite.org/fileformat2.html, section 1.3
+
+NOTHING_WRITTEN = Revision(1)
+"""What a new store is at."""
 
 PRIVATE = 0o600
 
@@ -55,31 +61,33 @@ def companion(path: Path, suffix: str) -> Path:
 
 
 def create_if_missing(path: Path) -> None:
-    """Makes an empty store unless there is a file.
+    """Makes an empty store, with its mark, unless there is a file.
 
     It is made under another name and moved into place whole. So whatever lies at ``path`` once was a store, and a file
     that is empty or half written is damage, not a beginning.
 
     Raises:
-        StoreDamaged: the file is gone, but what was written to it last is still there.
+        StoreDamaged: the file is gone, but what was written to it last is still there, or its mark.
     """
     if path.exists():
         return
     wal = companion(path, "-wal")
     if wal.exists() and wal.stat().st_size:
         raise damaged(path, f"no file, but writes that belong to it in {wal.name}")
+    noted = read_mark(path)
+    if noted is not None and noted.revision > NOTHING_WRITTEN:
+        raise damaged(path, f"no file, but a mark ({mark_of(path).name}) of one at revision {noted.revision}")
     draft = companion(path, ".new")
     for leftover in (draft, companion(draft, "-wal"), companion(draft, "-shm")):
         leftover.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+    os.close(files.create(draft))
+    noted = Noted(new_identity(), NOTHING_WRITTEN)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         run_script(connection, CREATE)
+        connection.execute("INSERT INTO meta VALUES ('identity', ?)", (noted.identity,))
+    write_mark(path, noted)
     draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.sync_folder(path.parent)
 
 
 def expect_store(path: Path) -> None:

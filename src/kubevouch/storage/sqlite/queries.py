@@ -39,9 +39,9 @@ _REVISION = "max(coalesce((SELECT max(revision) FROM version), 1), (SELECT value
 _COMPACTED = "(SELECT value FROM meta WHERE name = 'compacted')"
 
 _GET = f"""
-SELECT {_REVISION}, CASE WHEN v.revision IS NOT NULL THEN {version_sql("v")} END, v.value
+SELECT {_REVISION}, CASE WHEN c.key IS NOT NULL THEN {version_sql("v")} END, v.value
 FROM (SELECT 1)
-    LEFT JOIN current AS c ON c.key = ? AND NOT c.deleted
+    LEFT JOIN current AS c ON c.key = ?
     LEFT JOIN version AS v ON v.revision = c.revision
 """
 
@@ -70,7 +70,7 @@ _KEYS_AT = f"SELECT c.key, {_REVISION_AT} AS revision FROM current AS c WHERE c.
 def _page_sql(keys: str) -> str:
     return f"""
 SELECT json_group_array(json_array(key, {version_sql("page")})), {values_sql("value")} FROM (
-    SELECT k.key, v.revision, v.checksum, v.value
+    SELECT k.key, v.revision, v.previous, v.deleted, v.expires, v.checksum, v.value
     FROM ({keys}) AS k CROSS JOIN version AS v ON v.revision = k.revision AND NOT v.deleted
     ORDER BY k.key LIMIT :limit
 ) AS page
@@ -86,7 +86,7 @@ SELECT count(*) FROM ({_KEYS_AT}) AS k CROSS JOIN version AS v ON v.revision = k
 
 _HISTORY = f"""
 SELECT json_group_array(json_array(
-        w.key, w.deleted, {version_sql("w")}, CASE WHEN p.revision IS NOT NULL THEN {version_sql("p")} END)),
+        w.key, {version_sql("w")}, CASE WHEN p.revision IS NOT NULL THEN {version_sql("p")} END)),
     {values_sql("w.value")}, {values_sql("p.value")}
 FROM (
     SELECT * FROM version WHERE revision > :after AND revision <= :upto AND key >= :low AND key < :high
@@ -111,7 +111,9 @@ def read_key(connection: sqlite3.Connection, path: Path, key: str) -> tuple[Revi
     revision, described, value = one_row(connection, _GET, (key,))
     if described is None:
         return Revision(revision), None
-    return Revision(revision), Values(value, path).take(key, decoded(described, Version, path))
+    version = decoded(described, Version, path)
+    held = Values(value, path).take(key, version)
+    return Revision(revision), None if version.deleted else held
 
 
 def read_state(connection: sqlite3.Connection, path: Path, keys: Sequence[str]) -> tuple[Revision, dict[str, Held]]:
@@ -121,12 +123,13 @@ def read_state(connection: sqlite3.Connection, path: Path, keys: Sequence[str]) 
     values = Values(joined, path)
     state = {}
     for entry in decoded(described, list[Entry], path):
-        content: KeyValue | StoreDamaged | None = None
-        if entry.version.size is not None:
-            try:
-                content = values.take(entry.key, entry.version)
-            except StoreDamaged as damage:
-                content = damage
+        content: KeyValue | StoreDamaged | None
+        try:
+            content = values.take(entry.key, entry.version)
+        except StoreDamaged as damage:
+            content = damage
+        else:
+            content = None if entry.version.deleted else content
         state[entry.key] = Held(Revision(entry.version.revision), content)
     return Revision(revision), state
 
@@ -191,12 +194,13 @@ def read_history(
             "high": prefix_end(prefix) or UNBOUNDED,
             "limit": ROWS_IN_A_STEP,
         }
-        described, written, replaced = one_row(connection, _HISTORY, bounds)
-    values, previous_values = Values(written, path), Values(replaced, path)
+        described, joined, replaced = one_row(connection, _HISTORY, bounds)
+    values, previous_values = Values(joined, path), Values(replaced, path)
     events = []
     for change in decoded(described, list[Change], path):
         previous = None if change.previous is None else previous_values.take(change.key, change.previous)
-        value = None if change.deleted else values.take(change.key, change.version).value
+        written = values.take(change.key, change.version).value
+        value = None if change.version.deleted else written
         events.append(StoreEvent(change.key, Revision(change.version.revision), value, previous))
     reached = events[-1].revision if len(events) == ROWS_IN_A_STEP else Revision(end)
     return Revision(newest), Stretch(events, reached)

@@ -12,6 +12,7 @@ lang_aggfunc.html). Should a future SQLite see that differently, the checksums t
 from __future__ import annotations
 
 import sqlite3
+import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ class Version(msgspec.Struct, array_like=True, frozen=True):
     """What is known of a row of ``version`` besides key and value. ``size`` None: there is no value."""
 
     revision: int
-    checksum: int | None
+    previous: int
+    deleted: int
+    expires: int | None
+    checksum: int
     size: int | None
 
 
@@ -50,7 +54,6 @@ class Change(msgspec.Struct, array_like=True, frozen=True):
     """A row of history: the write, and the version before it if there was one."""
 
     key: str
-    deleted: int
     version: Version
     previous: Version | None
 
@@ -68,7 +71,8 @@ class Row:
 
 def version_sql(alias: str) -> str:
     """The JSON of a Version."""
-    return f"json_array({alias}.revision, {alias}.checksum, length({alias}.value))"
+    columns = ("revision", "previous", "deleted", "expires", "checksum")
+    return f"json_array({', '.join(f'{alias}.{column}' for column in columns)}, length({alias}.value))"
 
 
 def values_sql(expression: str) -> str:
@@ -76,8 +80,14 @@ def values_sql(expression: str) -> str:
     return f"CAST(group_concat(CAST({expression} AS TEXT), '') AS BLOB)"
 
 
-def checksum(revision: int, key: str, value: bytes) -> int:
-    return zlib.crc32(value, zlib.crc32(key.encode(), revision & 0xFFFF_FFFF))
+_NUMBERS = struct.Struct("<qqqq")
+_NO_TIME = -1
+
+
+def checksum(revision: int, previous: int, deleted: int, expires: int | None, key: str, value: bytes) -> int:
+    """Of a whole row: a bit that flips in ``deleted`` or ``expires`` would take an object away."""
+    numbers = _NUMBERS.pack(revision, previous, deleted, _NO_TIME if expires is None else expires)
+    return zlib.crc32(value, zlib.crc32(key.encode(), zlib.crc32(numbers)))
 
 
 class Values:
@@ -89,13 +99,19 @@ class Values:
         self._path = path
 
     def take(self, key: str, version: Version) -> KeyValue:
-        """The next value. Raises StoreDamaged, after which the one behind it can still be taken."""
+        """The next value, empty for a deletion. Raises StoreDamaged, after which the next can still be taken."""
         size = version.size or 0
         value = self._joined[self._at : self._at + size]
         self._at += size
-        if checksum(version.revision, key, value) != version.checksum:
-            raise damaged(self._path, f"a wrong checksum at revision {version.revision} of {key}")
+        verify_row(self._path, key, version, value)
         return KeyValue(key, value, Revision(version.revision))
+
+
+def verify_row(path: Path, key: str, version: Version, value: bytes) -> None:
+    """Raises StoreDamaged for a row that is not what was written."""
+    numbers = (version.revision, version.previous, version.deleted, version.expires)
+    if checksum(*numbers, key, value) != version.checksum or (version.size is None) != bool(version.deleted):
+        raise damaged(path, f"a wrong checksum at revision {version.revision} of {key}")
 
 
 def decoded(text: str, shape: type[T], path: Path) -> T:
@@ -137,7 +153,7 @@ def insert_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     for row in rows:
         value = row.value or b""
         deleted = int(row.value is None)
-        crc = checksum(row.revision, row.key, value)
+        crc = checksum(row.revision, row.previous, deleted, row.expires, row.key, value)
         described.append((row.revision, row.previous, deleted, row.expires, crc, row.key, offset, len(value)))
         values.append(value)
         offset += len(value)

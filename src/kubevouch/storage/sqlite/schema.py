@@ -7,8 +7,10 @@
 
 ``version.previous`` is the revision of the key's version before this one, deletions included, 0 if there was none. An
 old state is read by going back along it from ``current``, so no index over (key, revision) has to be kept up with
-every write. ``expires`` is in microseconds since 1970. ``checksum`` is CRC-32 over key and value, begun with the
-revision: it finds what SQLite's own checks do not look at, and a value in the wrong row.
+every write. ``expires`` is in microseconds since 1970. ``checksum`` is CRC-32 over all the rest of the row: it finds
+what SQLite's own checks do not look at, and a value in the wrong row. ``current`` has none: what it says of a key is
+compared with ``version`` when the store is opened. ``meta.identity`` tells this store from every other; the mark beside
+it bears the same (``mark``).
 
 The numbers that are not constants of this file: an 8 KiB page holds three or four objects of this field (a CSR with
 its certificate has 2 to 3 KB) where a 4 KiB page holds one; writes of 2 KB were a quarter faster with it.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import sqlite3
 
 APPLICATION_ID = 0x6B76_6F75  # "kvou"
-LAYOUT = 1
+LAYOUT = 2
 PAGE_BYTES = 8192
 
 OLDEST_SQLITE = (3, 38, 0)
@@ -56,6 +58,7 @@ COMMIT;
 """
 
 TABLES = frozenset({"version", "current", "meta"})
+MARKS = frozenset({"layout", "compacted", "swept", "clean", "identity"})
 
 # secure_delete: a Secret that compaction forgets is overwritten in the file.
 # wal_autocheckpoint: checkpoints are made by the writer between two commits, not by a commit that somebody waits for.

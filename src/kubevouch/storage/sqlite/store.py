@@ -16,8 +16,9 @@ from kubevouch.storage.feed import Feed, Stretch, Watcher
 from kubevouch.storage.interface import KeyValue, Page, Revision, RevisionConflict, StoreError, StoreUnavailable
 from kubevouch.storage.sqlite import compaction, queries
 from kubevouch.storage.sqlite.database import Database, open_database
+from kubevouch.storage.sqlite.examination import log_bytes
 from kubevouch.storage.sqlite.reader import ReaderPool
-from kubevouch.storage.sqlite.writer import Commit, Writer, log_bytes
+from kubevouch.storage.sqlite.writer import Commit, Writer
 from kubevouch.storage.write import Write, check_key, check_limit, check_text, check_value, expiry
 from kubevouch.util.clock import Clock, SystemClock
 
@@ -136,7 +137,7 @@ class SQLiteStore:
             counters.failed_commits,
             counters.checkpoints,
             counters.failed_checkpoints,
-            log_bytes(self._database),
+            log_bytes(self.path),
             self.path.stat().st_size,
         )
 

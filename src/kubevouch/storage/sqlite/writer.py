@@ -20,7 +20,7 @@ from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreU
 from kubevouch.storage.sqlite.batch import Decision, decide
 from kubevouch.storage.sqlite.database import Database
 from kubevouch.storage.sqlite.errors import translated
-from kubevouch.storage.sqlite.files import companion
+from kubevouch.storage.sqlite.examination import log_bytes, log_salts
 from kubevouch.storage.sqlite.queries import read_history, read_state
 from kubevouch.storage.sqlite.reader import Job, ReaderPool
 from kubevouch.storage.sqlite.rows import insert_rows
@@ -170,6 +170,8 @@ class Writer:
         if self._failing:
             self._failing = False
             _log.info("store commits again", path=str(self.database.path))
+        if decision.rows:
+            self.database.mark.advance(decision.revision)
         self.revision = decision.revision
         self.counters.commits += 1
         self.counters.writes += len(decision.rows)
@@ -194,6 +196,7 @@ class Writer:
     def _failed(self, pending: list[Pending], error: StoreError, cause: Exception) -> Commit:
         """Nothing of the batch has happened: each of its writes is told so."""
         self.counters.failed_commits += 1
+        self._doubt_log()
         self._roll_back()
         error.__cause__ = cause if cause is not error else None
         if self._failing:
@@ -202,8 +205,16 @@ class Writer:
         _log.error("store commit failed", path=str(self.database.path), writes=len(pending), error=str(error))
         return Commit(pending, [error] * len(pending), [], self.revision, error)
 
+    def _doubt_log(self) -> None:
+        """What failed may have left frames behind the last whole commit, which look like a later one that was lost."""
+        try:
+            self.database.mark.doubt(log_salts(self.database.path))
+        except OSError as error:
+            _log.warning("store mark could not be written", path=str(self.database.path), error=str(error))
+
     def _roll_back(self) -> None:
         if self.database.writer.in_transaction:
+            self._doubt_log()
             try:
                 self.database.writer.execute("ROLLBACK")
             except sqlite3.Error as error:
@@ -224,7 +235,7 @@ class Writer:
             self._roll_back()
 
     def _copy_log(self) -> None:
-        size = log_bytes(self.database)
+        size = log_bytes(self.database.path)
         checkpoint = checkpoint_due(self._uncopied_bytes, size, idle=self._queue.empty())
         if checkpoint is None:
             return
@@ -236,7 +247,8 @@ class Writer:
             else:
                 self._uncopied_bytes = copy_log(self.database.writer, checkpoint, PAGE_BYTES)
             self.counters.checkpoints += 1
-        except sqlite3.Error as error:
+            self.database.mark.sync()
+        except (sqlite3.Error, OSError) as error:
             # Not tried again before the log has grown by as much again.
             self._uncopied_bytes = 0
             self.counters.failed_checkpoints += 1
@@ -247,11 +259,3 @@ class Writer:
             self.loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:  # the loop is closed: nobody waits any more
             pass
-
-
-def log_bytes(database: Database) -> int:
-    """The size of the write-ahead log's file."""
-    try:
-        return companion(database.path, "-wal").stat().st_size
-    except FileNotFoundError:
-        return 0

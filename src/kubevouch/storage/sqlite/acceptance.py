@@ -1,0 +1,63 @@
+"""Going on with a store that has lost writes, without giving a revision out twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from kubevouch.storage.interface import Revision, StoreDamaged, StoreUnavailable
+from kubevouch.storage.sqlite import examination
+from kubevouch.storage.sqlite.errors import translated
+from kubevouch.storage.sqlite.mark import NO_SALTS, Noted, read_mark, write_mark
+from kubevouch.storage.sqlite.queries import read_revision
+from kubevouch.storage.sqlite.schema import WRITER_PRAGMAS, run_script
+from kubevouch.util import files
+
+REVISIONS_LEFT_OUT = 1_000_000_000
+"""Beyond the newest known: a week at 1,500 writes a second, more than any backup should be old. Numbers are 64 bits."""
+
+
+def jump(path: Path) -> tuple[Revision, Path | None]:
+    """Lets the store at ``path``, whose lock is held, go on at a revision that nobody can have seen.
+
+    All older revisions count as compacted, so that whoever watched from one of those that are lost is told to list
+    anew. What SQLite reads of the log goes into the file; a copy of the whole log stays beside it. The mark is written
+    first: whatever happens then, the next start knows of the new revision.
+
+    Returns:
+        The store's revision from now on, and the copy of the log if there was one.
+
+    Raises:
+        StoreDamaged, StoreUnavailable
+    """
+    try:
+        with examination.reading(path) as connection:
+            examination.expect_layout(connection, path)
+            known, identity = read_revision(connection), examination.identity_of(connection)
+        try:
+            noted = read_mark(path)
+        except StoreDamaged:
+            noted = None
+        revision = Revision(max(known, noted.revision if noted is not None else 0) + REVISIONS_LEFT_OUT)
+        kept = _kept(path, revision)
+        write_mark(path, Noted(identity, revision, NO_SALTS))
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            run_script(writer, WRITER_PRAGMAS)
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            writer.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: got {error.strerror}, expected files that this user may write") from error
+    return revision, kept
+
+
+def _kept(path: Path, revision: Revision) -> Path | None:
+    with examination.opened_log(path) as log:
+        if log is None:
+            return None
+        copy = path.with_name(f"{path.name}-wal.{revision}")
+        files.write_atomically(copy, log[:])
+        return copy
