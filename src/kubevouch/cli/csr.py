@@ -13,7 +13,7 @@ from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.runner import run_async
+from kubevouch.cli.runner import rare_collections, run_async
 
 if TYPE_CHECKING:
     from kubevouch.api.certificates_v1 import CertificateSigningRequest
@@ -39,7 +39,7 @@ def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
     """List the requests of the cluster, the undecided on top."""
 
     async def work(client: Client, found: Requests) -> list[Review]:  # noqa: ARG001 - as every command's work
-        return [_reviewed(each, found) for each in (found.pending if pending else found.all)]
+        return [_reviewed(each, found, signature=False) for each in (found.pending if pending else found.all)]
 
     reviews = _with_cluster(kubeconfig, work)
     if output != "text":
@@ -131,16 +131,22 @@ def _with_cluster(kubeconfig: Path | None, work: Callable[[Client, Requests], Aw
         async with connected(config) as client:
             return await work(client, await fetch(client))
 
-    return run_async(run())
+    with rare_collections():
+        return run_async(run())
 
 
 def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path | None) -> None:
-    async def work(client: Client, found: Requests) -> None:
-        # A name that is not there is found before anything is decided.
-        for each in [found.named(name) for name in names]:
-            await _write(client, each, condition, message)
+    from kubevouch.phases.csr_review import fetch_named
 
-    _with_cluster(kubeconfig, work)
+    config = rest_config_of(kubeconfig)
+
+    async def run() -> None:
+        async with connected(config) as client:
+            # A name that is not there is found before anything is decided.
+            for each in await fetch_named(client, names):
+                await _write(client, each, condition, message)
+
+    run_async(run())
 
 
 async def _write(client: Client, each: CertificateSigningRequest, condition: str, message: str) -> None:
@@ -157,11 +163,11 @@ async def _looked_at(client: Client, each: CertificateSigningRequest, found: Req
     return _reviewed(each, found, await outlook(client, each))
 
 
-def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "") -> Review:
+def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "", *, signature: bool = True) -> Review:
     from kubevouch.phases import csr_review
     from kubevouch.util.clock import SystemClock
 
-    return csr_review.review(each, found.all, SystemClock().now(), outlook)
+    return csr_review.review(each, found, SystemClock().now(), outlook, signature=signature)
 
 
 # ------------------------------------------------------------------ printing

@@ -76,9 +76,8 @@ def say(*parts: Part) -> None:
 
 
 def lines(texts: Iterable[str]) -> None:
-    """Lines of the result, such as those of a :func:`table`."""
-    for text in texts:
-        say(text)
+    """Lines of the result, such as those of a :func:`table`, in one write."""
+    click.echo("".join(f"{escaped(text)}\n" for text in texts), nl=False, color=True)
 
 
 def field(label: str, value: str) -> None:

@@ -13,6 +13,8 @@ from kubevouch.machinery.scheme import Resource
 T = TypeVar("T", bound=Object)
 
 PAGE_SIZE = 500
+PAGES = ListOptions(limit=PAGE_SIZE)
+"""As kubectl asks: no answer is larger than so many objects."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from kubevouch.api import catalog, token_bounds, token_record, wellknown
 from kubevouch.api.bootstrap_tokens import (
@@ -25,7 +26,8 @@ from kubevouch.api.bootstrap_tokens import (
 )
 from kubevouch.api.token_bounds import Bounds
 from kubevouch.api.token_record import TokenRecordError
-from kubevouch.client.interface import Client, ListOptions, TransportError
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.gotext import quote
 
@@ -167,11 +169,11 @@ async def list_with_uses(client: Client) -> tuple[list[BootstrapToken], list[str
     Raises:
         APIStatusError, TransportError
     """
-    options = ListOptions(field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
+    options = replace(PAGES, field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
     found: list[BootstrapToken] = []
     problems: list[str] = []
     left: dict[str, int] = {}
-    for secret in (await client.list(catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items:
+    for secret in (await list_all(client, catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items:
         try:
             known = from_secret(secret)
             uses = token_record.uses_left(known.bounds, token_record.read(secret.metadata.annotations))

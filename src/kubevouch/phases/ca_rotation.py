@@ -22,6 +22,7 @@ from kubevouch.api.certificate_ledger import IssuedCertificate
 from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig, kubeconfig_of, parse_kubeconfig
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import ca_rotation_files, ca_rotation_plan, served_certificates, stored
@@ -129,25 +130,29 @@ class CARotation:
         client, now = self._client, self._clock.now()
         issued: dict[str, IssuedCertificate] = {}
         since: dt.datetime | None = None
-        for config_map in (await client.list(catalog.CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE)).items:
+        for config_map in (await list_all(client, catalog.CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE, PAGES)).items:
             if config_map.metadata.name.startswith(certificate_ledger.PREFIX):
                 issued |= certificate_ledger.decode(config_map.data)
                 created = config_map.metadata.creation_timestamp
                 if created is not None:
                     moment = dt.datetime.fromtimestamp(created.seconds, dt.UTC)
                     since = moment if since is None else min(since, moment)
-        for csr in (await client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items:
+        # Merged once: with each request it would be quadratic in their number, which whoever has a token decides.
+        of_requests: dict[str, IssuedCertificate] = {}
+        for csr in (await list_all(client, catalog.CERTIFICATE_SIGNING_REQUESTS, options=PAGES)).items:
             try:
                 entry = certificate_ledger.entry_of(
                     csr.spec.signer_name, x509_certificate.parse_pem(csr.status.certificate)
                 )
             except ParseError:
                 continue
-            issued = certificate_ledger.merged(issued, {entry.key: entry}, now=now)
-        issued = certificate_ledger.merged(issued, {}, now=now)
+            former = of_requests.get(entry.key)
+            if former is None or former.not_before <= entry.not_before:
+                of_requests[entry.key] = entry
+        issued = certificate_ledger.merged(issued, of_requests, now=now)
         machines = {entry.machine: "" for entry in issued.values() if entry.machine}
-        machines |= {node.metadata.name: "" for node in (await client.list(catalog.NODES)).items}
-        for lease in (await client.list(catalog.LEASES, wellknown.KUBE_NODE_LEASE_NAMESPACE)).items:
+        machines |= {node.metadata.name: "" for node in (await list_all(client, catalog.NODES, options=PAGES)).items}
+        for lease in (await list_all(client, catalog.LEASES, wellknown.KUBE_NODE_LEASE_NAMESPACE, PAGES)).items:
             # A machine that is gone leaves its Lease behind.
             if lease.metadata.name in machines:
                 machines[lease.metadata.name] = lease.metadata.annotations.get(HASH_ANNOTATION, "")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +26,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.api.core_v1 import Secret
 from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.controllers import csr_outlook
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import stored
@@ -107,19 +110,26 @@ def state_of(csr: CertificateSigningRequest) -> State:
 
 
 def review(
-    csr: CertificateSigningRequest, others: Iterable[CertificateSigningRequest], now: dt.datetime, outlook: str = ""
+    csr: CertificateSigningRequest, among: Requests, now: dt.datetime, outlook: str = "", *, signature: bool = True
 ) -> Review:
-    """``csr`` decoded and held against the other requests of the cluster."""
+    """``csr`` decoded and held against the requests of the cluster, itself among them or not.
+
+    Args:
+        signature: also verify that it is signed by its own key: most of the work, and API servers store no other.
+    """
     created = csr.metadata.creation_timestamp
     age = now - created.datetime() if created is not None else dt.timedelta()
     state = state_of(csr)
-    try:
-        request = x509_request.parse_pem(csr.spec.request or b"")
-    except ParseError as err:
-        return Review(csr, state, age, None, (Mark("unreadable", f"spec.request cannot be read: {err}"),), (), outlook)
-    rest = [other for other in others if other.metadata.uid != csr.metadata.uid]
-    last = _last_issued(request.subject, rest)
-    marks = [*_marks_of_request(csr, request), *_marks_of_requester(csr, request), *_marks_of_others(request, rest)]
+    request = among.parsed(csr)
+    if isinstance(request, ParseError):
+        text = f"spec.request cannot be read: {request}"
+        return Review(csr, state, age, None, (Mark("unreadable", text),), (), outlook)
+    last = among.last_issued(csr, request.subject)
+    marks = [
+        *_marks_of_request(csr, request, signature=signature),
+        *_marks_of_requester(csr, request),
+        *_marks_of_others(request, among),
+    ]
     if state is State.PENDING and age >= LONG_WAIT:
         marks.append(Mark("waits-long", "nobody has decided for over an hour"))
     if last is not None and state is State.PENDING and _takes_over(csr, last, request, now):
@@ -132,10 +142,11 @@ def review(
     return Review(csr, state, age, request, tuple(marks), tuple(_changes(request, last)), outlook)
 
 
-def _marks_of_request(csr: CertificateSigningRequest, request: CertificateRequest) -> list[Mark]:
+def _marks_of_request(csr: CertificateSigningRequest, request: CertificateRequest, *, signature: bool) -> list[Mark]:
     found = []
     try:
-        x509_request.verify_signature(request)
+        if signature:
+            x509_request.verify_signature(request)
     except SignatureError as err:
         found.append(Mark("bad-signature", f"the request is not signed by its own key: {err}"))
     try:
@@ -160,31 +171,12 @@ def _marks_of_requester(csr: CertificateSigningRequest, request: CertificateRequ
     return []
 
 
-def _marks_of_others(request: CertificateRequest, others: Sequence[CertificateSigningRequest]) -> list[Mark]:
-    for other in others:
-        try:
-            theirs = x509_request.parse_pem(other.spec.request or b"")
-        except ParseError:
-            continue
-        same_key = theirs.public_key.canonical_info == request.public_key.canonical_info
-        if same_key and theirs.subject.common_name != request.subject.common_name:
-            what = theirs.subject.common_name or "another subject"
-            return [Mark("shared-key", f"{other.metadata.name} asks for {what} with the same key")]
-    return []
-
-
-def _last_issued(subject: Subject, others: Iterable[CertificateSigningRequest]) -> Certificate | None:
-    issued: list[Certificate] = []
-    for other in others:
-        if not other.status.certificate:
-            continue
-        try:
-            leaf = x509_certificate.parse_bundle(other.status.certificate)[0]
-        except (ParseError, IndexError):
-            continue
-        if leaf.subject.common_name == subject.common_name:
-            issued.append(leaf)
-    return max(issued, key=lambda leaf: leaf.not_before, default=None)
+def _marks_of_others(request: CertificateRequest, among: Requests) -> list[Mark]:
+    other = among.with_same_key(request)
+    if other is None:
+        return []
+    what = other.common_name or "another subject"
+    return [Mark("shared-key", f"{other.name} asks for {what} with the same key")]
 
 
 def _takes_over(
@@ -229,11 +221,29 @@ def _day(leaf: Certificate) -> str:
 # ------------------------------------------------------------------ the cluster
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """All requests of a cluster, the undecided first, the newest first among equals."""
+class Asker(NamedTuple):
+    """A request by its name, and the common name that it asks for."""
 
-    all: tuple[CertificateSigningRequest, ...] = field(default=())
+    name: str
+    common_name: str
+
+
+class _Issued(NamedTuple):
+    uid: str
+    leaf: Certificate
+
+
+class Requests:
+    """All requests of a cluster, the undecided first, the newest first among equals.
+
+    Each is decoded once, and what has to do with which is found by key and by name: whoever has a token may post
+    thousands, and a list that held each against all others would never end.
+    """
+
+    def __init__(self, requests: Iterable[CertificateSigningRequest] = ()) -> None:
+        newest = sorted(requests, key=lambda csr: str(csr.metadata.creation_timestamp), reverse=True)
+        self.all = tuple(sorted(newest, key=lambda csr: state_of(csr) is not State.PENDING))
+        self._parsed: dict[str, CertificateRequest | ParseError] = {}
 
     @property
     def pending(self) -> list[CertificateSigningRequest]:
@@ -243,15 +253,84 @@ class Requests:
         """Raises :class:`ReviewError`."""
         found = next((csr for csr in self.all if csr.metadata.name == name), None)
         if found is None:
-            raise ReviewError(f"there is no request {name!r}", "kubevouch csr list shows those that are there")
+            raise unknown(name)
+        return found
+
+    def parsed(self, csr: CertificateSigningRequest) -> CertificateRequest | ParseError:
+        """What ``csr`` asks for, or why that cannot be read."""
+        uid = csr.metadata.uid
+        if uid not in self._parsed:
+            try:
+                self._parsed[uid] = x509_request.parse_pem(csr.spec.request or b"")
+            except ParseError as err:
+                self._parsed[uid] = err
+        return self._parsed[uid]
+
+    def with_same_key(self, request: CertificateRequest) -> Asker | None:
+        """Another request for the same key and another name."""
+        askers = self._askers.get(request.public_key.canonical_info, ())
+        return next((each for each in askers if each.common_name != request.subject.common_name), None)
+
+    def last_issued(self, csr: CertificateSigningRequest, subject: Subject) -> Certificate | None:
+        """The newest certificate for the subject's name that came of another request than ``csr``."""
+        issued = self._issued.get(subject.common_name, ())
+        return next((each.leaf for each in issued if each.uid != csr.metadata.uid), None)
+
+    @cached_property
+    def _askers(self) -> dict[bytes, list[Asker]]:
+        """By public key the first request for it and the first for another name: one of the two is always another."""
+        found: dict[bytes, list[Asker]] = {}
+        for csr in self.all:
+            request = self.parsed(csr)
+            if isinstance(request, ParseError):
+                continue
+            asker = Asker(csr.metadata.name, request.subject.common_name)
+            known = found.setdefault(request.public_key.canonical_info, [asker])
+            if len(known) == 1 and known[0].common_name != asker.common_name:
+                known.append(asker)
+        return found
+
+    @cached_property
+    def _issued(self) -> dict[str, list[_Issued]]:
+        """By common name the two newest certificates, the newest first: one of them is of another request."""
+        found: dict[str, list[_Issued]] = {}
+        for csr in self.all:
+            if not csr.status.certificate:
+                continue
+            try:
+                leaf = x509_certificate.parse_bundle(csr.status.certificate)[0]
+            except (ParseError, IndexError):
+                continue
+            known = found.setdefault(leaf.subject.common_name, [])
+            known.append(_Issued(csr.metadata.uid, leaf))
+            known.sort(key=lambda each: each.leaf.not_before, reverse=True)
+            del known[2:]
         return found
 
 
+def unknown(name: str) -> ReviewError:
+    return ReviewError(f"there is no request {name!r}", "kubevouch csr list shows those that are there")
+
+
 async def fetch(client: Client) -> Requests:
-    """Raises APIStatusError, TransportError."""
-    items = (await client.list(CERTIFICATE_SIGNING_REQUESTS)).items
-    newest = sorted(items, key=lambda csr: str(csr.metadata.creation_timestamp), reverse=True)
-    return Requests(tuple(sorted(newest, key=lambda csr: state_of(csr) is not State.PENDING)))
+    """Page by page, as kubectl does. Raises APIStatusError, TransportError."""
+    return Requests((await list_all(client, CERTIFICATE_SIGNING_REQUESTS, options=PAGES)).items)
+
+
+async def fetch_named(client: Client, names: Sequence[str]) -> list[CertificateSigningRequest]:
+    """These alone, in their order.
+
+    Raises:
+        ReviewError: one is not there.
+        APIStatusError, TransportError
+    """
+    found = []
+    for name in names:
+        csr = await stored.find(client, CERTIFICATE_SIGNING_REQUESTS, name)
+        if csr is None:
+            raise unknown(name)
+        found.append(csr)
+    return found
 
 
 async def outlook(client: Client, csr: CertificateSigningRequest) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError
 from kubevouch.agent.serving import PREFIX
 from kubevouch.api import catalog, wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.client.interface import Client, ClientConfigurationError, ListOptions, TransportError
+from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.machinery import yamltext
 from kubevouch.machinery.errors import APIStatusError
@@ -93,8 +94,8 @@ def _asks(path: Path) -> bool:
 
 
 async def _newest(client: Client, node_name: str) -> CertificateSigningRequest | None:
-    options = ListOptions(field_selector=f"spec.signerName={wellknown.KUBELET_SERVING_SIGNER}")
-    found = (await client.list(catalog.CERTIFICATE_SIGNING_REQUESTS, options=options)).items
+    options = replace(PAGES, field_selector=f"spec.signerName={wellknown.KUBELET_SERVING_SIGNER}")
+    found = (await list_all(client, catalog.CERTIFICATE_SIGNING_REQUESTS, options=options)).items
     user = f"{wellknown.NODE_USER_PREFIX}{node_name}"
     mine = [each for each in found if each.spec.username == user]
     return max(mine, key=lambda each: str(each.metadata.creation_timestamp), default=None)

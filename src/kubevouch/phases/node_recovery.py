@@ -7,8 +7,8 @@ from collections.abc import Callable
 from kubevouch.api import node_recovery
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.node_recovery import Record, RecoveryRecordError
-from kubevouch.client.interface import Client, ListOptions
-from kubevouch.client.pager import PAGE_SIZE, list_all
+from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.phases import stored
 from kubevouch.util.clock import Clock
@@ -28,7 +28,7 @@ class NodeRecoveryError(Exception):
 async def records(client: Client) -> tuple[list[Record], list[str]]:
     """All records by name of the node, and what is wrong with others. Raises APIStatusError, TransportError."""
     found, troubles = [], []
-    for each in (await list_all(client, CONFIG_MAPS, node_recovery.NAMESPACE, ListOptions(limit=PAGE_SIZE))).items:
+    for each in (await list_all(client, CONFIG_MAPS, node_recovery.NAMESPACE, PAGES)).items:
         if not node_recovery.is_record(each):
             continue
         try:

@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.times import Time
 from kubevouch.phases import csr_review
-from kubevouch.phases.csr_review import ReviewError, State
+from kubevouch.phases.csr_review import Requests, ReviewError, State
 from kubevouch.pki import control_plane, keys, pem, x509_request
 from kubevouch.pki.authority import LeafSpec, create_authority, issue_leaf
 from kubevouch.pki.keys import KeyAlgorithm
@@ -73,11 +73,11 @@ def issued(key: PrivateKey = KEY, name: str = "system:node:n1") -> bytes:
 
 
 def codes(csr: CertificateSigningRequest, *others: CertificateSigningRequest) -> list[str]:
-    return [mark.code for mark in csr_review.review(csr, [csr, *others], NOW).marks]
+    return [mark.code for mark in csr_review.review(csr, Requests([csr, *others]), NOW).marks]
 
 
 def test_an_ordinary_join_has_no_marks() -> None:
-    found = csr_review.review(request(), [], NOW)
+    found = csr_review.review(request(), Requests(), NOW)
     assert found.state is State.PENDING
     assert found.age == dt.timedelta(minutes=1)
     assert found.marks == ()
@@ -113,7 +113,7 @@ def test_one_key_for_two_names() -> None:
 
 def test_a_name_that_somebody_holds() -> None:
     held = request("old", certificate=issued(keys.generate(KeyAlgorithm.ECDSA_P256)), conditions=("Approved",))
-    found = csr_review.review(request(), [held], NOW)
+    found = csr_review.review(request(), Requests([held]), NOW)
     assert [mark.code for mark in found.marks] == ["takes-over"]
     assert found.changes == ("another key",)
     # The holder itself renews with a new key as a matter of course.
@@ -123,7 +123,7 @@ def test_a_name_that_somebody_holds() -> None:
 def test_what_is_different_from_the_last_certificate() -> None:
     last = request("old", certificate=issued(), conditions=("Approved",))
     wanted = request(names=SubjectAltNames(dns_names=("n1.example",)), signer="a.b/c")
-    assert csr_review.review(wanted, [last], NOW).changes == ("new name n1.example",)
+    assert csr_review.review(wanted, Requests([last]), NOW).changes == ("new name n1.example",)
 
 
 @pytest.mark.parametrize(

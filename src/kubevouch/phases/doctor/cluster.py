@@ -28,6 +28,7 @@ from kubevouch.api.core_v1 import Secret
 from kubevouch.api.node_recovery import RecoveryRecordError
 from kubevouch.client.interface import Client, ClientConfigurationError, ListOptions, TransportError
 from kubevouch.client.options import Retry
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
 from kubevouch.machinery.errors import APIStatusError
@@ -36,7 +37,7 @@ from kubevouch.machinery.times import Time
 from kubevouch.phases import csr_review, stored
 from kubevouch.phases.csr_review import State, state_of
 from kubevouch.phases.doctor import kubelets, reach, rights
-from kubevouch.phases.doctor.findings import Code, Finding, Report, argument
+from kubevouch.phases.doctor.findings import Code, Finding, Report, argument, limited
 from kubevouch.phases.doctor.reach import NotReached
 from kubevouch.phases.doctor.tokens import Signature, signature_of
 from kubevouch.pki import pins, x509_certificate
@@ -218,7 +219,7 @@ class _Examination:
                 self._found += [] if self._found else [reach.judge_transport(err, endpoint)]
             skew = None if client.server_date is None else client.server_date.skew
             self._found += reach.judge_clock(skew)
-        return Report(tuple(self._found), tuple(self._facts))
+        return Report(limited(self._found), tuple(self._facts))
 
     async def _way(self, endpoint: Endpoint) -> None:
         await reach.addresses_of(endpoint, self._clock)
@@ -250,16 +251,16 @@ class _Examination:
             self._found.append(Code.CLUSTER_INFO_FORBIDDEN.found("RBAC lets nobody read cluster-info anonymously"))
 
     async def _tokens(self, client: Client) -> None:
-        options = ListOptions(field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
-        secrets = (await client.list(catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items
+        options = replace(PAGES, field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
+        secrets = (await list_all(client, catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items
         self._secrets = secrets
         self._facts.append(("tokens", str(len(secrets))))
         if self._entries is not None:
             self._found += judge_tokens(secrets, self._entries, now=self._clock.now())
 
     async def _recovery(self, client: Client) -> None:
-        options = ListOptions(label_selector=node_recovery.LOCKED_LABEL)
-        for each in (await client.list(catalog.CONFIG_MAPS, node_recovery.NAMESPACE, options)).items:
+        options = replace(PAGES, label_selector=node_recovery.LOCKED_LABEL)
+        for each in (await list_all(client, catalog.CONFIG_MAPS, node_recovery.NAMESPACE, options)).items:
             with contextlib.suppress(RecoveryRecordError):
                 record = node_recovery.record_of(each)
                 self._found.append(Code.RECOVERY_LOCKED.found(f"node {record.node}: {record.locked}"))

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 DOCS = "docs/reference/findings.md"
+SHOWN = 20
 
 _NEW_TOKEN = "kubevouch token create --print-join-command"
 _LIST_TOKENS = "kubevouch token list"
@@ -448,3 +451,14 @@ class Code(Enum):
 
     def found(self, cause: str, fix: str = "") -> Finding:
         return Finding(self, cause, fix or self.value.fix)
+
+
+def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The first of each kind, and one that counts the rest: whoever has a token may make thousands of requests."""
+    shown: list[Finding] = []
+    seen: Counter[Code] = Counter()
+    for each in findings:
+        seen[each.code] += 1
+        if seen[each.code] <= SHOWN:
+            shown.append(each)
+    return (*shown, *(code.found(f"{n - SHOWN} more of the kind") for code, n in seen.items() if n > SHOWN))

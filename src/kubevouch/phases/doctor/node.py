@@ -12,6 +12,7 @@ from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.client.options import Retry, Timeouts
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig, rest_config
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import human_duration
@@ -118,7 +119,8 @@ async def _rights(client: Client, pair: Pair | None, files: NodeFiles) -> list[F
     """Raises TransportError."""
     try:
         found = [each async for each in rights.of_node(client)]
-        requests = (await client.list(CERTIFICATE_SIGNING_REQUESTS)).items if files.pending_key.content else []
+        pending = files.pending_key.content
+        requests = (await list_all(client, CERTIFICATE_SIGNING_REQUESTS, options=PAGES)).items if pending else []
     except APIStatusError as err:
         return [judge_refusal(err, pair)]
     return [*found, *judge_requests(requests, files.pending_key.content or b"")]
