@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import kubevouch
-from kubevouch.util.loop_monitor import STALL_SECONDS, Stall, observed
+from kubevouch.util.loop_monitor import STALL_SECONDS, LoopMonitor, Stall, observed
 
 _OURS = f"{Path(kubevouch.__file__).parent}/"
 _TESTS = (f"{Path(__file__).parent}/", f"{_OURS}testing/")
@@ -62,3 +62,14 @@ def expect_no_stalls(text: str) -> None:
 
 def _cpu_seconds(line: re.Match[str]) -> float:
     return float(line[1] if line[1] is not None else json.loads(line[0])["cpu"])
+
+
+@contextmanager
+def monitored() -> Iterator[None]:
+    """Watches the running loop as a server's: for what a test calls without one."""
+    monitor = LoopMonitor()
+    monitor.start()
+    try:
+        yield
+    finally:
+        monitor.stop()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from kubevouch.admission.questions import CONDITIONS_BUDGET, Asking, Inquiry
+from kubevouch.admission.questions import CONDITIONS_BUDGET, Asking, Inquiry, Work
 from kubevouch.api.admissionregistration_v1.expressions import compile_expression
 from kubevouch.api.admissionregistration_v1.matching import IGNORE, MatchCondition
 from kubevouch.authentication.aggregate import aggregate
@@ -47,6 +47,10 @@ class MatchConditions:
 
     def hold(self, variables: Mapping[str, Any]) -> Asking[bool]:
         """One that is false settles it, whatever the others come to. Raises :class:`ConditionError`."""
+        if "_programs" not in self.__dict__:
+            compiling = Work(lambda _turn, _whole: self._programs, is_long=True)
+            yield compiling
+            compiling.result()
         found: list[str] = []
         inquiry = Inquiry(dict(variables), CONDITIONS_BUDGET)
         for program in self._programs:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubevouch.admission.match_conditions import ConditionError, MatchConditions, evaluation_text
 from kubevouch.admission.observer import NO_ERROR, UNOBSERVED
-from kubevouch.admission.questions import POLICY_BUDGET, Asking, Inquiry
+from kubevouch.admission.questions import POLICY_BUDGET, Asking, Inquiry, Work
 from kubevouch.admission.review import Tree
 from kubevouch.api.admissionregistration_v1.expressions import PARAMS, VARIABLES, compile_expression
 from kubevouch.api.admissionregistration_v1.matching import IGNORE
@@ -89,6 +89,7 @@ class PolicyRules:
 
     def __init__(self, spec: ValidatingAdmissionPolicySpec) -> None:
         self._spec = spec
+        self._is_compiled = False
         self._has_params = spec.param_kind is not None
         self._conditions = MatchConditions(spec.match_conditions, spec.failure_policy, params=self._has_params)
 
@@ -130,6 +131,14 @@ class PolicyRules:
             for each in self._spec.audit_annotations
         ]
 
+    def _compiled(self) -> Asking[None]:
+        """A policy may have as many expressions as fit into an object, and the first one loads the engine."""
+        if not self._is_compiled:
+            work = Work(lambda _turn, _whole: (self._variables, self._validations, self._annotations), is_long=True)
+            yield work
+            work.result()
+            self._is_compiled = True
+
     def _compile(self, source: str, result: Sequence[str], variables: Mapping[str, str]) -> _Expression:
         try:
             return compile_expression(source, result, params=self._has_params, variables=variables)
@@ -155,6 +164,7 @@ class PolicyRules:
         except ConditionError as err:
             findings.failures.append(Failure(0, str(err), error=_INVALID_ERROR))
             return findings
+        yield from self._compiled()
         try:
             return (yield from self._findings(_Evaluation(variables, self._variables), monotonic))
         except OutOfBudget as err:

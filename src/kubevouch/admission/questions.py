@@ -5,7 +5,6 @@ Source: k8s.io/apiserver/pkg/admission/plugin/{cel/condition.go,policy/validatin
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
@@ -13,17 +12,46 @@ from kubevouch.api.wellknown import SERVICE_ACCOUNT_USER_PREFIX
 from kubevouch.authentication.impersonation import service_account_groups
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
-from kubevouch.cel.environment import Budget, Program
+from kubevouch.cel.environment import TURN, Budget, EvaluationError, OutOfBudget, Program, Turn, TurnOver
 from kubevouch.cel.library.authorizer import Answer, Question, Unanswered
+from kubevouch.util.turns import elsewhere, give_way
 
 # RuntimeCELCostBudget and RuntimeCELCostBudgetMatchConditions of k8s.io/apiserver/pkg/apis/cel.
 POLICY_BUDGET, CONDITIONS_BUDGET = 10_000_000, 2_500_000
-# About 50 ms of evaluation; after that others have a turn.
-_LONG = 100_000
+REQUEST_BUDGET = 2 * POLICY_BUDGET
+"""What all policies and conditions may cost for one request; Kubernetes has no such bound."""
 
 T = TypeVar("T")
-Asking = Generator[Question | None, Answer | None, T]
-"""Yields questions and is sent their answers; yields None where it may be interrupted."""
+
+
+class Work:
+    """A part of an inquiry that computes."""
+
+    def __init__(self, compute: Callable[[Turn | None, Budget | None], Any], *, is_long: bool = False) -> None:
+        self.is_long = is_long
+        self._compute = compute
+        self._found: Any = None
+        self._failure: Exception | None = None
+
+    def run(self, turn: Turn | None = None, whole: Budget | None = None) -> bool:
+        """False if ``turn`` was over before it was done; then it has to be run without one."""
+        try:
+            self._found = self._compute(turn, whole)
+        except TurnOver:
+            return False
+        except (EvaluationError, OutOfBudget, Unanswered) as err:
+            self._failure = err
+        return True
+
+    def result(self) -> Any:
+        """Raises what the computation raised."""
+        if self._failure is not None:
+            raise self._failure
+        return self._found
+
+
+Asking = Generator[Question | Work, Answer | None, T]
+"""Yields questions, and is sent their answers, and work that somebody has to run."""
 
 
 class Inquiry:
@@ -33,54 +61,70 @@ class Inquiry:
         self.variables = variables
         self._budget = Budget(budget)
         self._answers: dict[Question, Answer] = {}
+        # Of the evaluation that runs, for the expressions that it needs.
+        self._turn: Turn | None = None
 
     def evaluate(self, program: Program) -> Asking[Any]:
         """As :meth:`Program.evaluate`."""
-        return self._asking(lambda: program.evaluate(self.variables, self._answers, self._budget))
+        return self._asking(lambda turn: program.evaluate(self.variables, self._answers, self._budget, turn))
 
     def holds(self, program: Program) -> Asking[bool]:
         """As :meth:`Program.holds`."""
-        return self._asking(lambda: program.holds(self.variables, self._answers, self._budget))
+        return self._asking(lambda turn: program.holds(self.variables, self._answers, self._budget, turn))
 
     def value(self, program: Program) -> Any:
-        """As :meth:`Program.value`; an unanswered question is raised."""
-        return program.value(self.variables, self._answers, self._budget)
+        """As :meth:`Program.value`, in the course of another evaluation; an unanswered question is raised."""
+        return program.value(self.variables, self._answers, self._budget, self._turn)
 
-    def _asking(self, evaluation: Callable[[], T]) -> Asking[T]:
-        before = self._budget.left
+    def _asking(self, evaluation: Callable[[Turn | None], T]) -> Asking[T]:
+        def compute(turn: Turn | None, whole: Budget | None) -> T:
+            self._turn, self._budget.whole = turn, whole
+            return evaluation(turn)
+
         while True:
+            work = Work(compute)
+            yield work
             try:
-                found = evaluation()
+                found: T = work.result()
             except Unanswered as err:
                 answer = yield err.question
                 assert answer is not None  # whoever is asked answers
                 self._answers[err.question] = answer
                 continue
-            if before - self._budget.left > _LONG:
-                yield None
             return found
 
 
 class Interview:
-    """Answers for one request; what was asked once is not asked again."""
+    """Answers for one request; what was asked once is not asked again. All that it settles shares turns and budget."""
 
     def __init__(self, authorizer: Authorizer, user: UserInfo) -> None:
         self._authorizer = authorizer
         self._user = user
         self._answers: dict[Question, Answer] = {}
+        self._turn = Turn(TURN)
+        self._budget = Budget(REQUEST_BUDGET)
 
     async def settle(self, asking: Asking[T]) -> T:
         """What comes of ``asking``, or what it raises."""
         answer: Answer | None = None
         while True:
             try:
-                question = asking.send(answer)
+                wanted = asking.send(answer)
             except StopIteration as done:
                 settled: T = done.value
                 return settled
-            answer = None if question is None else await self._answer(question)
-            if question is None:
-                await asyncio.sleep(0)
+            if isinstance(wanted, Work):
+                answer = None
+                await self._do(wanted)
+            else:
+                answer = await self._answer(wanted)
+
+    async def _do(self, work: Work) -> None:
+        if self._turn.left < TURN // 2:
+            await give_way()
+            self._turn.renew()
+        if work.is_long or not work.run(self._turn, self._budget):
+            await elsewhere(lambda: work.run(None, self._budget))
 
     async def _answer(self, question: Question) -> Answer:
         known = self._answers.get(question)

@@ -11,37 +11,41 @@ from typing import Any
 from kubevouch.api.authentication_config import PrefixedClaimOrExpression
 from kubevouch.api.authentication_config_rules import CLAIMS, USER, CompiledAuthenticator
 from kubevouch.authentication.interface import CREDENTIAL_ID, AuthenticationError, UserInfo
-from kubevouch.cel.environment import EvaluationError, Program
+from kubevouch.cel.environment import EvaluationError, Program, Turn
 
 Claims = Mapping[str, Any]
 
 
-def user_of(authenticator: CompiledAuthenticator, claims: Claims) -> UserInfo:
+def user_of(authenticator: CompiledAuthenticator, claims: Claims, turn: Turn | None = None) -> UserInfo:
     """The user for claims whose signature, times and audience have been verified.
 
     1. user name  2. groups  3. UID  4. extra  5. required claims  6. claim rules  7. user rules
 
+    Args:
+        turn: bounds the expressions where others wait for this thread.
+
     Raises:
         AuthenticationError: a claim is missing or of a wrong type, or a rule does not hold.
+        TurnOver: only with ``turn``.
     """
     mappings, compiled = authenticator.config.claim_mappings, authenticator.mappings
     user = UserInfo(
-        name=_username(mappings.username, compiled.username, claims),
-        groups=_groups(mappings.groups, compiled.groups, claims),
-        uid=_uid(mappings.uid.claim, compiled.uid, claims),
-        extra=_extra(compiled.extra, claims),
+        name=_username(mappings.username, compiled.username, claims, turn),
+        groups=_groups(mappings.groups, compiled.groups, claims, turn),
+        uid=_uid(mappings.uid.claim, compiled.uid, claims, turn),
+        extra=_extra(compiled.extra, claims, turn),
     )
     _check_required(authenticator, claims)
     for rule, program in compiled.claim_rules:
-        _check("claim validation expression", program, rule.message, {CLAIMS: claims})
+        _check("claim validation expression", program, rule.message, {CLAIMS: claims}, turn)
     for user_rule, program in compiled.user_rules:
-        _check("user info validation rule", program, user_rule.message, {USER: _user_tree(user)})
+        _check("user info validation rule", program, user_rule.message, {USER: _user_tree(user)}, turn)
     return user
 
 
-def _username(mapping: PrefixedClaimOrExpression, program: Program | None, claims: Claims) -> str:
+def _username(mapping: PrefixedClaimOrExpression, program: Program | None, claims: Claims, turn: Turn | None) -> str:
     if program is not None:
-        name = _evaluated("username claim", program, claims)
+        name = _evaluated("username claim", program, claims, turn)
         if not isinstance(name, str):
             raise AuthenticationError(
                 "oidc: error evaluating username claim expression: username claim expression must return a string"
@@ -57,9 +61,11 @@ def _username(mapping: PrefixedClaimOrExpression, program: Program | None, claim
     return name
 
 
-def _groups(mapping: PrefixedClaimOrExpression, program: Program | None, claims: Claims) -> tuple[str, ...]:
+def _groups(
+    mapping: PrefixedClaimOrExpression, program: Program | None, claims: Claims, turn: Turn | None
+) -> tuple[str, ...]:
     if program is not None:
-        return _texts("group claim", program, claims)
+        return _texts("group claim", program, claims, turn)
     value = claims.get(mapping.claim) if mapping.claim else None
     if value is None:
         return ()
@@ -69,12 +75,12 @@ def _groups(mapping: PrefixedClaimOrExpression, program: Program | None, claims:
     return tuple(f"{mapping.prefix or ''}{group}" for group in groups)
 
 
-def _uid(claim: str, program: Program | None, claims: Claims) -> str:
+def _uid(claim: str, program: Program | None, claims: Claims, turn: Turn | None) -> str:
     if claim:
         return _text(claims, claim, "uid")
     if program is None:
         return ""
-    uid = _evaluated("uid claim", program, claims)
+    uid = _evaluated("uid claim", program, claims, turn)
     if not isinstance(uid, str):
         raise AuthenticationError(
             "oidc: error evaluating uid claim expression: uid claim expression must return a string"
@@ -82,8 +88,8 @@ def _uid(claim: str, program: Program | None, claims: Claims) -> str:
     return uid
 
 
-def _extra(programs: tuple[tuple[str, Program], ...], claims: Claims) -> dict[str, tuple[str, ...]]:
-    extra = {key: values for key, program in programs if (values := _texts("extra claim", program, claims))}
+def _extra(programs: tuple[tuple[str, Program], ...], claims: Claims, turn: Turn | None) -> dict[str, tuple[str, ...]]:
+    extra = {key: values for key, program in programs if (values := _texts("extra claim", program, claims, turn))}
     token_id = claims.get("jti")
     if isinstance(token_id, str) and token_id:
         extra[CREDENTIAL_ID] = (f"JTI={token_id}",)
@@ -103,9 +109,9 @@ def _check_required(authenticator: CompiledAuthenticator, claims: Claims) -> Non
             )
 
 
-def _check(what: str, program: Program, message: str, variables: Mapping[str, Any]) -> None:
+def _check(what: str, program: Program, message: str, variables: Mapping[str, Any], turn: Turn | None) -> None:
     try:
-        holds = program.holds(variables)
+        holds = program.holds(variables, turn=turn)
     except EvaluationError as err:
         raise AuthenticationError(f"oidc: error evaluating {what}: {err}") from err
     if not holds:
@@ -113,16 +119,16 @@ def _check(what: str, program: Program, message: str, variables: Mapping[str, An
         raise AuthenticationError(f"oidc: error evaluating {what}: {why}")
 
 
-def _evaluated(what: str, program: Program, claims: Claims) -> Any:
+def _evaluated(what: str, program: Program, claims: Claims, turn: Turn | None) -> Any:
     try:
-        return program.evaluate({CLAIMS: claims})
+        return program.evaluate({CLAIMS: claims}, turn=turn)
     except EvaluationError as err:
         raise AuthenticationError(f"oidc: error evaluating {what} expression: {err}") from err
 
 
-def _texts(what: str, program: Program, claims: Claims) -> tuple[str, ...]:
+def _texts(what: str, program: Program, claims: Claims, turn: Turn | None) -> tuple[str, ...]:
     """A text or a list of texts; null and empty texts are left out."""
-    value = _evaluated(what, program, claims)
+    value = _evaluated(what, program, claims, turn)
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(item, str) for item in values):
         raise AuthenticationError(

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 
 from kubevouch.api.authentication_config_rules import CompiledAuthenticator, CompiledConfiguration
 from kubevouch.authentication.aggregate import aggregate
-from kubevouch.authentication.interface import Authentication, AuthenticationError
+from kubevouch.authentication.interface import Authentication, AuthenticationError, UserInfo
 from kubevouch.authentication.issuer_http import IssuerHTTP
-from kubevouch.authentication.jwt_claims import user_of
+from kubevouch.authentication.jwt_claims import Claims, user_of
 from kubevouch.authentication.oidc_distributed import DistributedClaims
 from kubevouch.authentication.oidc_keys import ALGORITHMS, IssuerKeys
 from kubevouch.authentication.oidc_recorder import IssuerRecorder, Unrecorded
 from kubevouch.authentication.oidc_token import TokenVerifier, unverified_issuer
+from kubevouch.cel.environment import TURN, Turn, TurnOver
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import elsewhere
 
 METHOD = "oidc"
 
@@ -79,11 +81,17 @@ class OIDCAuthenticator:
             claims = await self._verifier.verified(bearer_token)
             if self._distributed is not None:
                 claims = await self._distributed.expanded(bearer_token, claims)
-            found = Authentication(user_of(self._compiled, claims), METHOD, audiences=accepted)
+            found = Authentication(await self._user_of(claims), METHOD, audiences=accepted)
             failed = False
             return found
         finally:
             self.recorder.authenticated(self.url, self._clock.monotonic() - begun, failed=failed)
+
+    async def _user_of(self, claims: Claims) -> UserInfo:
+        try:
+            return user_of(self._compiled, claims, Turn(TURN))
+        except TurnOver:
+            return await elsewhere(lambda: user_of(self._compiled, claims))
 
 
 class ConfiguredIssuers:

@@ -16,13 +16,14 @@ from kubevouch.api.authorization_v1 import GROUP
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rules, Verdict
-from kubevouch.cel.environment import EvaluationError, Program
+from kubevouch.cel.environment import TURN, EvaluationError, Program, Turn, TurnOver
 from kubevouch.client.webhook import Webhook, WebhookError
 from kubevouch.machinery import json_codec
 from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.selectors import Operator, SelectorError, parse_field_selector, parse_label_selector
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
+from kubevouch.util.turns import elsewhere
 
 CACHE_SIZE = 8192
 # Longer attributes are the requester's doing, and are not kept.
@@ -79,7 +80,7 @@ class WebhookAuthorizer:
 
     async def authorize(self, attributes: Attributes) -> Verdict:
         spec = review_spec(attributes)
-        skip = self._skipped(spec)
+        skip = await self._skipped(spec)
         if skip is not None:
             return skip
         key = json_codec.encode(spec)
@@ -103,12 +104,13 @@ class WebhookAuthorizer:
     async def rules_for(self, user: UserInfo, namespace: str) -> Rules:  # noqa: ARG002 - the interface's
         return Rules((), incomplete=True, error="webhook authorizer does not support user rule resolution")
 
-    def _skipped(self, spec: dict[str, Any]) -> Verdict | None:
+    async def _skipped(self, spec: dict[str, Any]) -> Verdict | None:
         """The verdict without asking: one false condition skips the webhook, whatever the others come to."""
         errors = []
+        turn = Turn(TURN)
         for program in self._settings.conditions:
             try:
-                if not program.holds({REQUEST: spec}):
+                if not await _holds(program, {REQUEST: spec}, turn):
                     return Verdict(Decision.NO_OPINION)
             except EvaluationError as err:
                 errors.append(f"cel evaluation error: expression {quote(program.source)} resulted in error: {err}")
@@ -127,6 +129,13 @@ class WebhookAuthorizer:
             del spec["groups"]
         document = {"kind": "SubjectAccessReview", "apiVersion": f"{GROUP}/{version}", "metadata": {}, "spec": spec}
         return msgspec.convert(await self._webhook.ask(document), _Review).status
+
+
+async def _holds(program: Program, variables: dict[str, Any], turn: Turn) -> bool:
+    try:
+        return program.holds(variables, turn=turn)
+    except TurnOver:
+        return await elsewhere(lambda: program.holds(variables))
 
 
 def review_spec(attributes: Attributes) -> dict[str, Any]:

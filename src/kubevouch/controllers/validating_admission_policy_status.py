@@ -20,6 +20,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
+from kubevouch.util.turns import elsewhere
 
 NAME = wellknown.VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER
 
@@ -38,10 +39,12 @@ class PolicyChecker:
         policy = self._policies.get(request.name)
         if policy is None or policy.metadata.generation <= policy.status.observed_generation:
             return DONE
+        # Each expression is compiled for each of up to ten kinds.
+        warnings = await elsewhere(lambda: warnings_for(policy.spec, self._served))
         status = msgspec.structs.replace(
             policy.status,
             observed_generation=policy.metadata.generation,
-            type_checking=TypeChecking(expression_warnings=warnings_for(policy.spec, self._served)),
+            type_checking=TypeChecking(expression_warnings=warnings),
         )
         checked = msgspec.structs.replace(policy, status=status)
         try:

@@ -57,6 +57,8 @@ class Strategy(Generic[T]):
 
     create_on_update = False
     unconditional_update = True
+    # Validation takes long whatever the object's size, as compiling does: it is done in a thread.
+    validates_elsewhere = False
     # Field paths (as in FieldsV1, without the f: prefix) that this way of writing never owns.
     reset_fields: Sequence[tuple[str, ...]] = ()
 

@@ -303,7 +303,7 @@ class ResourceStore(Generic[T]):
         tracked = await self._admission.admit(request)
         await strategy.check_create(ctx, tracked)
         created = self._before_create(ctx, namespace, tracked)
-        problems = self._validate_create(ctx, created)
+        problems = await _validating(strategy, lambda: self._validate_create(ctx, created))
         if problems:
             raise errors.invalid(definition.resource.gvk, created.metadata.name, problems)
         ctx.warnings.extend(strategy.warnings_on_create(ctx, created))
@@ -421,7 +421,7 @@ class ResourceStore(Generic[T]):
         self._check_version(tracked, existing, strategy)
         await strategy.check_update(ctx, tracked, old)
         updated = self._before_update(ctx, tracked, old, strategy)
-        problems = self._validate_update(ctx, updated, old, strategy)
+        problems = await _validating(strategy, lambda: self._validate_update(ctx, updated, old, strategy))
         if problems:
             raise errors.invalid(self.definition.resource.gvk, name, problems)
         ctx.warnings.extend(strategy.warnings_on_update(ctx, updated, old))
@@ -631,6 +631,10 @@ def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:
         *(Version(view.resource, view.from_storage, view.to_storage) for view in definition.views),
     ]
     return {asked.resource.api_version: (asked, *(each for each in every if each is not asked)) for asked in every}
+
+
+async def _validating(strategy: Strategy[Any], rules: Callable[[], FieldErrors]) -> FieldErrors:
+    return await turns.elsewhere(rules) if strategy.validates_elsewhere else rules()
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,19 +238,20 @@ class LoopMonitor:
         """Watch the running loop, whose thread this is."""
         self._loop = asyncio.get_running_loop()
         self._ident = threading.get_ident()
-        self._clock = time.pthread_getcpuclockid(self._ident) if hasattr(time, "pthread_getcpuclockid") else None
+        self._processor_time = _processor_clock(self._ident)
         self._starved = _Starvation(threading.get_native_id())
-        self._collector = _CollectorTime(self._ident)
+        self._collector = _CollectorTime(self._processor_time)
         self._thread = threading.Thread(target=self._watch, name="loop-monitor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no longer. Harmless if it was never started."""
+        """Watch no longer; called on the loop. Harmless if it was never started."""
         if self._thread is not None:
             self._stopped.set()
             self._thread.join()
             self._thread = None
-            self._question = None
+            if self._question is not None:
+                self._answer(self._question)
             self._collector.close()
             self._starved.close()
 
@@ -305,10 +306,8 @@ class LoopMonitor:
     def _look(self, blind: float) -> Look:
         frame = sys._current_frames().get(self._ident)
         step, stack, request = self._seen(frame)
-        cpu = time.clock_gettime(self._clock) if self._clock is not None else time.monotonic()
-        return Look(
-            time.monotonic(), cpu, self._starved.seconds(), self._collector.seconds(), blind, step, stack, request
-        )
+        cpu, collected = self._processor_time(), self._collector.seconds()
+        return Look(time.monotonic(), cpu, self._starved.seconds(), collected, blind, step, stack, request)
 
     def _seen(self, innermost: FrameType | None) -> tuple[FrameType | None, tuple[Place, ...], str]:
         """The step, where it is, and for which request."""
@@ -369,6 +368,14 @@ def _ends(frames: list[FrameType]) -> list[FrameType]:
     return noted
 
 
+def _processor_clock(ident: int) -> Callable[[], float]:
+    """Reads the processor time of a thread, from any thread; the wall's where the system has no such clock."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic
+    clock = time.pthread_getcpuclockid(ident)
+    return lambda: time.clock_gettime(clock)
+
+
 class _Starvation:
     """For how long a thread was ready to run and had no processor; 0 where the system does not say."""
 
@@ -393,24 +400,28 @@ class _Starvation:
 
 
 class _CollectorTime:
-    """How long Python's garbage collector has run on a thread."""
+    """How long Python's garbage collector has run on this thread, which is the loop's."""
 
-    def __init__(self, ident: int) -> None:
-        self._ident = ident
-        self._seconds = 0.0
-        self._begun = 0.0
+    def __init__(self, read_clock: Callable[[], float]) -> None:
+        self._ident = threading.get_ident()
+        self._read_clock = read_clock
+        self._ended = 0.0
+        self._begun: float | None = None
         gc.callbacks.append(self._note)
 
     def _note(self, phase: str, _found: dict[str, int]) -> None:
         if threading.get_ident() != self._ident:
             return
         if phase == "start":
-            self._begun = time.thread_time()
-        else:
-            self._seconds += time.thread_time() - self._begun
+            self._begun = self._read_clock()
+        elif self._begun is not None:
+            self._ended += self._read_clock() - self._begun
+            self._begun = None
 
     def seconds(self) -> float:
-        return self._seconds
+        """With the time so far of a collection under way: callbacks and finalizers in it can be looked at."""
+        begun = self._begun
+        return self._ended if begun is None else self._ended + self._read_clock() - begun
 
     def close(self) -> None:
         gc.callbacks.remove(self._note)

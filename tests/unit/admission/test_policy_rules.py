@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kubevouch.admission.policy_rules import Failure, Findings, PolicyRules
+from kubevouch.admission.questions import Work
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicySpec
 from kubevouch.cel.library.authorizer import Answer, Authorizer, Question, ResourceCheck
 from kubevouch.machinery import json_codec
@@ -34,7 +35,9 @@ class Answered:
                 findings: Findings = done.value
                 return findings
             answer = None
-            if question is not None:
+            if isinstance(question, Work):
+                question.run()
+            else:
                 self.questions.append(question)
                 answer = self._answer
 

@@ -39,7 +39,6 @@ class Counting:
 async def test_an_interview_asks_everything_once() -> None:
     def asking() -> Asking[list[Answer | None]]:
         first = yield Question("get", path="/x")
-        yield None
         second = yield Question("get", path="/x")
         third = yield Question("get", resource="pods")
         return [first, second, third]

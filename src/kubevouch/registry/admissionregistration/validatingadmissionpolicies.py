@@ -22,6 +22,7 @@ class PolicyStrategy(Strategy[ValidatingAdmissionPolicy]):
     """Counts the changes of the spec; status belongs to its subresource; parameters are for those who may read them."""
 
     unconditional_update = False
+    validates_elsewhere = True
     reset_fields = (("status",),)
 
     def __init__(self, access: ParamAccess) -> None:

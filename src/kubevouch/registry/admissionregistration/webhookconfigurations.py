@@ -26,6 +26,7 @@ class WebhookConfigurationStrategy(Strategy[T]):
     """Counts the changes of the webhooks."""
 
     unconditional_update = False
+    validates_elsewhere = True
 
     def prepare_for_create(self, _ctx: Context, obj: T) -> T:
         counted: T = replace_metadata(obj, generation=1)
