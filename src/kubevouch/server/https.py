@@ -7,28 +7,28 @@ import gzip
 import socket
 import ssl
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from http import HTTPStatus
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 import structlog
 from aiohttp import StreamReader, web
-from aiohttp.http_exceptions import LineTooLong, PayloadEncodingError
+from aiohttp.http_exceptions import PayloadEncodingError
 from aiohttp.http_writer import StreamWriter
-from aiohttp.web_protocol import RequestHandler
-from aiohttp.web_server import Server as AiohttpServer
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from kubevouch.authentication.anonymous import METHOD as ANONYMOUS_METHOD
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Scheme
 from kubevouch.server import encoding, negotiation
+from kubevouch.server.connection import READ_AHEAD_BYTES, READ_BYTES, Connection, ConnectionServer, when_gone
 from kubevouch.server.endpoints import Served
 from kubevouch.server.filters.instrumentation import Traffic
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
+from kubevouch.server.flow_control.head_memory import HeadMemory
 from kubevouch.server.listener import Listener
 from kubevouch.server.metrics import Metrics
 from kubevouch.server.negotiation import Negotiated
@@ -44,7 +44,6 @@ from kubevouch.server.request import (
     WatchResult,
 )
 from kubevouch.server.timeouts import Timeouts
-from kubevouch.server.tls import peer_chain
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 
@@ -62,110 +61,6 @@ FLUSH_SECONDS = 1.0
 
 _NO_CACHE = "no-cache, private"
 _GZIPPED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-
-
-class Connection(RequestHandler):
-    """One TCP connection: remembers the client's certificates and tells watches when it is gone."""
-
-    __slots__ = ("_answer_timer", "_gone", "_header_timer", "_peer_chain", "_timeouts")
-
-    def __init__(self, manager: AiohttpServer, timeouts: Timeouts, **settings: Any) -> None:
-        super().__init__(manager, **settings)
-        self._timeouts = timeouts
-        self._gone: list[Callable[[], None]] = []
-        self._peer_chain: tuple[bytes, ...] | None = None
-        self._header_timer: asyncio.TimerHandle | None = None
-        self._answer_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._header_timer = self._loop.call_later(self._timeouts.head, self._cut_off)
-
-    def request_started(self) -> None:
-        """The first request is complete: the connection has proven useful."""
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
-
-    def pause_writing(self) -> None:
-        """The buffers on the way are full: from here on the client has its time to take what is in them."""
-        super().pause_writing()
-        self._answer_timer = self._loop.call_later(self._timeouts.answer, self._cut_off_slow)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._answer_timer is not None:
-            self._answer_timer.cancel()
-            self._answer_timer = None
-
-    def _cut_off(self) -> None:
-        """Without TLS' goodbye, for which a client could be waited for once more."""
-        if self.transport is not None:
-            self.transport.abort()
-
-    def _cut_off_slow(self) -> None:
-        if self.transport is not None:
-            log.info("cut off a client that does not take its answer", source=str(self.peername))
-            self.transport.abort()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        for timer in (self._header_timer, self._answer_timer):
-            if timer is not None:
-                timer.cancel()
-        gone, self._gone = self._gone, []
-        super().connection_lost(exc)
-        for callback in gone:
-            callback()
-
-    def when_gone(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once the client is gone; at once if it is already."""
-        if self.transport is None:
-            callback()
-        else:
-            self._gone.append(callback)
-
-    def no_longer(self, callback: Callable[[], None]) -> None:
-        if callback in self._gone:
-            self._gone.remove(callback)
-
-    @property
-    def peer_chain(self) -> tuple[bytes, ...]:
-        """The client's certificates, leaf first, unverified; read once a connection."""
-        if self._peer_chain is None:
-            transport = self.transport
-            self._peer_chain = peer_chain(transport.get_extra_info("ssl_object") if transport is not None else None)
-        return self._peer_chain
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The last resort, above all for broken HTTP: plain text, as Go's server answers, and the connection ends."""
-        if status == 500:
-            # Raised while an answer was made, after the chain and its recovery.
-            log.error("request failed", exc_info=exc)
-        reason = (message or "").partition("\n")[0].rstrip(":")
-        if isinstance(exc, LineTooLong) or reason == "Too many headers received":
-            status, reason = 431, ""
-        text = f"{status} {HTTPStatus(status).phrase}"
-        reply = web.Response(status=status, text=f"{text}: {reason}" if reason else text)
-        reply.force_close()
-        return reply
-
-
-class _ConnectionServer(AiohttpServer):
-    timeouts: Timeouts
-
-    def __call__(self) -> RequestHandler:
-        return Connection(self, self.timeouts, loop=self._loop, **self._kwargs)
-
-
-def _when_gone(protocol: asyncio.Protocol, callback: Callable[[], None]) -> None:
-    assert isinstance(protocol, Connection)  # made by _ConnectionServer
-    protocol.when_gone(callback)
 
 
 class _Ending:
@@ -216,27 +111,31 @@ class HTTPSServer:
         self._handler = handler
         self._traffic = traffic or Traffic(Metrics(), Served(Scheme()))
         self._clock = clock
-        self._aiohttp: _ConnectionServer | None = None
+        self._aiohttp: ConnectionServer | None = None
         self._listeners: list[Listener] = []
         self._serving = serving
         self._timeouts = timeouts
         self.limits = ConnectionLimits.of_process()
+        self.memory = HeadMemory()
 
     async def start(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Accept connections on bound sockets; ``context`` None means plain HTTP, for tests on loopback only."""
-        self._aiohttp = _ConnectionServer(
+        self._aiohttp = ConnectionServer(
             self._serve,
             access_log=None,
             keepalive_timeout=IDLE_SECONDS,
             auto_decompress=False,
+            # The framing bounds the whole head.
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
+            read_bufsize=READ_AHEAD_BYTES,
             lingering_time=0,
         )
         self._aiohttp.timeouts = self._timeouts
+        self._aiohttp.memory = self.memory
         handshakes = HandshakeSlots()
         self._listeners = [
-            Listener(bound, self._aiohttp, context, self._clock, self.limits, _when_gone, handshakes, self._timeouts)
+            Listener(bound, self._aiohttp, context, self._clock, self.limits, when_gone, handshakes, self._timeouts)
             for bound in sockets
         ]
 
@@ -255,13 +154,15 @@ class HTTPSServer:
 
     async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
         connection = raw.protocol
-        assert isinstance(connection, Connection)  # made by _ConnectionServer
+        assert isinstance(connection, Connection)  # made by ConnectionServer
         connection.request_started()
         request = self._request(raw, connection)
         try:
             result = await self._handler(request)
         except APIStatusError as err:
             return self._failure(request, err)
+        finally:
+            _note_authentication(request, connection)
         if isinstance(result, WatchResult):
             return await self._stream(raw, connection, request, result)
         if isinstance(result, ListingResult):
@@ -282,7 +183,12 @@ class HTTPSServer:
         path, _, query = target.partition("?")
         peer = connection.peername
         headers = _readable(raw)
-        return Request(
+
+        async def read_body(limit: int) -> bytes:
+            _note_authentication(request, connection)
+            return await _read(raw.content, headers, limit, self._timeouts.body)
+
+        request = Request(
             method=raw.method,
             path=path,
             query=Query(query),
@@ -294,8 +200,9 @@ class HTTPSServer:
                 headers=_LazyHeaders(headers),
                 source=str(peer[0]) if isinstance(peer, tuple) else "",
             ),
-            read_body=lambda limit: _read(raw.content, headers, limit, self._timeouts.body),
+            read_body=read_body,
         )
+        return request
 
     @staticmethod
     def _headers(request: Request, content_type: str) -> dict[str, str]:
@@ -459,6 +366,12 @@ class _LazyHeaders(Mapping[str, list[str]]):
         return len(set(self))
 
 
+def _note_authentication(request: Request, connection: Connection) -> None:
+    found = request.authentication
+    if found is not None and found.method != ANONYMOUS_METHOD:
+        connection.authenticated()
+
+
 def _readable(raw: web.BaseRequest) -> CIMultiDictProxy[str]:
     """The headers, with U+FFFD for what is not UTF-8, as Go prints it: nothing behind here could write it."""
     if all(value.isascii() for _, value in raw.raw_headers):
@@ -484,6 +397,7 @@ async def _read(content: StreamReader, headers: Mapping[str, str], limit: int, s
     try:
         if content.is_eof():
             return await _gather(content, limit)
+        content.set_read_chunk_size(READ_BYTES)
         async with asyncio.timeout(seconds):
             return await _gather(content, limit)
     except TimeoutError:

@@ -30,6 +30,11 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _HTTP_HEADS = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
 _HTTP_ANSWER = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _DRAIN_BYTES = 1 << 16
+# For the client's goodbye after the server's, while everything that the connection holds stays.
+_GOODBYE_SECONDS = 3.0
+# What the kernel takes ahead (it doubles this), and so what one reading brings into memory, before anybody knows who
+# it is from: clients that mean it send less.
+_RECEIVE_BUFFER = 16 * 1024
 # RFC 8446 section 5.1: type, version, length, and the most that a record holds.
 _RECORD_HEAD = 5
 _HANDSHAKE = b"\x16"
@@ -111,6 +116,7 @@ class Listener:
     async def _greet(self, connection: socket.socket, source: str) -> None:
         handed_over = counted = False
         try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
             if self._context is not None:
                 async with asyncio.timeout(self._seconds):
                     head = await _first_message(connection)
@@ -125,6 +131,7 @@ class Listener:
                     connection,
                     ssl=self._context,
                     ssl_handshake_timeout=None if self._context is None else self._seconds,
+                    ssl_shutdown_timeout=None if self._context is None else _GOODBYE_SECONDS,
                 )
             self._when_gone(served, lambda: self._limits.release(source))
             counted = True
