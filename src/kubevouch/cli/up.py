@@ -25,6 +25,7 @@ from kubevouch.cli.runner import run_async
 from kubevouch.cli.server_flags import server_flags, take_disabled_admission, take_server, verbose
 from kubevouch.cli.service_account_flags import service_account_flags, take_service_accounts
 from kubevouch.standalone import options as settings
+from kubevouch.util.allocator import return_large_blocks
 
 # Objects made before a collection of the youngest generation, and collections of each before one of the next.
 _COLLECT = (50_000, 20, 50)
@@ -144,6 +145,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
     async with running(options, SystemClock()) as cluster:
         # What is there now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
         gc.freeze()
+        return_large_blocks()
         gc.set_threshold(*_COLLECT)
         ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
         ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
