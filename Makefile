@@ -8,11 +8,12 @@ PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
 SECONDS ?= 20      # make fuzz: for each parser
 TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
 ABUSE_SECONDS ?= 20 # make attack: how long each abuse goes on at most
+ENDURANCE_SECONDS ?= 1200 # make endurance
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo test peers bench fuzz bench-large attack reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench fuzz bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -27,6 +28,7 @@ help:
 	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
+	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, and where its memory is'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -102,6 +104,10 @@ bench-large: venv
 # Not part of `make test`, whose suite `attacks` has the same rules as bounds: this is what they are worth.
 attack: venv
 	$(PY) benchmarks/attack.py --into attack-results --seconds $(strip $(ABUSE_SECONDS))
+
+# Mixed work for as long as it is given, and where the memory is meanwhile.
+endurance: venv
+	$(PY) benchmarks/endurance.py --seconds $(strip $(ENDURANCE_SECONDS))
 
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \

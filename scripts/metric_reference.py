@@ -12,13 +12,16 @@ from prometheus_client.registry import Collector
 
 from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
-from kubevouch.server import flow_metrics
+from kubevouch.server import flow_metrics, memory_metrics
 from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.metrics import Metrics, exposed_name
 from kubevouch.server.node_recovery import RecoveryMetrics
 from kubevouch.server.series import Histogram
+from kubevouch.storage.compactor import RevisionBytes
+from kubevouch.storage.memory import MemoryStore
+from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.util.clock import SystemClock
 from kubevouch.util.timers import Timers
 
@@ -41,6 +44,8 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     AdmissionMetrics(metrics.registry, clock)
     RecoveryMetrics(metrics.registry, lambda: 0)
     metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
+    cacher = Cacher(MemoryStore(clock=clock), clock)
+    metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), int))
     return _families(metrics.registry)
 
 

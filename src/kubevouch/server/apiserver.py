@@ -29,7 +29,7 @@ from kubevouch.registry.authorization.reviews import Reviews as AuthorizationRev
 from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
-from kubevouch.server import flow_metrics, version
+from kubevouch.server import flow_metrics, memory_metrics, version
 from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
@@ -174,6 +174,7 @@ class APIServer:
             Traffic(self.metrics, self.served),
             timeouts=Timeouts.within(self._options.request_timeout),
         )
+        self.metrics.read_at_scrape(lambda: memory_metrics.collect(self.cacher, self._revisions, self._frame_bytes))
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly
@@ -264,6 +265,9 @@ class APIServer:
             recovery_metrics = RecoveryMetrics(self.metrics.registry, self.security.recovery.locked)
             for path, handler in RecoveryPaths(self.security.recovery, recovery_metrics).handlers.items():
                 router.add_path(path, handler)
+
+    def _frame_bytes(self) -> int:
+        return sum(endpoint.encoder.frame_bytes for endpoint in self.served.endpoints.values())
 
     async def _serve_metrics(self, request: Request) -> Result:
         for each in self.stores.values():

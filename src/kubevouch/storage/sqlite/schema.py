@@ -60,6 +60,7 @@ COMMIT;
 TABLES = frozenset({"version", "current", "meta"})
 MARKS = frozenset({"layout", "compacted", "swept", "clean", "identity"})
 
+# cache_size: in KiB. Reads of what is current come from the watch cache; the rest is in the system's own cache.
 # secure_delete: a Secret that compaction forgets is overwritten in the file.
 # wal_autocheckpoint: checkpoints are made by the writer between two commits, not by a commit that somebody waits for.
 WRITER_PRAGMAS = """
@@ -67,13 +68,13 @@ PRAGMA synchronous = FULL;
 PRAGMA wal_autocheckpoint = 0;
 PRAGMA secure_delete = ON;
 PRAGMA temp_store = MEMORY;
-PRAGMA cache_size = -16384;
+PRAGMA cache_size = -8192;
 """
 
 READER_PRAGMAS = """
 PRAGMA query_only = ON;
 PRAGMA temp_store = MEMORY;
-PRAGMA cache_size = -8192;
+PRAGMA cache_size = -2048;
 """
 
 

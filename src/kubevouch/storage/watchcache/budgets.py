@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 # Superseded values that watches can still start from, with what an event itself takes. Beyond it the cache with the
 # largest history forgets its oldest events, so that one resource does not cost the others theirs.
-HISTORY_BYTES = 48 << 20
+HISTORY_BYTES = 32 << 20
 # Of those, stored bytes of objects that are also kept decoded, for the watches that keep up: five times as much memory.
-DECODED_BYTES = 4 << 20
+DECODED_BYTES = 2 << 20
 # Encodings of current objects (JSON, protobuf, their metadata) that lists and watches share. Above 20,000 requests.
 ENCODING_BYTES = 48 << 20
 # An event, its key, what is known of it: besides the values.

@@ -90,6 +90,15 @@ class Cacher:
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
+    @property
+    def object_bytes(self) -> int:
+        """Stored bytes of all current objects."""
+        return sum(registered.cache.object_bytes for registered in self._registered.values())
+
+    @property
+    def watchers(self) -> int:
+        return sum(registered.cache.watcher_count for registered in self._registered.values())
+
     async def newest(self) -> Revision:
         """Wait until the caches hold everything that was acknowledged before this call."""
         revision = await self._store.revision()
