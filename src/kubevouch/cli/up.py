@@ -135,11 +135,9 @@ def _allow_many_connections() -> None:
 async def _up(options: settings.StandaloneOptions) -> None:
     from kubevouch.pki.profile import Profile
     from kubevouch.standalone.up import running
-    from kubevouch.util import heap
     from kubevouch.util.clock import SystemClock
 
     _allow_many_connections()
-    heap.give_back_what_is_freed()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
