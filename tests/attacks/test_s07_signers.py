@@ -33,7 +33,7 @@ from kubevouch.pki.profile import Profile
 from kubevouch.pki.signature import PrivateKey
 from kubevouch.pki.subject import Subject
 from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.standalone.options import StandaloneOptions
+from kubevouch.standalone.options import IdentityOptions, StandaloneOptions
 from kubevouch.standalone.up import running
 from kubevouch.testing.cluster import ADMIN, Cluster
 from kubevouch.testing.waiting import wait_for
@@ -124,7 +124,7 @@ async def test_up_signs_by_the_strict_profile_unless_told_otherwise(tmp_path: Pa
         tmp_path, bind_address="127.0.0.1", secure_port=0, store="memory:", controllers=("csrapproving", "csrsigning")
     )
     assert await _ended(options) == ["Approved", "Failed"]
-    compatible = replace(options, signing_profile=Profile.COMPATIBLE)
+    compatible = replace(options, identity=IdentityOptions(signing_profile=Profile.COMPATIBLE))
     assert await _ended(compatible) == ["Approved", "Issued"]
 
 

@@ -43,6 +43,7 @@ from kubevouch.pki.signature import PrivateKey
 from kubevouch.pki.subject import Subject
 from kubevouch.pki.subject_alt_names import NONE, SubjectAltNames
 from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.policy import node_names
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 
@@ -326,7 +327,13 @@ async def obtain(
     give_up = clock.monotonic() + timeout
     csr = await Requester(poster, key, template, clock, observer, random).request(give_up)
     left = max(give_up - clock.monotonic(), 0.0)
-    done = await wait_for_certificate(poster.requests, csr, clock, observer, timeout=left, random=random)
+    try:
+        done = await wait_for_certificate(poster.requests, csr, clock, observer, timeout=left, random=random)
+    except RequestDeniedError as err:
+        if err.reason in node_names.REASONS:
+            # The request of this key stays denied, whoever decides otherwise about the name meanwhile.
+            store.drop_pending_key()
+        raise
     chain = verify_issued(done.status.certificate, key, template, anchors, now=clock.now())
     store.update(done.status.certificate, key, now=clock.now())
     store.drop_pending_key()

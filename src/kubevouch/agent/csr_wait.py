@@ -18,6 +18,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.interface import EventType, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.gotext import quote
+from kubevouch.policy import node_names
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
@@ -48,11 +49,15 @@ def judge(csr: CertificateSigningRequest, uid: str) -> bool:
 
 
 def _denied(what: str, name: str, condition: CertificateSigningRequestCondition) -> RequestDeniedError:
+    again = f"that is final; to ask once more, have the request deleted (kubectl delete csr {name}) and join again"
+    if condition.reason in node_names.REASONS:
+        again = "join again once that is done; this machine then asks with another key"
     return RequestDeniedError(
         f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, "
         f"message: {condition.message or '-'}",
-        f"that is final; to ask once more, have the request deleted (kubectl delete csr {name}) and join again",
+        again,
         spent=True,
+        reason=condition.reason,
     )
 
 

@@ -48,7 +48,11 @@ class CertificateStoreInUseError(CertificateStoreError):
 
 
 class RequestDeniedError(AgentError):
-    """The request was denied or has failed, or the server refuses it."""
+    """The request was denied or has failed, or the server refuses it; ``reason`` is that of the condition."""
+
+    def __init__(self, message: str, hint: str = "", *, spent: bool = False, reason: str = "") -> None:
+        super().__init__(message, hint, spent=spent)
+        self.reason = reason
 
 
 class NotIssuedError(AgentError):

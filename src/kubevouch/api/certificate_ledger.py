@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.public_key import PublicKey
 from kubevouch.pki.x509_certificate import Certificate
 
 PREFIX = "kubevouch-issued-certificates-"
@@ -26,6 +27,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     Args:
         common_name: of the subject.
         authority: the issuer's key identifier in hexadecimal digits; empty when the certificate names none.
+        public_key: as :func:`key_digest` has it; empty in what was written before it was kept.
     """
 
     common_name: str
@@ -34,6 +36,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     not_before: dt.datetime
     not_after: dt.datetime
     authority: str = ""
+    public_key: str = ""
 
     @property
     def machine(self) -> str:
@@ -55,7 +58,26 @@ def entry_of(signer_name: str, leaf: Certificate) -> IssuedCertificate:
         not_before=leaf.not_before,
         not_after=leaf.not_after,
         authority=(leaf.meaning.authority_key_id or b"").hex(),
+        public_key=key_digest(leaf.public_key),
     )
+
+
+def key_digest(key: PublicKey) -> str:
+    """The first half of a key's SHA-256, in hexadecimal: 128 bits tell keys apart, and 50,000 of them have to fit."""
+    return key.fingerprint().hex()[:32]
+
+
+def machine_key(signer_name: str, user_name: str) -> str:
+    """The key of a node's entry, so that it is found without reading the others."""
+    moment = dt.datetime.min.replace(tzinfo=dt.UTC)
+    return IssuedCertificate(
+        common_name=user_name, signer_name=signer_name, serial="", not_before=moment, not_after=moment
+    ).key
+
+
+def entry_in(stored: Mapping[str, str], key: str) -> IssuedCertificate | None:
+    """One entry of a ConfigMap's data."""
+    return decode({key: stored[key]}).get(key) if key in stored else None
 
 
 def decode(stored: Mapping[str, str]) -> dict[str, IssuedCertificate]:

@@ -9,7 +9,7 @@ certificate, so kubevouch's controllers have an identity each, and none of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
@@ -30,12 +30,14 @@ from kubevouch.api.wellknown import (
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBE_APISERVER_SERVING_SIGNER,
+    KUBE_NODE_LEASE_NAMESPACE,
     KUBE_PUBLIC_NAMESPACE,
     KUBE_SYSTEM_NAMESPACE,
     KUBELET_SERVING_SIGNER,
     LEGACY_UNKNOWN_SIGNER,
     NAMESPACE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
+    NODE_REMOVAL_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
@@ -53,6 +55,7 @@ from kubevouch.authorization.policy import (
     rule,
     service_account,
 )
+from kubevouch.revocation import node_records
 
 CONTROLLERS = (
     CSR_APPROVING_CONTROLLER,
@@ -64,6 +67,7 @@ CONTROLLERS = (
     TOKEN_USES_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
+    NODE_REMOVAL_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -174,7 +178,13 @@ def kubevouch_controller_policy() -> Policy:
             rule("update", _CERTIFICATES, f"{_REQUESTS}/approval"),
             rule("approve", _CERTIFICATES, "signers", [KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER]),
             _ACCESS_REVIEWS,
+            rule(_READ, "", "nodes"),
             EVENTS,
+        )
+        # To whom a name belongs: the ledger, the records of Nodes, and the Lease of a Node.
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_APPROVING_CONTROLLER, rule(_READ, "", "configmaps"))
+        + _in_namespace(
+            KUBE_NODE_LEASE_NAMESPACE, CSR_APPROVING_CONTROLLER, rule("get", "coordination.k8s.io", "leases")
         )
         + _cluster_wide(
             CSR_SIGNING_CONTROLLER,
@@ -185,7 +195,9 @@ def kubevouch_controller_policy() -> Policy:
         )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
-        + _ledger()
+        + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, [f"{PREFIX}{shard}" for shard in SHARDS])
+        + _cluster_wide(NODE_REMOVAL_CONTROLLER, rule(_READ, "", "nodes"), EVENTS)
+        + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
         + _tokens(BOOTSTRAP_SIGNER_CONTROLLER, TOKEN_CLEANER_CONTROLLER)
         # Neither may the approver read tokens, nor who reads and writes them approve.
         + _cluster_wide(TOKEN_USES_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS))
@@ -219,15 +231,10 @@ def kubevouch_controller_policy() -> Policy:
     return policy
 
 
-def _ledger() -> Policy:
-    """Its ConfigMaps by name; their creation cannot be limited to names."""
-    name = f"system:controller:{CERTIFICATE_LEDGER_CONTROLLER}"
-    names = [f"{PREFIX}{shard}" for shard in SHARDS]
-    rules = (rule("create", "", "configmaps"), rule("get update", "", "configmaps", names))
-    return Policy(
-        roles=(namespaced_role(KUBE_SYSTEM_NAMESPACE, name, *rules),),
-        role_bindings=(role_binding(KUBE_SYSTEM_NAMESPACE, name, service_account(CERTIFICATE_LEDGER_CONTROLLER)),),
-    )
+def _kept_in(controller: str, config_maps: Sequence[str]) -> Policy:
+    """ConfigMaps by name; their creation cannot be limited to names."""
+    rules = (rule("create", "", "configmaps"), rule("get update", "", "configmaps", config_maps))
+    return _in_namespace(KUBE_SYSTEM_NAMESPACE, controller, *rules)
 
 
 def _collecting() -> Iterator[PolicyRule]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubevouch.pki.profile import Profile
+
+if TYPE_CHECKING:
+    from kubevouch.standalone.options import IdentityOptions
 
 _FLAGS = (
     click.option(
@@ -18,11 +21,32 @@ _FLAGS = (
         callback=lambda _ctx, _param, value: Profile(value),
         help="strict signs no weak keys, SHA-1 or malformed names; compatible signs whatever Kubernetes signs.",
     ),
+    click.option(
+        "--allow-name-takeover",
+        is_flag=True,
+        help="As Kubernetes: a bootstrap token gives any node's name, also one that another machine has.",
+    ),
+    click.option(
+        "--lock-out-deleted-nodes",
+        is_flag=True,
+        help="Refuse the certificates of a node from the moment its Node is deleted.",
+    ),
 )
 
 
 def identity_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command; they are settings of :class:`StandaloneOptions` by name."""
+    """Adds the flags to a command."""
     for flag in reversed(_FLAGS):
         command = flag(command)
     return command
+
+
+def take_identity(flags: dict[str, Any]) -> IdentityOptions:
+    """What the flags say; takes them out of ``flags``."""
+    from kubevouch.standalone.options import IdentityOptions
+
+    return IdentityOptions(
+        signing_profile=flags.pop("signing_profile"),
+        allow_name_takeover=flags.pop("allow_name_takeover"),
+        lock_out_deleted_nodes=flags.pop("lock_out_deleted_nodes"),
+    )

@@ -18,7 +18,7 @@ from kubevouch.cli.access_flags import access_flags, take_access
 from kubevouch.cli.audit_flags import audit_flags, take_audit
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.identity_flags import identity_flags
+from kubevouch.cli.identity_flags import identity_flags, take_identity
 from kubevouch.cli.paths import FOLDER, shown
 from kubevouch.cli.recovery_flags import recovery_flags, take_recovery
 from kubevouch.cli.runner import run_async
@@ -114,10 +114,11 @@ def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_forma
     try:
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
-        recovery = take_recovery(flags)
+        recovery, identity = take_recovery(flags), take_identity(flags)
         options = settings.StandaloneOptions(
             data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server,
-            service_accounts=accounts, disabled_admission=disabled, recovery=recovery, **flags,
+            service_accounts=accounts, disabled_admission=disabled, recovery=recovery, identity=identity,
+            **flags,
         )  # fmt: skip
         run_async(_up(options))
     except InvalidOptionsError as err:
@@ -156,8 +157,10 @@ async def _up(options: settings.StandaloneOptions) -> None:
         )
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
-        if options.signing_profile is not Profile.STRICT:
+        if options.identity.signing_profile is not Profile.STRICT:
             ui.warning("the signing profile is compatible: weak keys, SHA-1 and malformed names are signed")
+        if options.identity.allow_name_takeover:
+            ui.warning("names may be taken over: whoever has a bootstrap token gets the name of any node")
         if options.recovery is not None:
             ui.warning("node recovery is on: nodes whose certificate has ended get another one with their recovery key")
         await stop.wait()

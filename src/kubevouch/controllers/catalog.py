@@ -23,6 +23,7 @@ from kubevouch.controllers import (
     join_status,
     namespace,
     node_recovery,
+    removed_nodes,
     root_ca_publisher,
     service_account,
     token_cleaner,
@@ -58,6 +59,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(token_uses.NAME, "tokenuses", token_uses.build),
     Entry(join_status.NAME, "joinstatus", join_status.build),
     Entry(node_recovery.NAME, "noderecovery", node_recovery.build),
+    Entry(removed_nodes.NAME, "noderemoval", removed_nodes.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
     Entry(
         cluster_trust_bundle_publisher.NAME,

@@ -1,7 +1,8 @@
 """certificatesigningrequest-approving-controller: approves kubelets' client certificates that their poster may have.
 
 Source: pkg/controller/certificates/approver/sarapprove.go (Kubernetes 1.36), which never denies. Here a request is
-denied that a bounded bootstrap token is not for, or has no use left for, or that a recovery key is not for.
+denied that a bounded bootstrap token is not for, or has no use left for, that a recovery key is not for, or whose name
+or key belongs to another machine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kubevouch.controllers.access_review import may_create
 from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.name_admission import NameAdmission, NameRefusedError, name_caches
 from kubevouch.controllers.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.controllers.token_admission import TokenAdmission
@@ -36,6 +38,7 @@ from kubevouch.machinery.gotext import quote
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
+from kubevouch.pki.x509_request import CertificateRequest
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
 DENIED_REASON = "OutsideTokenBounds"
@@ -63,11 +66,13 @@ class CSRApprover:
         csrs: Lister[CertificateSigningRequest],
         tokens: TokenAdmission,
         recovery: RecoveryAdmission,
+        names: NameAdmission,
     ) -> None:
         self._client = client
         self._csrs = csrs
         self._tokens = tokens
         self._recovery = recovery
+        self._names = names
         self._decided: dict[str, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
@@ -83,16 +88,21 @@ class CSRApprover:
         recognized = recognize(spec.signer_name, wanted, spec.usages, username=spec.username)
         for recognition in recognized:
             if await may_create(self._client, spec, recognition.subresource):
-                await self._approve_within_bounds(csr, recognition.message)
+                await self._approve_within_bounds(csr, wanted, recognition.message)
                 return DONE
         if recognized:
             raise IgnorableError(not_approved(request.name, recognized))
         return DONE
 
-    async def _approve_within_bounds(self, csr: CertificateSigningRequest, message: str) -> None:
+    async def _approve_within_bounds(
+        self, csr: CertificateSigningRequest, wanted: CertificateRequest, message: str
+    ) -> None:
         try:
+            await self._names.admit(csr, wanted)
             await self._tokens.admit(csr)
             await self._recovery.admit(csr)
+        except NameRefusedError as err:
+            await self._decide(csr, wellknown.CSR_DENIED, err.reason, str(err))
         except TokenBoundError as err:
             await self._decide(csr, wellknown.CSR_DENIED, DENIED_REASON, str(err))
         except RecoveryRefusedError as err:
@@ -137,9 +147,12 @@ def build(context: Context) -> QueueController:
     recoverer = context.connect(wellknown.NODE_RECOVERY_CONTROLLER)
     records = RecoveryRecords(recoverer, context.clock, wellknown.NODE_RECOVERY_CONTROLLER)
     recovery = RecoveryAdmission(records, context.recovery, context.clock)
+    bounds = TokenAdmission(tokens, secrets.lister)
+    caches = name_caches(context, client, informer)
+    names = NameAdmission(client, caches, bounds, context.clock, takeover=context.allow_name_takeover)
     controller = QueueController(
         NAME,
-        CSRApprover(client, informer.lister, TokenAdmission(tokens, secrets.lister), recovery),
+        CSRApprover(client, informer.lister, bounds, recovery, names),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

@@ -96,6 +96,8 @@ class Context:
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
             served.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
+        allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
+        lock_out_deleted_nodes: the certificates of a deleted Node count no more.
     """
 
     connect: Callable[[str], Client]
@@ -107,6 +109,8 @@ class Context:
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     recovery: RecoveryPolicy | None = None
+    allow_name_takeover: bool = False
+    lock_out_deleted_nodes: bool = False
 
 
 def request_of(obj: Object) -> Request:

@@ -49,20 +49,10 @@ class TokenAdmission:
             APIStatusError, TransportError
         """
         token_id = token_id_of_user(csr.spec.username)
-        if not token_id:
-            return
-        name, uid = secret_name(token_id), _bounded_uid(csr)
-        secret = self._secrets.get(name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        # The cache may be behind the one that the request came from.
-        if secret is None or (uid and secret.metadata.uid != uid):
-            secret = await self._read(name)
+        uid = _bounded_uid(csr)
+        secret = await self._secret(csr)
         if secret is None:
-            if uid:
-                raise _deleted(token_id)
-            # As Kubernetes: the request outlives the token.
             return
-        if uid and secret.metadata.uid != uid:
-            raise _deleted(token_id)
         bounds = _bounds(secret)
         if not bounds:
             return
@@ -76,6 +66,37 @@ class TokenAdmission:
         if bounds.uses is not None:
             async with self._reserving:
                 await self._reserve(token_id, secret.metadata.uid, attempt)
+
+    async def is_for_node(self, csr: CertificateSigningRequest, node_name: str) -> bool:
+        """Whether the token behind ``csr`` is bound to this very name.
+
+        The API server has to say which token it was: one of the same ID may have been made with other bounds since.
+
+        Raises:
+            TokenBoundError: the token is gone, and with it its bounds.
+            APIStatusError, TransportError
+        """
+        secret = await self._secret(csr) if _bounded_uid(csr) else None
+        return secret is not None and _bounds(secret).names_node(node_name)
+
+    async def _secret(self, csr: CertificateSigningRequest) -> Secret | None:
+        """The Secret of the token behind ``csr``; None without one, or for a token without bounds that is gone.
+
+        Raises:
+            TokenBoundError: a bounded token is gone.
+        """
+        token_id = token_id_of_user(csr.spec.username)
+        if not token_id:
+            return None
+        name, uid = secret_name(token_id), _bounded_uid(csr)
+        secret = self._secrets.get(name, wellknown.KUBE_SYSTEM_NAMESPACE)
+        # The cache may be behind the one that the request came from.
+        if secret is None or (uid and secret.metadata.uid != uid):
+            secret = await self._read(name)
+        # As Kubernetes, where there are no bounds: the request outlives the token.
+        if uid and (secret is None or secret.metadata.uid != uid):
+            raise _deleted(token_id)
+        return secret
 
     async def _reserve(self, token_id: str, uid: str, attempt: Attempt) -> None:
         for _ in range(_TRIES):

@@ -21,8 +21,8 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certs import pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.profile import Profile
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
+from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 
 Connect = Callable[[str], Client]
@@ -82,24 +82,24 @@ def start_controllers(
     controllers: Sequence[str],
     *,
     signing: SigningOptions | None = None,
-    profile: Profile = Profile.STRICT,
+    identity: IdentityOptions | None = None,
     connect: Connect | None = None,
 ) -> RunningControllers:
     """Start the controllers that a ``--controllers`` list turns on.
 
     Args:
         signing: the signing pairs and their rules; None signs everything with the server's CA.
-        profile: of the signer that ``signing`` leaves to the server's CA.
+        identity: what machines' identities are worth; its profile is for what ``signing`` leaves to the server's CA.
         connect: a client for a controller's name; None acts as that controller over the loopback.
 
     Raises:
         UnknownControllerError: the list names what there is not.
         SignerError, RootCAError: a file of the CA cannot be used.
     """
+    identity = identity or IdentityOptions()
     pair = pair_at(server.pki.folder, CA)
-    default = SigningOptions(
-        PairFiles(str(pair.certificate), str(pair.key), bundle=True), rules=SigningRules(profile=profile)
-    )
+    files = PairFiles(str(pair.certificate), str(pair.key), bundle=True)
+    default = SigningOptions(files, rules=SigningRules(profile=identity.signing_profile))
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)
@@ -112,6 +112,8 @@ def start_controllers(
         resources=[each for each in resources.STORED if _is_served(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
         recovery=server.recovery,
+        allow_name_takeover=identity.allow_name_takeover,
+        lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
     )
     built = catalog.build(controllers, context)
     for controller in built:

@@ -32,6 +32,21 @@ def default_data_dir() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityOptions:
+    """What machines' identities are worth.
+
+    Args:
+        signing_profile: how much more than Kubernetes' signers the signers refuse.
+        allow_name_takeover: a bootstrap token gives any node's name, also one that another machine has.
+        lock_out_deleted_nodes: the certificates of a deleted Node count no more.
+    """
+
+    signing_profile: Profile = Profile.STRICT
+    allow_name_takeover: bool = False
+    lock_out_deleted_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StandaloneOptions:
     """What ``kubevouch up`` can be told.
 
@@ -48,7 +63,7 @@ class StandaloneOptions:
         disabled_admission: plug-ins to leave out.
         audit: which requests are recorded, and where.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
-        signing_profile: how much more than Kubernetes' signers the signers refuse.
+        identity: what machines' identities are worth.
         server: how many requests run at once, and what is told of them.
     """
 
@@ -66,6 +81,6 @@ class StandaloneOptions:
     audit: AuditOptions = field(default_factory=AuditOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     recovery: RecoveryPolicy | None = None
-    signing_profile: Profile = Profile.STRICT
+    identity: IdentityOptions = field(default_factory=IdentityOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

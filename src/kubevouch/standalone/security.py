@@ -11,7 +11,7 @@ from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.configured import ConfiguredAdmission
 from kubevouch.api import node_recovery, wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.core_v1 import Namespace, Node, Secret
+from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, Secret
 from kubevouch.api.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
@@ -29,6 +29,7 @@ from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy,
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.revocation.node_records import Lockouts
 from kubevouch.server.access_metrics import AccessMetrics
 from kubevouch.server.apiserver import Caches, Security
 from kubevouch.standalone.access import Access
@@ -62,7 +63,8 @@ class StandaloneSecurity:
         self._disabled_admission = tuple(disabled_admission)
         self._trust = trust
         self._clock = clock
-        self._clients = X509Authenticator(trust.client_anchors, clock)
+        self._lockouts = Lockouts()
+        self._clients = X509Authenticator(trust.client_anchors, clock, self._lockouts.why)
         self._access = access or Access(AccessOptions(), (), clock)
         self.policy = RBACPolicy()
         self._built_in: dict[str, ResolvingAuthorizer] = {
@@ -108,6 +110,7 @@ class StandaloneSecurity:
         follow(self.policy, rbac_caches)
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
+        _follow_lockouts(caches, self._lockouts)
         kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
         if self._trust.issuer is not None:
             kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
@@ -197,6 +200,17 @@ def _open_requests(caches: Caches) -> OpenRequests:
     cache.on_event(follow_event)
     cache.on_load(lambda: found.load(stored.obj for stored in cache.values()))
     return found
+
+
+def _follow_lockouts(caches: Caches, lockouts: Lockouts) -> None:
+    cache = caches["configmaps"]
+
+    def follow_event(event: CacheEvent[ConfigMap]) -> None:
+        namespace, _, name = event.key.removeprefix(cache.prefix).partition("/")
+        lockouts.changed(namespace, name, None if event.current is None else event.current.obj)
+
+    cache.on_event(follow_event)
+    cache.on_load(lambda: lockouts.load(stored.obj for stored in cache.values()))
 
 
 def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:

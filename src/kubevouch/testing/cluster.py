@@ -25,6 +25,7 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.network import bind
+from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import Endpoint, StandaloneServer
 from kubevouch.standalone.service_accounts import DEFAULT_ISSUER
 from kubevouch.storage.interface import Store
@@ -68,6 +69,7 @@ class Cluster(Verbs):
         runtime_config: API versions to turn on or off, as for ``kubevouch up``: ``certificates.k8s.io/v1beta1=true``.
         access: authentication and authorization by configuration files and webhooks, as for ``kubevouch up``.
         recovery: what is allowed to nodes whose certificate has ended, as for ``kubevouch up --node-recovery``.
+        identity: what machines' identities are worth, as for ``kubevouch up --lock-out-deleted-nodes`` and its like.
         store: ``memory:`` or ``sqlite:PATH``; a second cluster on the same file finds what the first one left.
     """
 
@@ -82,6 +84,7 @@ class Cluster(Verbs):
         store: str = "memory:",
         access: AccessOptions | None = None,
         recovery: RecoveryPolicy | None = None,
+        identity: IdentityOptions | None = None,
     ) -> None:
         super().__init__(self.run, self._admin_client)
         if isinstance(controllers, str):
@@ -94,6 +97,7 @@ class Cluster(Verbs):
         self._store_text = store
         self._access = access or AccessOptions()
         self._recovery = recovery
+        self._identity = identity
         self._thread: LoopThread | None = None
         self._clock: Clock | None = None
         self._running: _Running | None = None
@@ -280,7 +284,13 @@ class Cluster(Verbs):
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
         running = _Running(
-            self._clock, self._https, self._controllers, self._runtime_config, self._access, self._recovery
+            self._clock,
+            self._https,
+            self._controllers,
+            self._runtime_config,
+            self._access,
+            self._recovery,
+            self._identity,
         )
         try:
             await running.begin(self._store_text)
@@ -306,10 +316,12 @@ class _Running:
         runtime_config: RuntimeConfig,
         access: AccessOptions,
         recovery: RecoveryPolicy | None,
+        identity: IdentityOptions | None,
     ) -> None:
         self.clock = clock
         self._access = access
         self._recovery = recovery
+        self._identity = identity
         self._runtime_config = runtime_config
         self._https = https
         self._wanted_controllers = controllers
@@ -370,7 +382,7 @@ class _Running:
             # Only here: a cluster without controllers does not load them.
             from kubevouch.standalone.controllers import start_controllers
 
-            self._controllers = start_controllers(self._server, self._wanted_controllers)
+            self._controllers = start_controllers(self._server, self._wanted_controllers, identity=self._identity)
         if self._https:
             await self._server.listen(self._sockets)
 

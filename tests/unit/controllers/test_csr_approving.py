@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from asynctest import async_test
@@ -13,9 +15,10 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, Certificate
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
-from kubevouch.controllers import csr_approving
+from kubevouch.controllers import csr_approving, name_admission
 from kubevouch.controllers.csr_approving import CSRApprover
 from kubevouch.controllers.interface import DONE, ReconcileError, request_of
+from kubevouch.controllers.name_admission import NameAdmission, NameCaches
 from kubevouch.controllers.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.controllers.token_admission import TokenAdmission
@@ -30,7 +33,12 @@ def approver(at: World, cached: Indexer[CertificateSigningRequest]) -> CSRApprov
     keeper = wellknown.NODE_RECOVERY_CONTROLLER
     recovery = RecoveryAdmission(RecoveryRecords(connect(keeper), at.clock, keeper), None, at.clock)
     tokens = TokenAdmission(connect(wellknown.TOKEN_USES_CONTROLLER), Lister(Indexer()))
-    return CSRApprover(connect(csr_approving.NAME), Lister(cached), tokens, recovery)
+    for index in (name_admission.NODE_INDEX, name_admission.KEY_INDEX):
+        with suppress(ValueError):
+            cached.add_index(index, lambda _: ())
+    caches = NameCaches(Lister(cached), Lister(Indexer()), Lister(Indexer()))
+    names = NameAdmission(connect(csr_approving.NAME), caches, tokens, at.clock, takeover=False)
+    return CSRApprover(connect(csr_approving.NAME), Lister(cached), tokens, recovery, names)
 
 
 async def asked(at: World) -> CertificateSigningRequest:

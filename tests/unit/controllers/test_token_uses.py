@@ -186,7 +186,7 @@ async def test_after_its_last_use_a_token_ends_once_the_machine_had_its_time() -
         await ask(at, "again")
         await running.settle()
         assert (await outcome(at, "again"))[0] == "Issued"
-        await ask(at, "late", "n1", 1)
+        await ask(at, "late", "n2", 1)
         await running.settle()
         assert await outcome(at, "late") == ("Denied", "the token has given its only use to system:node:n1")
         await at.clock.run(token_uses.GRACE.total_seconds() + 1)

@@ -9,7 +9,7 @@ import pytest
 from asynctest import async_test
 from controller_world import fixture, world
 from kubevouch.api import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError
@@ -52,7 +52,8 @@ async def test_one_cache_of_csrs_serves_all() -> None:
     async with world() as at:
         running = await at.run("csrapproving", "csrsigning", "csrcleaner", "tokenuses", "joinstatus")
         read = [informer.resource for informer in running.manager.informers.informers]
-        assert sorted(resource.plural for resource in read) == [CERTIFICATE_SIGNING_REQUESTS.plural, SECRETS.plural]
+        wanted = [CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS]
+        assert sorted(resource.plural for resource in read) == [each.plural for each in wanted]
 
 
 @pytest.mark.parametrize("turns", [0, 3, 6, 9, 12, 15, 20, 30, 45, 60])

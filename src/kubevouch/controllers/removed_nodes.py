@@ -1,0 +1,150 @@
+"""node-removal-controller: writes down which Nodes are gone: their names are free, or their machines locked out.
+
+It compares the Nodes with those it has written down, so that it also learns of a deletion that happened while it did
+not run. A Node that is only marked for deletion counts as gone: a finalizer keeps nobody in. Source: kubevouch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from kubevouch.api import node_recovery, wellknown
+from kubevouch.api.catalog import CONFIG_MAPS, NODES
+from kubevouch.api.core_v1 import Node
+from kubevouch.api.core_v1.events import WARNING
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client
+from kubevouch.client.workqueue import Workqueue
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result
+from kubevouch.controllers.recovery_records import RecoveryRecords
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
+from kubevouch.revocation import node_records
+from kubevouch.revocation.node_records import SHARDS, NodeRecord, NodeRecordsFullError, shard_of
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.removed_nodes")
+
+NAME = wellknown.NODE_REMOVAL_CONTROLLER
+SHARD_INDEX = "record-shard"
+BATCH_SECONDS = 10.0
+"""New Nodes of this time share a write. A deletion is written at once."""
+DELETED = "its Node was deleted"
+LOCKED_OUT_EVENT = "NodeLockedOut"
+# So that what has ended goes.
+_SWEEP_SECONDS = 86400.0
+
+
+class RemovedNodes:
+    """One request for each ConfigMap of records.
+
+    Args:
+        lock: whether the certificates of a deleted Node are locked out.
+        recovery: the records of recovery keys, where nodes may recover: a locked out node may not.
+    """
+
+    def __init__(
+        self, client: Client, nodes: Lister[Node], clock: Clock, *, lock: bool, recovery: RecoveryRecords | None
+    ) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._clock = clock
+        self._lock = lock
+        self._recovery = recovery
+
+    async def reconcile(self, request: Request) -> Result:
+        name = f"{node_records.PREFIX}{request.name}"
+        nodes = {
+            node.metadata.name: node.metadata.uid
+            for node in self._nodes.by_index(SHARD_INDEX, request.name)
+            if node.metadata.deletion_timestamp is None
+        }
+        try:
+            stored = await self._client.get(CONFIG_MAPS, name, node_records.NAMESPACE)
+        except APIStatusError as err:
+            if err.code != 404:
+                raise
+            if nodes:
+                await self._client.create(CONFIG_MAPS, node_records.new_config_map(request.name, _seen(nodes)))
+            return Result(_SWEEP_SECONDS) if nodes else DONE
+        former, now = node_records.decode(stored.data), self._clock.now()
+        try:
+            records = node_records.followed(
+                former, nodes, now, now + DEFAULT_SIGNING_DURATION, lock=self._lock, why=DELETED
+            )
+        except NodeRecordsFullError as err:
+            raise ReconcileError(f"{name}: {err}") from err
+        data = node_records.encode(records)
+        if data != stored.data:
+            # A conflict with somebody else's write raises, and comes again.
+            await self._client.update(CONFIG_MAPS, msgspec.structs.replace(stored, data=data))
+        await self._tell(former, records)
+        return Result(_SWEEP_SECONDS)
+
+    async def _tell(self, former: Mapping[str, NodeRecord], records: Mapping[str, NodeRecord]) -> None:
+        for name, record in records.items():
+            before = former.get(name, node_records.NONE)
+            if before.uid and not record.uid:
+                log.info("a node is gone", node=name, locked_out=record.locked is not None)
+            if record.locked is None or record.locked == before.locked or self._recovery is None:
+                continue
+            why = record.why
+
+            def locked(found: node_recovery.Record | None, why: str = why) -> node_recovery.Record | None:
+                return None if found is None else node_recovery.lock(found, why, now=self._clock.now())
+
+            await self._recovery.change(name, locked)
+            await self._recovery.tell(name, WARNING, LOCKED_OUT_EVENT, f"its certificates are locked out: {why}")
+
+
+def _seen(nodes: Mapping[str, str]) -> dict[str, NodeRecord]:
+    return node_records.fitting({name: NodeRecord(uid=uid) for name, uid in nodes.items()})
+
+
+class _Nodes:
+    """Hears of Nodes that come, a little later, and of those that go, at once."""
+
+    def __init__(self, queue: Workqueue[Request]) -> None:
+        self._queue = queue
+
+    def on_add(self, obj: Node, *, initial: bool) -> None:  # noqa: ARG002
+        self._queue.add_after(_request(obj), BATCH_SECONDS)
+
+    def on_update(self, old: Node, new: Node) -> None:
+        if old.metadata.uid != new.metadata.uid or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
+            self._queue.add(_request(new))
+
+    def on_delete(self, obj: Node, *, missed: bool) -> None:  # noqa: ARG002
+        self._queue.add(_request(obj))
+
+
+def _request(node: Node) -> Request:
+    return Request(shard_of(node.metadata.name))
+
+
+def _shards(node: Node) -> Iterable[str]:
+    return (shard_of(node.metadata.name),)
+
+
+def build(context: Context) -> QueueController:
+    client = context.connect(NAME)
+    informer = context.informers.informer(NODES, client=client)
+    with suppress(ValueError):
+        informer.indexer.add_index(SHARD_INDEX, _shards)
+    recovery = None
+    if context.recovery is not None:
+        recoverer = context.connect(wellknown.NODE_RECOVERY_CONTROLLER)
+        recovery = RecoveryRecords(recoverer, context.clock, wellknown.NODE_RECOVERY_CONTROLLER)
+    reconciler = RemovedNodes(
+        client, informer.lister, context.clock, lock=context.lock_out_deleted_nodes, recovery=recovery
+    )
+    controller = QueueController(NAME, reconciler, context.clock)
+    controller.follow(informer, _Nodes(controller.queue))
+    for shard in SHARDS:
+        controller.queue.add(Request(shard))
+    return controller

@@ -1,0 +1,1 @@
+"""Which requests are granted: pure functions of the request, what the cluster knows, and the time."""
