@@ -26,11 +26,16 @@ from kubevouch.authentication.interface import CREDENTIAL_ID, Authentication, Au
 from kubevouch.machinery.meta import Object
 from kubevouch.pki.signature import PrivateKey
 from kubevouch.util.clock import Clock
+from kubevouch.util.expiring_cache import ExpiringCache
 
 METHOD = "service-account-token"
 KUBERNETES_CLAIM = "kubernetes.io"
 # A token is some 1 kB; nothing longer is looked at.
 MAX_TOKEN_BYTES = 16 * 1024
+# Good signatures that are remembered: to verify one takes longer than all the rest of most requests.
+MAX_REMEMBERED = 10_000
+MAX_REMEMBERED_BYTES = 2048
+REMEMBERED_SECONDS = 600.0
 # Clocks of issuer and server may differ (go-jose DefaultLeeway).
 LEEWAY = dt.timedelta(minutes=1)
 
@@ -237,13 +242,24 @@ class ServiceAccountAuthenticator:
         self._accounts = accounts
         self._bound: dict[str, Getter] = {"secret": secrets, "node": nodes}
         self._clock = clock
+        # By digest. A signature that was good stays good; everything else is looked at each time.
+        self._verified: ExpiringCache[bytes, bytes] = ExpiringCache(MAX_REMEMBERED, clock)
+
+    def _verify(self, token: str) -> bytes:
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        payload = self._verified.get(digest)
+        if payload is None:
+            payload = self._issuer.verified(token)
+            if len(payload) <= MAX_REMEMBERED_BYTES:
+                self._verified.put(digest, payload, REMEMBERED_SECONDS)
+        return payload
 
     async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication | None:
         """The account's user, or None for a token of another issuer."""
         if len(bearer_token) > MAX_TOKEN_BYTES or _unverified_issuer(bearer_token) not in self._issuer.urls:
             return None
         try:
-            claims = msgspec.json.decode(self._issuer.verified(bearer_token), type=_Claims)
+            claims = msgspec.json.decode(self._verify(bearer_token), type=_Claims)
         except (msgspec.MsgspecError, ValueError, RecursionError) as err:
             raise AuthenticationError(f"claims that cannot be read: {err}") from err
         self._check_time(claims)

@@ -45,6 +45,7 @@ from kubevouch.server.filters.recovery import recovery
 from kubevouch.server.filters.request_info import request_info
 from kubevouch.server.filters.request_log import request_log
 from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.filters.watch_standing import WatchStanding
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.health import Check, Health, HealthError
 from kubevouch.server.https import HTTPSServer
@@ -161,6 +162,7 @@ class APIServer:
         self._install_reviews()
         if issuer is not None:
             self._install_token_requests(issuer)
+        self._standing = WatchStanding(self.security.authenticator, self.security.authorizer, clock, self._timers)
         environment = Environment(clock, scheme, self.security.authorizer, admission, self._timers)
         self._discovery = Discovery(self.served, address)
         self._router = Router(environment, self.served, self._discovery)
@@ -193,6 +195,7 @@ class APIServer:
                 authentication(security.authenticator, self.metrics, self.clock),
                 *([self.tracing.filter] if self.tracing is not None else ()),
                 *([audit.of_requests] if audit is not None else ()),
+                self._standing.filter,
                 impersonation(security.authorizer),
                 self.flow_control.seat,
                 authorization(security.authorizer, self.metrics, self.clock),
@@ -335,6 +338,7 @@ class APIServer:
         if self._audit is not None:
             await self._audit.close()
         await self._timers.close()
+        await self._standing.close()
         await self.cacher.close()
         self._monitor.stop()
 

@@ -177,13 +177,15 @@ WatchItem = Change[Any] | Bookmark | Status
 class WatchResult(Result):
     """A stream of batches. Whoever takes it calls :meth:`close`, also when nothing was read.
 
-    ``ended`` is called then: a generator that was never started does not run its ``finally``.
+    ``ended`` is called then: a generator that was never started does not run its ``finally``. ``end`` has the batches
+    end in order, whoever takes them and wherever they are.
     """
 
     batches: AsyncGenerator[list[WatchItem], None]
     encoder: ObjectEncoderLike
     status: int = 200
     ended: list[Callable[[], None]] = field(default_factory=list)
+    end: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
         """End the watch."""

@@ -45,7 +45,7 @@ async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
     if listing is None and version in ("", "0") and not options.resource_version_match:
         listing = True
     await stream.open(version, listing=listing, asked=options.send_initial_events is True)
-    return WatchResult(stream.batches(), endpoint.encoder, ended=[stream.close])
+    return WatchResult(stream.batches(), endpoint.encoder, ended=[stream.close], end=stream.end)
 
 
 def _following(initial: deque[Stored[Any]]) -> list[WatchItem]:
@@ -80,6 +80,11 @@ class _Stream:
         """Hear nothing more."""
         if self._watcher is not None:
             self._watcher.close()
+
+    def end(self) -> None:
+        """Send no more than is under way."""
+        self._initial = []
+        self.close()
 
     async def open(self, version: str, *, listing: bool | None, asked: bool) -> None:
         """Start to listen.
