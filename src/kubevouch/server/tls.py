@@ -18,6 +18,12 @@ from pathlib import Path
 from kubevouch.pki.client_certificate import MAX_PRESENTED
 
 _SSL_VERIFY_PEER = 1
+# <openssl/ssl.h>: what SSL_CTX_ctrl sets.
+_SESSION_CACHE_MODE = 44
+_SESSION_CACHE_OFF = 0
+_MAX_CERT_LIST = 51
+# Of a client's chain, as it is sent: several times MAX_PRESENTED usual ones. OpenSSL would take 100 KiB from anybody.
+MAX_CHAIN_BYTES = 32 * 1024
 _VERIFY_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -100,15 +106,19 @@ def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> s
     context.load_cert_chain(files.certificate, files.key)
     context.set_alpn_protocols(["http/1.1"])
     # A resumed session would carry the leaf but not the chain that the authenticator verifies.
-    context.options |= ssl.OP_NO_TICKET
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
     context.verify_mode = ssl.CERT_OPTIONAL
-    _replace_verify_callback(context)
+    library, pointer = _native(context)
+    library.SSL_CTX_set_verify(pointer, _SSL_VERIFY_PEER, _accept_any_chain)
+    # Without tickets TLS 1.2 still resumes by id, from 20,000 sessions that OpenSSL would hold with their certificates.
+    library.SSL_CTX_ctrl(pointer, _SESSION_CACHE_MODE, _SESSION_CACHE_OFF, None)
+    library.SSL_CTX_ctrl(pointer, _MAX_CERT_LIST, MAX_CHAIN_BYTES, None)
     return context
 
 
-def _replace_verify_callback(context: ssl.SSLContext) -> None:
-    """``SSL_CTX_set_verify`` on the context's own pointer, which follows the object header in CPython."""
+def _native(context: ssl.SSLContext) -> tuple[ctypes.CDLL, int]:
+    """The library and its own pointer to the context, which follows the object header in CPython."""
     if sys.implementation.name != "cpython":
         raise TLSUnavailableError(f"needs CPython, this is {sys.implementation.name}")
     library = _openssl()
@@ -120,7 +130,9 @@ def _replace_verify_callback(context: ssl.SSLContext) -> None:
         raise TLSUnavailableError("the layout of this Python's ssl module is unknown")
     library.SSL_CTX_set_verify.argtypes = [ctypes.c_void_p, ctypes.c_int, _VERIFY_CALLBACK]
     library.SSL_CTX_set_verify.restype = None
-    library.SSL_CTX_set_verify(pointer, _SSL_VERIFY_PEER, _accept_any_chain)
+    library.SSL_CTX_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
+    library.SSL_CTX_ctrl.restype = ctypes.c_long
+    return library, pointer
 
 
 def _openssl() -> ctypes.CDLL:

@@ -85,6 +85,22 @@ def test_no_more_certificates_are_read_than_will_be_verified(serving: ServingFil
     assert peer_chain(server) == (der(pair.certificate), *map(der, others[: MAX_PRESENTED - 1]))
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_chain_of_many_bytes_is_not_taken(serving: ServingFiles, tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """It is held as long as the connection, and comes before anybody knows from whom."""
+    pair = CA.issue()
+    most = tls.MAX_CHAIN_BYTES // len(der(pair.certificate))
+    for count, fits in ((most - 2, True), (most + 1, False)):
+        context = client_context(tmp_path, pair.certificate, *([pair.certificate] * (count - 1)), key=pair.key)
+        context.maximum_version = version
+        server, client = server_context(serving), context
+        if fits:
+            assert len(peer_chain(handshake(server, client)[0])) == MAX_PRESENTED
+        else:
+            with pytest.raises(ssl.SSLError, match=r"(?i)excessive.message.size"):
+                handshake(server, client)
+
+
 def test_the_key_must_be_proven(serving: ServingFiles, tmp_path: Path) -> None:
     """A chain is not verified, but the handshake still shows that the client has its leaf's key."""
     with pytest.raises(ssl.SSLError):
@@ -107,11 +123,20 @@ def test_http_1_1_is_chosen(serving: ServingFiles, tmp_path: Path, offered: list
     assert server.selected_alpn_protocol() == "http/1.1"
 
 
-def test_no_session_is_resumed_for_it_would_lose_the_chain(serving: ServingFiles, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_no_session_is_resumed_for_it_would_lose_the_chain(
+    serving: ServingFiles, tmp_path: Path, version: ssl.TLSVersion, anonymous: bool
+) -> None:
+    """By its id neither: OpenSSL would hold 20,000 sessions of anybody, with the certificates they came with."""
     pair = CA.issue()
-    served, context = server_context(serving), client_context(tmp_path, pair.certificate, CA.bundle, key=pair.key)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    served, context = server_context(serving), client_context(tmp_path)
+    if not anonymous:
+        context = client_context(tmp_path, pair.certificate, CA.bundle, key=pair.key)
+    context.minimum_version = context.maximum_version = version
     _, first = handshake(served, context)
+    assert first.session is None or first.session.id == b""
+    assert served.session_stats()["number"] == 0
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     again = context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=first.session)
     end = served.wrap_bio(to_server, to_client, server_side=True)
@@ -122,7 +147,7 @@ def test_no_session_is_resumed_for_it_would_lose_the_chain(serving: ServingFiles
             except ssl.SSLWantReadError:
                 continue
     assert not again.session_reused
-    assert len(peer_chain(end)) == 2
+    assert len(peer_chain(end)) == (0 if anonymous else 2)
 
 
 def test_a_python_that_cannot_do_it_refuses_to_start(serving: ServingFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +159,7 @@ def test_a_python_that_cannot_do_it_refuses_to_start(serving: ServingFiles, monk
 def test_an_unknown_layout_of_the_context_refuses_to_start(serving: ServingFiles) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # CERT_NONE: not what the reading back expects
     with pytest.raises(TLSUnavailableError, match="layout"):
-        tls._replace_verify_callback(context)
+        tls._native(context)
 
 
 @pytest.mark.parametrize("broken", ["certificate", "key"])
