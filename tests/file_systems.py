@@ -1,7 +1,8 @@
-"""A small disk of one's own; only root may mount."""
+"""A small disk of one's own, which only root may mount, and a limit on the size of files."""
 
 import ctypes
 import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,3 +34,18 @@ def memory_disk(folder: Path, options: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: mount(_MS_REMOUNT, text)
     finally:
         assert libc.umount2(target, _MNT_DETACH) == 0
+
+
+@contextmanager
+def file_size_limit(most: int = 2_000_000) -> Iterator[Callable[[], None]]:
+    """Writes beyond ``most`` bytes into any file fail with EFBIG, as beyond a quota; yields what lifts the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def lift() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield lift
+    finally:
+        lift()

@@ -1,6 +1,5 @@
 """The SQLite store when the disk has no room, by three means: a size limit, a file size limit, a full file system."""
 
-import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aio
-from file_systems import memory_disk
+from file_systems import file_size_limit, memory_disk
 from kubevouch.storage.interface import Revision, Store, StoreUnavailable
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.testing.clock import FakeClock
@@ -56,18 +55,10 @@ def test_a_store_at_its_size_limit_goes_on_after_a_compaction(tmp_path: Path) ->
 
 
 @contextmanager
-def file_size_limit(folder: Path) -> Iterator[Callable[[], None]]:
-    """Writes beyond 2 MB into any file fail with EFBIG, as beyond a quota; yields what takes the limit away."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def lift() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
-    try:
+def quota(folder: Path) -> Iterator[Callable[[], None]]:
+    """No file may be longer than 2 MB; yields what takes the limit away."""
+    with file_size_limit() as lift:
         yield lift
-    finally:
-        lift()
 
 
 @contextmanager
@@ -88,12 +79,12 @@ def may_mount(folder: Path) -> bool:
 Medium = Callable[[Path], AbstractContextManager[Callable[[], None]]]
 
 
-@pytest.mark.parametrize("medium", [file_size_limit, full_file_system])
+@pytest.mark.parametrize("medium", [quota, full_file_system])
 def test_a_disk_without_room_fails_writes_only_and_they_work_again_with_room(tmp_path: Path, medium: Medium) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     if medium is full_file_system and not may_mount(folder):
-        medium = file_size_limit  # only root may mount; the other means is close enough
+        medium = quota  # only root may mount; the other means is close enough
 
     async def scenario() -> None:
         path = folder / "store.db"
@@ -129,7 +120,7 @@ def test_a_store_closed_on_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "store.db"
         store = await SQLiteStore.open(path, clock=FakeClock())
-        with file_size_limit(tmp_path) as lift:
+        with file_size_limit() as lift:
             acknowledged = await written_until_full(store)
             await store.close()
             lift()

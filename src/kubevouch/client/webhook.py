@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
 from kubevouch.client.failures import refusal
-from kubevouch.client.interface import ClientConfigurationError, TransportError
+from kubevouch.client.interface import ClientConfigurationError, CredentialsFailed, TransportError
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.options import Timeouts
 from kubevouch.client.rest_config import RESTConfig, resolve
@@ -26,6 +27,8 @@ from kubevouch.machinery import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("client.webhook")
 
 MAX_ANSWER = 1 << 20
 # webhook.DefaultRetryBackoffWithInitialDelay, DefaultShouldRetry
@@ -87,7 +90,11 @@ class Webhook:
         for left in range(attempts - 1, -1, -1):
             try:
                 answer = await self._transport.send(request)
-            except (TransportError, ClientConfigurationError) as err:
+            except (CredentialsFailed, ClientConfigurationError) as err:
+                # Whoever sent the request gets this text; it is not for them to learn of this server's files.
+                log.error("no credential to ask a webhook with", address=self._transport.peer.address, err=str(err))
+                raise WebhookError("this server has no credential to ask it with; the server's log says why") from err
+            except TransportError as err:
                 raise WebhookError(str(err)) from err
             if 200 <= answer.status < 300:
                 try:

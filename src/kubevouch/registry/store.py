@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import structlog
+
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.machinery import errors, field, object_meta, protobuf
@@ -26,6 +28,7 @@ from kubevouch.storage.interface import (
     Revision,
     RevisionConflict,
     Store,
+    StoreDamaged,
     StoreUnavailable,
     ValueTooLarge,
 )
@@ -34,6 +37,8 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
 from kubevouch.util import turns
 from kubevouch.util.clock import Clock, wait_at_most
+
+log = structlog.get_logger("registry")
 
 T = TypeVar("T", bound=Object)
 FieldErrors = list[field.FieldError]
@@ -592,7 +597,11 @@ class ResourceStore(Generic[T]):
         except ValueTooLarge:
             raise errors.request_entity_too_large("etcdserver: request is too large") from None
         except StoreUnavailable as err:
-            raise errors.internal(f"the store failed: {err}") from err
+            # The client learns nothing of the server's files. A store's log tells once of a medium that fails.
+            if not isinstance(err, StoreDamaged):
+                raise errors.internal("the store cannot be written; the server's log says why") from err
+            log.error("store damaged", err=str(err))
+            raise errors.internal("the store is damaged here; the server's log says where") from err
 
     async def _stored(self, key: str, revision: Revision, obj: T, value: bytes) -> Stored[T]:
         """The object as the cache holds it, so that its encodings are shared with lists and watches."""

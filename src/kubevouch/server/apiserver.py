@@ -60,7 +60,7 @@ from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.server.timeouts import Timeouts
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
-from kubevouch.storage.interface import Sized, Store
+from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
@@ -133,6 +133,7 @@ class APIServer:
         self.metrics = Metrics()
         if isinstance(store, Sized):
             self.metrics.storage.size(store.size)
+        self._probed = store if isinstance(store, Probed) else None
         self._revisions = RevisionBytes()
         self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
@@ -249,8 +250,12 @@ class APIServer:
 
     def _install_paths(self) -> None:
         router = self._router
-        common: dict[str, Check] = {"ping": _passes, "log": _passes, "store": self._store_answers}
-        checks = common | {"informer-sync": self._caches_loaded, "poststarthooks": self._hooks_done}
+        common: dict[str, Check] = {"ping": _passes, "log": _passes, "store": self._store_runs}
+        checks = common | {
+            "store": self._store_writes,
+            "informer-sync": self._caches_loaded,
+            "poststarthooks": self._hooks_done,
+        }
         for name, included in (
             ("livez", common),
             ("healthz", checks),
@@ -285,8 +290,22 @@ class APIServer:
 
     # -------------------------------------------------------------- health
 
-    async def _store_answers(self) -> None:
-        await self.store.revision()
+    async def _store_runs(self) -> None:
+        """For ``/livez``: what fails here, a restart helps against. A full disk it does not."""
+        try:
+            if self._probed is not None:
+                self._probed.expect_running()
+            await self.store.revision()
+        except StoreUnavailable as err:
+            raise HealthError(str(err)) from err
+
+    async def _store_writes(self) -> None:
+        await self._store_runs()
+        try:
+            if self._probed is not None:
+                await self._probed.expect_writable()
+        except StoreUnavailable as err:
+            raise HealthError(str(err)) from err
 
     async def _caches_loaded(self) -> None:
         if not self.cacher.is_ready:

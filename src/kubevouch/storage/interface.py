@@ -147,6 +147,19 @@ class Sized(Protocol):
         ...
 
 
+@runtime_checkable
+class Probed(Protocol):
+    """A store that can say whether it still does its work."""
+
+    def expect_running(self) -> None:
+        """Raises StoreUnavailable if it is closed or has stopped: only opening it again helps."""
+        ...
+
+    async def expect_writable(self) -> None:
+        """Raises StoreUnavailable unless a write works now, or has a moment ago."""
+        ...
+
+
 class Store(Protocol):
     """Keys, values and revisions. Safe for concurrent use from one event loop.
 

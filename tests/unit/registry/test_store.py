@@ -20,7 +20,7 @@ from kubevouch.registry import store as registry_store
 from kubevouch.registry.core import configmaps
 from kubevouch.registry.interface import Context
 from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, SCAN_SLICE, ResourceStore, parse_resource_version
-from kubevouch.storage.interface import StoreUnavailable
+from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.resource_cache import Scope
@@ -210,12 +210,14 @@ async def test_a_generated_name_is_tried_eight_times(taken: int) -> None:
 @async_test
 async def test_a_store_that_fails_is_a_500_and_the_next_write_works() -> None:
     async with world() as w:
-        w.store.before = failing(StoreUnavailable("disk full"))
-        with pytest.raises(APIStatusError) as caught:
-            await w.create()
-        assert (caught.value.code, str(caught.value)) == (
-            500, "Internal error occurred: the store failed: disk full"
-        )  # fmt: skip
+        for failure, text in (
+            (StoreUnavailable("/var/lib/x.db: disk full"), "the store cannot be written; the server's log says why"),
+            (StoreDamaged("/var/lib/x.db: damaged"), "the store is damaged here; the server's log says where"),
+        ):
+            w.store.before = failing(failure)
+            with pytest.raises(APIStatusError) as caught:
+                await w.create()
+            assert (caught.value.code, str(caught.value)) == (500, f"Internal error occurred: {text}")
         await w.create()
         w.store.before = failing(StoreUnavailable("disk full"))
         with pytest.raises(APIStatusError):

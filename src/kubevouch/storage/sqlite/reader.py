@@ -72,6 +72,9 @@ class ReaderPool:
                 held.callback(turn.release)
             yield True
 
+    def are_alive(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
+
     def stop(self) -> None:
         """For the writer's thread: answers what was asked, then closes the connections."""
         for _ in self._threads:

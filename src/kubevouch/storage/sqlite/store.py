@@ -18,11 +18,20 @@ from kubevouch.storage.sqlite import compaction, queries
 from kubevouch.storage.sqlite.database import Database, open_database
 from kubevouch.storage.sqlite.examination import log_bytes
 from kubevouch.storage.sqlite.reader import ReaderPool
-from kubevouch.storage.sqlite.writer import Commit, Writer
+from kubevouch.storage.sqlite.writer import Commit, Writer, probe
 from kubevouch.storage.write import Write, check_key, check_limit, check_text, check_value, expiry
-from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.clock import Clock, SystemClock, wait_at_most
 
 T = TypeVar("T")
+
+PROBE_AFTER_SECONDS = 10.0
+"""A commit this young proves that writes work; anybody may ask, so a probe, which costs a sync, is made for no less."""
+
+RETRY_SECONDS = 1.0
+"""How long a probe's failure is its own proof."""
+
+PROBE_SECONDS = 2.0
+"""How long a probe may take: kube-apiserver's for etcd."""
 
 DUE_AT_ONCE = 256
 """How many keys one round of expiry deletes; they share a commit."""
@@ -58,6 +67,10 @@ class SQLiteStore:
         self._compacting = asyncio.Lock()
         self._sweeper = Sweeper(clock, self._sweep)
         self._closing: asyncio.Task[None] | None = None
+        self._written: float | None = None
+        """When a commit last worked; None after one that did not."""
+        self._probe: asyncio.Future[None] | None = None
+        self._probed = 0.0
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock | None = None, max_bytes: int | None = None) -> SQLiteStore:
@@ -129,6 +142,33 @@ class SQLiteStore:
         # Whoever closes may be cancelled; the closing goes on, or the file would stay locked.
         await asyncio.shield(self._closing)
 
+    def expect_running(self) -> None:
+        self._expect_open()
+        if not (self._thread.is_alive() and self._readers.are_alive()):
+            raise StoreUnavailable(f"{self.path}: got a thread that has ended, expected it to run; restart the server")
+
+    async def expect_writable(self) -> None:
+        self.expect_running()
+        now = self._clock.monotonic()
+        if self._written is not None and now - self._written < PROBE_AFTER_SECONDS:
+            return
+        if self._written is not None or now - self._probed >= RETRY_SECONDS:
+            self._written, self._probe = None, self._unanswered()
+        if self._probe is None:
+            self._probe, self._probed = self._writer.call(probe), now
+            self._probe.add_done_callback(asyncio.Future.exception)  # perhaps nobody waits any more
+        try:
+            await wait_at_most(self._clock, asyncio.shield(self._probe), PROBE_SECONDS)
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                f"{self.path}: got no commit within {PROBE_SECONDS:g} s; look at the disk"
+            ) from error
+        self._written = now
+
+    def _unanswered(self) -> asyncio.Future[None] | None:
+        """A probe that still waits for the disk; another one would only wait behind it."""
+        return None if self._probe is None or self._probe.done() else self._probe
+
     def statistics(self) -> Statistics:
         counters = self._writer.counters
         return Statistics(
@@ -174,6 +214,10 @@ class SQLiteStore:
     def _settle(self, commit: Commit) -> None:
         """A batch is committed: first the watches get its events, then the writers their answers."""
         self._unsettled -= len(commit.pending)
+        if commit.failure is not None:
+            self._written = self._probe = None
+        elif commit.events:
+            self._written = self._clock.monotonic()
         if commit.events:
             self._feed.publish(commit.events, commit.revision)
         for pending, outcome in zip(commit.pending, commit.outcomes, strict=True):

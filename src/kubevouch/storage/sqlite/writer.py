@@ -124,16 +124,25 @@ class Writer:
 
     def run(self) -> None:
         """The thread's body."""
-        while True:
-            work = self._accepted()
-            if work.pending or work.further is Signal.CATCH_UP:
-                self._tell(self.settle, self._committed(work.pending))
-            if isinstance(work.further, Job):
-                self._carry_out(work.further)
-                self._tell(work.further.settle)
-            if work.further is Signal.STOP:
-                return
-            self._copy_log()
+        running = True
+        while running:
+            try:
+                running = self._turn()
+            except Exception:  # noqa: BLE001 - worker boundary: without this thread no write would ever be answered
+                _log.exception("store writer failed", path=str(self.database.path))
+
+    def _turn(self) -> bool:
+        """Waits for work and does it; False if that was the last."""
+        work = self._accepted()
+        if work.pending or work.further is Signal.CATCH_UP:
+            self._tell(self.settle, self._committed(work.pending))
+        if isinstance(work.further, Job):
+            self._carry_out(work.further)
+            self._tell(work.further.settle)
+        if work.further is Signal.STOP:
+            return False
+        self._copy_log()
+        return True
 
     def _accepted(self) -> Work:
         """Waits for work, then takes the writes that wait too, up to the first thing that is none."""
@@ -259,3 +268,14 @@ class Writer:
             self.loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:  # the loop is closed: nobody waits any more
             pass
+
+
+def probe(connection: sqlite3.Connection) -> None:
+    """A commit that changes nothing, and that needs all that a write needs.
+
+    SQLite writes no page for an update that leaves a row as it is.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO meta VALUES ('probe', 0)")
+    connection.execute("DELETE FROM meta WHERE name = 'probe'")
+    connection.execute("COMMIT")
