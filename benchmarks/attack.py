@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import datetime as dt
 import json
+import re
 import resource
 import secrets
 import sys
@@ -37,6 +38,7 @@ BEFORE_SECONDS = 2.0
 MOST_RSS_MIB = 3072.0
 _SECRETS = "/api/v1/namespaces/kube-system/secrets"
 _GRACE_SECONDS = 90.0
+_STALLS = re.compile(rb"^kubevouch_event_loop_stall_seconds_count ([0-9.e+]+)", re.MULTILINE)
 
 
 async def play(abuse: Abuse, seconds: float, after: float, kubevouch: Path | None) -> Played:
@@ -64,6 +66,7 @@ async def _watched(
     if await attacker.stdout.readline() != b"prepared\n":
         raise RuntimeError(f"{abuse.key} could not be prepared")
     await cluster.quiet()
+    stalls = await _stalls(cluster)
     sampler = Sampler(cluster, MOST_RSS_MIB)
     sampler.start()
     try:
@@ -82,7 +85,21 @@ async def _watched(
         await asyncio.sleep(after)
     finally:
         samples = sampler.end()
-    return Played(abuse.title, abuse.who, ended, given_up, json.loads(line) if line else {}, samples)
+    answers = json.loads(line) if line else {}
+    seen = None if given_up or stalls is None else await _stalls(cluster)
+    return Played(
+        abuse.title, abuse.who, ended, given_up, answers, samples, None if seen is None else seen - (stalls or 0)
+    )
+
+
+async def _stalls(cluster: Cluster) -> int | None:
+    """How often the server has seen its loop held; None if it does not look."""
+    admin = await cluster.connect_as_admin()
+    try:
+        found = _STALLS.search(await admin.request("GET", "/metrics"))
+    finally:
+        admin.close()
+    return None if found is None else int(float(found[1]))
 
 
 async def _target(cluster: Cluster, seconds: float) -> Target:

@@ -13,7 +13,8 @@ from samples import Sample
 
 
 class Played(msgspec.Struct, frozen=True):
-    """``seconds``: how long the abuse went on; ``given_up``: why it was broken off, if it was."""
+    """``seconds``: how long the abuse went on; ``given_up``: why it was broken off, if it was; ``stalls``: how often
+    the server's own monitor saw its loop held meanwhile, None without a monitor."""
 
     title: str
     who: str
@@ -21,6 +22,7 @@ class Played(msgspec.Struct, frozen=True):
     given_up: str
     answers: dict[str, int]
     samples: list[Sample]
+    stalls: int | None = None
 
     @property
     def before(self) -> list[Sample]:
@@ -55,7 +57,8 @@ def row(played: Played) -> str:
     rss = f"{_worst(before, _rss):.0f}, {_worst(during, _rss):.0f}, {after.rss_mib:.0f}"
     refused = sum(sample.refused for sample in during)
     wait = f"{_worst(during, _latency):.0f}" + (f", {refused} without answer" if refused else "")
-    stalls = f"{sum(sample.stalls for sample in during)} ({_worst(during, lambda sample: sample.stall_ms):.0f})"
+    longest = _worst(during, lambda sample: sample.stall_ms)
+    stalls = "–" if played.stalls is None else f"{played.stalls} ({longest:.0f})" if played.stalls else "0"
     held = f"{before[-1].descriptors}, {_worst(during, _descriptors):.0f}, {after.descriptors}"
     disk = f"{before[-1].disk_mib:.0f}, {after.disk_mib:.0f}"
     title = played.title + (f" ({played.given_up})" if played.given_up else "")

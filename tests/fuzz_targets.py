@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+import certificate_differences as differences
+import differing_certificates
 import fuzz_parsers as parsers
 from fuzz_parsers import (
     CLIENT_PAIR,
@@ -262,6 +264,19 @@ TARGETS: dict[str, Target] = {
     ),
     "pem-csr": Target(
         parsers.pem_request, (PKIError,), parsers.fixtures("csr-*.pem"), (b"-----BEGIN CERTIFICATE REQUEST-----\n",)
+    ),
+    # What goes in is put between a signature and its key, and read by others too; where they disagree is a finding.
+    "csr-differences": Target(
+        lambda data: differences.compare_request(differences.signed(data)),
+        (PKIError,),
+        differing_certificates.REQUESTS,
+        differing_certificates.WORDS,
+    ),
+    "certificate-differences": Target(
+        lambda data: differences.compare_certificate(differences.signed(data)),
+        (PKIError,),
+        differing_certificates.CERTIFICATES,
+        differing_certificates.WORDS,
     ),
     "private-key": Target(
         keys.load_pem,
