@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,29 @@ class Reply:
         return self.code, status.get("reason", ""), status["message"]
 
 
+class KeptOpen:
+    """One connection, made anew where the server has ended it."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._http = HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS, context=context)
+
+    def __enter__(self) -> KeptOpen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json"
+    ) -> Reply:
+        self._http.request(method, path, body, {} if body is None else {"Content-Type": content_type})
+        answer = self._http.getresponse()
+        return Reply(answer.status, dict(answer.getheaders()), answer.read())
+
+    def json(self, method: str, path: str, tree: Any) -> Reply:
+        return self.request(method, path, json.dumps(tree).encode())
+
+
 class Wire:
     """The server at ``127.0.0.1:port``; each exchange has a connection of its own."""
 
@@ -66,6 +89,10 @@ class Wire:
             self._context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
         ):
             yield secured
+
+    def kept_open(self) -> KeptOpen:
+        """For thousands of requests, which go one after another over one connection."""
+        return KeptOpen(self.port, self._context)
 
     def raw(self, *said: bytes) -> bytes:
         """Everything the server answers until it ends the connection."""

@@ -10,6 +10,9 @@ from kubevouch.machinery import names
 PATCH = "patch.webhook.admission.k8s.io"
 """Prefix of annotations that show what was written: for events that hold the request's object, and only for them."""
 
+VALIDATION_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+"""What policies with the action Audit have found; their messages may hold values of the object."""
+
 log = structlog.get_logger("admission")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kubevouch.admission.audit_annotations import annotate
+from kubevouch.admission.audit_annotations import VALIDATION_FAILURE, annotate
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.matching import Matcher, NamespaceGetter, namespace_of
 from kubevouch.admission.policy_rules import Failure, Findings, PolicyRules
@@ -44,7 +44,6 @@ from kubevouch.machinery.meta import StatusCause
 from kubevouch.machinery.scheme import GroupResource, GroupVersion, GroupVersionKind, Resource
 from kubevouch.machinery.selectors import SelectorError, label_selector_of
 
-_FAILURES = "validation.policy.admission.k8s.io/validation_failure"
 # Policies are not the subject of policies: else a bad one could not be taken back. Nor are the reviews on which
 # authentication and authorization stand (pkg/kubeapiserver/admission/exclusion, Kubernetes 1.36).
 _EXEMPT = frozenset(
@@ -187,7 +186,7 @@ class ValidatingAdmissionPolicyPlugin:
         for hook in hooks:
             await self._apply(hook, request, outcome, interview)
         if outcome.recorded:
-            annotate(request, _FAILURES, json_codec.encode_in_order(outcome.recorded).decode())
+            annotate(request, VALIDATION_FAILURE, json_codec.encode_in_order(outcome.recorded).decode())
         if outcome.denials:
             raise _refusal(request, outcome.denials[0])
 

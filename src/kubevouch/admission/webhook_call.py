@@ -175,7 +175,10 @@ def _service_url(service: ServiceReference) -> str:
 
 
 def failed_open(hook: Hook, request: Request, kind: str, err: CallFailed) -> None:
-    log.warning("failed calling webhook, failing open", webhook=hook.webhook.name, err=str(err))
+    # What a webhook answers may quote the object, and a patch that does not fit does.
+    quotes = request.resource.resource in ("secrets", "configmaps")
+    told = type(err.__cause__ or err).__name__ if quotes else str(err)
+    log.warning("failed calling webhook, failing open", webhook=hook.webhook.name, err=told)
     request.observer.webhook_failed_open(hook.webhook.name, kind)
 
 

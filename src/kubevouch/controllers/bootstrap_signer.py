@@ -21,7 +21,7 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.bootstrap_secrets import is_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
-from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.pki import jws
 from kubevouch.util.clock import Clock
 
@@ -91,7 +91,7 @@ class BootstrapSigner:
         except (APIStatusError, TransportError) as err:
             # Somebody else's write, or the deletion, makes an event of its own.
             if not (isinstance(err, APIStatusError) and err.code in (404, 409)):
-                log.warning("Error updating ConfigMap", err=str(err))
+                log.warning("Error updating ConfigMap", err=loggable(err))
 
 
 def _of_cluster_info(config_map: ConfigMap) -> Iterable[Request]:

@@ -17,7 +17,7 @@ from kubevouch.client.interface import TransportError
 from kubevouch.client.rate_limiters import RateLimiter
 from kubevouch.client.workqueue import Workqueue, WorkqueueShutDown
 from kubevouch.controllers.interface import IgnorableError, ReconcileError, Reconciler, Request
-from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import Supervisor
@@ -169,10 +169,10 @@ class QueueController:
         return active(tracer.start(self._name, Kind.INTERNAL, {"name": request.name}, parent=parent))
 
     def _report(self, request: Request, err: Exception) -> None:
-        about = {"controller": self._name, "name": request.name, "namespace": request.namespace, "err": str(err)}
+        about = {"controller": self._name, "name": request.name, "namespace": request.namespace, "err": loggable(err)}
         if isinstance(err, IgnorableError):
             log.debug("reconcile failed", **about)
         elif isinstance(err, _EXPECTED):
             log.error("reconcile failed", **about)
         else:
-            log.error("reconcile crashed", **about, exc_info=err)
+            log.error("reconcile crashed", **{**about, "err": type(err).__name__}, exc_info=err)

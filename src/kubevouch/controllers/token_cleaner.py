@@ -19,7 +19,7 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.bootstrap_secrets import is_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
-from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.util.clock import Clock
 
@@ -55,7 +55,7 @@ class TokenCleaner:
         except (APIStatusError, TransportError) as err:
             # Gone, or another Secret by now.
             if not (isinstance(err, APIStatusError) and err.code in (404, 409)):
-                log.warning("Error deleting secret", secret=f"{meta.namespace}/{meta.name}", err=str(err))
+                log.warning("Error deleting secret", secret=f"{meta.namespace}/{meta.name}", err=loggable(err))
 
 
 def _requests(secret: Secret) -> Iterable[Request]:

@@ -50,6 +50,11 @@ class APIStatusError(Exception):
         self.status = status
 
     @property
+    def brief(self) -> str:
+        """Code and reason, such as ``409 Conflict``."""
+        return f"{self.status.code} {self.status.reason}".rstrip()
+
+    @property
     def reason(self) -> str:
         return self.status.reason
 
@@ -256,3 +261,20 @@ def too_large_resource_version(wanted: int, current: int) -> APIStatusError:
         1,
         [StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")],
     )
+
+
+# Kinds whose objects hold credentials, as a Status names them.
+_DISCREET_KINDS = frozenset({"secrets", "Secret", "configmaps", "ConfigMap"})
+
+
+def loggable(err: BaseException) -> str:
+    """The text of an error as a log may have it: of a failure about a Secret or a ConfigMap only code and reason.
+
+    Kubernetes' texts print the values that are wrong, and webhooks and policies write what they like.
+    """
+    failure = err if isinstance(err, APIStatusError) else err.__cause__
+    if not isinstance(failure, APIStatusError):
+        return str(err)
+    details = failure.status.details
+    quotes = failure.code not in (401, 404, 409) if details is None else details.kind in _DISCREET_KINDS
+    return f"{type(err).__name__}: {failure.brief}" if quotes else str(err)

@@ -10,7 +10,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal
 
 import structlog
@@ -33,7 +34,7 @@ def configure(clock: Clock, *, level: Level = "info", form: Format = "text") -> 
         processors=[
             _stamp(clock),
             structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
+            _traced,
             _redacted,
             render,
         ],
@@ -49,6 +50,32 @@ def _stamp(clock: Clock) -> Callable[[Any, str, Event], Event]:
         return event
 
     return stamp
+
+
+def _traced(_logger: Any, _method: str, event: Event) -> Event:
+    """The way that an exception has come. Its text is left out: ``KeyError`` and its like print what they were given,
+    and that may have come out of a Secret.
+    """
+    given = event.pop("exc_info", None)
+    error = given if isinstance(given, BaseException) else sys.exc_info()[1] if given else None
+    if error is not None:
+        event["exception"] = "\n".join(_way(error, set()))
+    return event
+
+
+def _way(error: BaseException, seen: set[int]) -> Iterator[str]:
+    seen.add(id(error))
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is not None and id(before) not in seen:
+        yield from _way(before, seen)
+        yield "which led to"
+    yield "Traceback (most recent call last):"
+    yield "".join(traceback.format_tb(error.__traceback__)).rstrip("\n")
+    system = f": {os.strerror(error.errno)}" if isinstance(error, OSError) and error.errno else ""
+    yield f"{type(error).__module__}.{type(error).__qualname__}{system}"
+    for each in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        if id(each) not in seen:
+            yield from _way(each, seen)
 
 
 def _redacted(_logger: Any, _method: str, event: Event) -> Event:

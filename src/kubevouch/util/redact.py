@@ -9,6 +9,8 @@ HIDDEN = "[redacted]"
 _SECRET_KEYS = re.compile(r"(?i)(^|[_-])(token|secret|password|authorization|private[_-]?key|bearer)$")
 _BOOTSTRAP_TOKEN = re.compile(r"\b([a-z0-9]{6})\.[a-z0-9]{16}\b")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+")
+# RFC 6750, section 2.3: whatever form the token has.
+_QUERY = re.compile(r"(?i)([?&](?:access_)?token=)[^&\s]+")
 _PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 
@@ -16,6 +18,7 @@ def redact_text(text: str) -> str:
     """``text`` with bootstrap token secrets, JSON web tokens and private keys hidden. A token's id is no secret."""
     text = _BOOTSTRAP_TOKEN.sub(rf"\1.{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, text)
+    text = _QUERY.sub(rf"\1{HIDDEN}", text)
     return _PEM_KEY.sub(HIDDEN, text)
 
 

@@ -69,6 +69,12 @@ class Tracer(Protocol):
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 
+def _failure(err: Exception) -> str:
+    """Never its text, which may hold values of an object, a first line of an answer or a credential."""
+    code = getattr(err, "code", None)
+    return f"{type(err).__name__} {code}" if isinstance(code, int) else type(err).__name__
+
+
 @contextmanager
 def active(span: Span) -> Iterator[Span]:
     """Makes ``span`` the current one, and ends it with the block; an exception fails it."""
@@ -76,7 +82,7 @@ def active(span: Span) -> Iterator[Span]:
     try:
         yield span
     except Exception as err:
-        span.fail(str(err) or type(err).__name__)
+        span.fail(_failure(err))
         raise
     finally:
         _current.reset(token)

@@ -19,6 +19,7 @@ JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
         (f"got {JWT}", f"got {HIDDEN}"),
         (f"before\n{KEY}\nafter", f"before\n{HIDDEN}\nafter"),
         (KEY[:40], HIDDEN),
+        ("/x?a=1&access_token=opaque&b=2", f"/x?a=1&access_token={HIDDEN}&b=2"),
         ("-----BEGIN CERTIFICATE-----\nMIIB", "-----BEGIN CERTIFICATE-----\nMIIB"),
     ],
 )

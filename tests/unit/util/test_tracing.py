@@ -47,7 +47,7 @@ def test_an_exception_fails_the_spans_it_leaves() -> None:
     told: list[str] = []
     with pytest.raises(ValueError, match="no"), tracing.active(Noted("root", told)):
         raise ValueError("no")
-    assert told == ["root failed: no", "root ended"]
+    assert told == ["root failed: ValueError", "root ended"]
     assert tracing.current() is None
 
 

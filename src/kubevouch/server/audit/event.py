@@ -12,8 +12,9 @@ from kubevouch.admission import audit_annotations
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery import gojson, json_codec
 from kubevouch.machinery.meta import Object, Status
-from kubevouch.server import encoding
+from kubevouch.server import encoding, secrecy
 from kubevouch.server.audit.policy import API_VERSION, AuditDecision, Level, Stage
+from kubevouch.server.filters.authorization import ALLOWED, DECISION
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import ListingResult, ObjectResult, PlainResult, Request, Result
 from kubevouch.util.redact import redact_text
@@ -75,9 +76,9 @@ class AuditRecord:
         finished = stage is not Stage.REQUEST_RECEIVED
         if request.target.is_resource:
             event["objectRef"] = self._object_ref()
-        if status is not None:
-            event["responseStatus"] = _status(status)
         level = self._decision.level
+        if status is not None:
+            event["responseStatus"] = _status(self._discreet(status))
         if finished and level.rank >= Level.REQUEST.rank and (sent := self._request_object()) is not None:
             event["requestObject"] = sent
         if finished and level is Level.REQUEST_RESPONSE and (answer := self._response(status, result)) is not None:
@@ -87,11 +88,24 @@ class AuditRecord:
         annotations = dict(request.annotations)
         if level.rank < Level.REQUEST.rank:
             annotations = {key: value for key, value in annotations.items() if not key.startswith(_PATCH)}
+            if secrecy.is_discreet(request.target):
+                annotations.pop(audit_annotations.VALIDATION_FAILURE, None)
         if request.authentication is not None:
             annotations[METHOD] = request.authentication.method
         if annotations:
             event["annotations"] = annotations
         return _encode(event)
+
+    def _discreet(self, status: Status) -> Status:
+        """``status`` without texts that only those may read who may read the body.
+
+        Who is refused before that, by the authorizer say, is told nothing of the object.
+        """
+        request = self._request
+        hidden = self._decision.level.rank < Level.REQUEST.rank and secrecy.is_discreet(request.target)
+        if not hidden or not status.message or request.annotations.get(DECISION) != ALLOWED:
+            return status
+        return secrecy.recorded(status, request.target)
 
     def _object_ref(self) -> Tree:
         info = self._request.target

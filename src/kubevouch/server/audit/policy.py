@@ -19,6 +19,7 @@ from kubevouch.authorization.interface import Attributes
 from kubevouch.machinery import field, yamltext
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.names import subdomain_name
+from kubevouch.server.secrecy import SECRET_BODIES
 
 API_VERSION = "audit.k8s.io/v1"
 MAX_FILE_BYTES = 4 << 20
@@ -99,23 +100,13 @@ class AuditDecision:
 
 NOTHING = AuditDecision(Level.NONE)
 
-# What carries credentials in its objects, whatever the policy asks for.
-_SECRET_BODIES = frozenset(
-    {
-        ("", "secrets", ""),
-        ("", "serviceaccounts", "token"),
-        ("authentication.k8s.io", "tokenreviews", ""),
-        ("authentication.k8s.io", "tokenrequests", ""),
-    }
-)
-
 
 def decide(policy: Policy, attributes: Attributes) -> AuditDecision:
     """The decision of the first rule that matches a request."""
     for rule in policy.rules:
         if _matches(rule, attributes):
             level = Level(rule.level)
-            if (attributes.group, attributes.resource, attributes.subresource) in _SECRET_BODIES:
+            if (attributes.group, attributes.resource, attributes.subresource) in SECRET_BODIES:
                 level = min(level, Level.METADATA, key=lambda each: each.rank)
             omit = rule.omit_managed_fields
             return AuditDecision(

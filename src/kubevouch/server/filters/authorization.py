@@ -8,6 +8,9 @@ from kubevouch.server.metrics import Metrics
 from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
 from kubevouch.util.clock import Clock
 
+DECISION, ALLOWED = "authorization.k8s.io/decision", "allow"
+"""The audit annotation on what was decided."""
+
 _RESULTS = {Decision.ALLOW: "allowed", Decision.DENY: "denied", Decision.NO_OPINION: "no-opinion"}
 
 
@@ -39,10 +42,10 @@ def authorization(authorizer: Authorizer, metrics: Metrics, clock: Clock) -> Fil
         verdict = await authorizer.authorize(attributes)
         metrics.authorization(_RESULTS[verdict.decision], clock.monotonic() - begun)
         if verdict.decision is Decision.ALLOW:
-            request.annotations["authorization.k8s.io/decision"] = "allow"
+            request.annotations[DECISION] = ALLOWED
             request.annotations["authorization.k8s.io/reason"] = verdict.reason
             return await following(request)
-        request.annotations["authorization.k8s.io/decision"] = "forbid"
+        request.annotations[DECISION] = "forbid"
         request.annotations["authorization.k8s.io/reason"] = verdict.reason
         if verdict.error:
             text = f'Internal Server Error: "{request.path}": {verdict.error}\n'

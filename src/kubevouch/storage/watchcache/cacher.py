@@ -200,5 +200,6 @@ class Cacher:
             return Stored(key, registered.decode(value, revision), revision, value, registered.decode, self.budgets)
         except ValueError as err:
             # One unreadable value must not take the resource down; reads of it answer 500 (registry).
-            log.error("unreadable value in the store", key=key, revision=revision, err=str(err))
+            # Not its text, which may quote a Secret's value.
+            log.error("unreadable value in the store", key=key, revision=revision, err=type(err).__name__)
             return None
