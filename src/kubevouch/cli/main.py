@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 
@@ -63,8 +64,21 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "--version", message="kubevouch %(version)s")
-def cli() -> None:
+@click.option("--core-dumps", is_flag=True, help="Let a crash leave a core file. Keys and tokens are in it.")
+def cli(core_dumps: bool) -> None:
     """Decides which machines may join a Kubernetes cluster, and keeps their identities fresh."""
+    if not core_dumps:
+        _leave_no_core()
+
+
+def _leave_no_core() -> None:
+    """Whatever the command, keys or tokens are in its memory; programs that it starts inherit the limit.
+
+    The limit is enough: systemd-coredump and apport, to which the kernel pipes a core whatever the limit is, keep none
+    either when it is 0. PR_SET_DUMPABLE would also take /proc/self/fd, which metrics count, from all but root.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
