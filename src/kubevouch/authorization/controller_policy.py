@@ -193,6 +193,8 @@ def kubevouch_controller_policy() -> Policy:
             _SIGN,
             EVENTS,
         )
+        # Who is locked out.
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_SIGNING_CONTROLLER, rule(_READ, "", "configmaps"))
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, [f"{PREFIX}{shard}" for shard in SHARDS])

@@ -6,18 +6,19 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from kubevouch.api import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
     has_condition,
 )
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
@@ -28,7 +29,9 @@ from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.times import Time
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import ParseError, PKIError, PolicyError
-from kubevouch.pki.policy import FAILED_REASON
+from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
+from kubevouch.revocation import node_records
 from kubevouch.signers.interface import Approval, DecisionRecords, Requester, Signer, SignerError, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.util.clock import Clock
@@ -68,12 +71,14 @@ class CSRSigner:
         signers: Mapping[str, Signer],
         records: DecisionRecords,
         clock: Clock,
+        lockouts: Callable[[CertificateSigningRequest], str],
     ) -> None:
         self._client = client
         self._csrs = csrs
         self._signers = signers
         self._records = records
         self._clock = clock
+        self._lockouts = lockouts
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
@@ -82,6 +87,10 @@ class CSRSigner:
         approval = approval_of(csr)
         signer = self._signers.get(csr.spec.signer_name)
         if approval is None or has_failed(csr) or signer is None:
+            return DONE
+        locked = self._lockouts(csr)
+        if locked:
+            await self._fail(csr, locked, Time.of(self._clock.now()))
             return DONE
         now = self._clock.now()
         try:
@@ -118,6 +127,22 @@ class CSRSigner:
             raise ReconcileError(f"{what}: {err}") from err
 
 
+def _locked_out(csr: CertificateSigningRequest, config_maps: Lister[ConfigMap]) -> str:
+    """Why a request is not signed that was made before its node was locked out, and approved just before or after."""
+    created = csr.metadata.creation_timestamp
+    if csr.spec.signer_name not in NODE_SIGNERS or created is None:
+        return ""
+    try:
+        name = node_name_of(x509_request.parse_pem(csr.spec.request or b"").subject.common_name)
+    except ParseError:
+        return ""
+    stored = config_maps.get(node_records.config_map_of(name), node_records.NAMESPACE)
+    record = node_records.NONE if stored is None else node_records.record_in(stored.data, name)
+    if not record.locks(created.datetime()):
+        return ""
+    return f"node {name} was locked out after this was asked for: {record.why}"
+
+
 def _wanted(csr: CertificateSigningRequest) -> Wanted:
     spec = csr.spec
     return Wanted(
@@ -139,9 +164,16 @@ def build(context: Context) -> QueueController:
         due = not csr.status.certificate and has_condition(csr, wellknown.CSR_APPROVED)
         return (request_of(csr),) if due and csr.spec.signer_name in signers else ()
 
+    config_maps = context.informers.informer(
+        CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE
+    ).lister
+
+    def locked_out(csr: CertificateSigningRequest) -> str:
+        return _locked_out(csr, config_maps)
+
     controller = QueueController(
         NAME,
-        CSRSigner(client, informer.lister, signers, context.records, context.clock),
+        CSRSigner(client, informer.lister, signers, context.records, context.clock, locked_out),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

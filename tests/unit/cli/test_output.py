@@ -13,7 +13,7 @@ PLAIN = {
     "agent", "agent rotate", "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "certs certificate-key", "certs generate-csr", "certs import", "completion", "credential",
     "csr approve", "csr deny", "csr review", "recovery allow", "recovery forget", "recovery revoke",
-    "store accept-loss",
+    "node lift", "node remove", "store accept-loss",
     "token create", "token delete", "token generate", "up",
 }  # fmt: skip
 

@@ -52,8 +52,8 @@ async def test_one_cache_of_csrs_serves_all() -> None:
     async with world() as at:
         running = await at.run("csrapproving", "csrsigning", "csrcleaner", "tokenuses", "joinstatus")
         read = [informer.resource for informer in running.manager.informers.informers]
-        wanted = [CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS]
-        assert sorted(resource.plural for resource in read) == [each.plural for each in wanted]
+        wanted = [each.plural for each in (CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS)]
+        assert sorted(resource.plural for resource in read) == wanted
 
 
 @pytest.mark.parametrize("turns", [0, 3, 6, 9, 12, 15, 20, 30, 45, 60])

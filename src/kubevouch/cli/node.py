@@ -1,0 +1,118 @@
+"""``kubevouch node``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    from kubevouch.client.rest_config import RESTConfig
+    from kubevouch.phases.node_removal import Removed
+    from kubevouch.revocation.node_records import NodeRecord
+
+
+@click.group(cls=ui.Group)
+def node() -> None:
+    """Take machines out of service, and look at which are locked out."""
+
+
+def _named(_ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from kubevouch.agent.interface import SettingsError
+    from kubevouch.phases.join import verify_node_name
+
+    try:
+        return verify_node_name(value)
+    except SettingsError as err:
+        raise click.BadParameter(str(err), param=param) from err
+
+
+_node = click.argument("node_name", metavar="NODE", callback=_named)
+
+
+@node.command()
+@_node
+@click.option("--why", default="", help="What others are told; in the record and in the server's log.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@kubeconfig_option
+def remove(node_name: str, why: str, yes: bool, kubeconfig: Path | None) -> None:
+    """Delete the Node of NODE and lock its certificates out: the API server answers them with 401 at once.
+
+    The machine comes back with a token for that very name, or after kubevouch node lift.
+    """
+    config = rest_config_of(kubeconfig)
+    question = f"Lock node {node_name} out of {config.options.server} and delete its Node?"
+    if not yes and not ui.confirmed(question):
+        raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
+    done = run_async(_remove(config, node_name, why))
+    ui.step(f"certificates of node {node_name} locked out", f"until {done.until:%Y-%m-%d}")
+    ui.step("Node deleted" if done.node_deleted else "there was no Node")
+    ui.say(f"  it joins again with: kubevouch token create --node-name {node_name} --print-join-command")
+
+
+async def _remove(config: RESTConfig, node_name: str, why: str) -> Removed:
+    from kubevouch.phases import node_removal
+
+    async with connected(config) as client:
+        try:
+            return await node_removal.remove(client, node_name, why)
+        except node_removal.NodeRemovalError as err:
+            raise ui.CLIError(str(err), hint=err.hint) from err
+
+
+@node.command()
+@_node
+@kubeconfig_option
+def lift(node_name: str, kubeconfig: Path | None) -> None:
+    """Let the certificates of NODE count again; its name is free for whoever has a token."""
+    run_async(_lift(rest_config_of(kubeconfig), node_name))
+    ui.say(f"node {node_name} is no longer locked out")
+
+
+async def _lift(config: RESTConfig, node_name: str) -> None:
+    from kubevouch.phases import node_removal
+    from kubevouch.util.clock import SystemClock
+
+    async with connected(config) as client:
+        try:
+            await node_removal.lift(client, node_name, SystemClock())
+        except node_removal.NodeRemovalError as err:
+            raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.FAILED) from err
+
+
+@node.command()
+@ui.output_option
+@kubeconfig_option
+def lockouts(output: str, kubeconfig: Path | None) -> None:
+    """List the nodes whose certificates are locked out: since when, until when, and why."""
+    found = run_async(_lockouts(rest_config_of(kubeconfig)))
+    if output != "text":
+        ui.document([_tree(name, record) for name, record in found.items()], output)
+    elif found:
+        rows = [(*_tree(name, record).values(),) for name, record in found.items()]
+        ui.lines(ui.table(("NODE", "SINCE", "UNTIL", "WHY"), rows))
+    else:
+        ui.say("no node is locked out")
+
+
+async def _lockouts(config: RESTConfig) -> dict[str, NodeRecord]:
+    from kubevouch.phases import node_removal
+    from kubevouch.util.clock import SystemClock
+
+    async with connected(config) as client:
+        return await node_removal.lockouts(client, SystemClock())
+
+
+def _tree(name: str, record: NodeRecord) -> dict[str, Any]:
+    from kubevouch.machinery.times import Time
+
+    def text(moment: Any) -> str:
+        return "" if moment is None else str(Time.of(moment))
+
+    return {"node": name, "since": text(record.locked), "until": text(record.until), "why": record.why}

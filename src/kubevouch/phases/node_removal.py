@@ -1,0 +1,149 @@
+"""Taking a machine out of service: its certificates are locked out first, then its Node is deleted.
+
+NodeRemovalError    there is nothing to remove or to lift; ``hint`` says what to do
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from kubevouch.api import node_recovery
+from kubevouch.api.catalog import CONFIG_MAPS, NODES
+from kubevouch.api.node_recovery import RecoveryRecordError
+from kubevouch.client.interface import Client, WriteOptions
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.phases import stored
+from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
+from kubevouch.revocation import node_records
+from kubevouch.revocation.node_records import NodeRecord, NodeRecordsFullError
+from kubevouch.util.clock import Clock
+
+REMOVED = "an operator has removed it"
+_ATTEMPTS = 5
+
+
+class NodeRemovalError(Exception):
+    """There is nothing to remove or to lift; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was done. ``until``: when the last of its certificates ends, at the latest."""
+
+    node: str
+    until: dt.datetime
+    node_deleted: bool
+
+
+async def remove(client: Client, node_name: str, why: str = "") -> Removed:
+    """Lock the node's certificates out, and delete its Node. It can be done again, and for a node that has no Node.
+
+    Raises:
+        NodeRemovalError, APIStatusError, TransportError
+    """
+    now = await _server_time(client)
+    until = now + DEFAULT_SIGNING_DURATION
+    record = await _change(
+        client,
+        node_name,
+        lambda record: node_records.removed(record, now, until, lock=True, why=why or REMOVED),
+    )
+    await _lock_recovery(client, node_name, now, record.why)
+    try:
+        await client.delete(NODES, node_name)
+    except APIStatusError as err:
+        if err.code != 404:
+            raise
+        return Removed(node_name, until, node_deleted=False)
+    return Removed(node_name, until, node_deleted=True)
+
+
+async def lift(client: Client, node_name: str, clock: Clock) -> None:
+    """Let the certificates of a node count again that have not ended; its name is free for everybody.
+
+    Raises:
+        NodeRemovalError: it is not locked out.
+        APIStatusError, TransportError
+    """
+
+    def lifted(record: NodeRecord) -> NodeRecord:
+        if node_records.current(record, clock.now()).locked is None:
+            raise NodeRemovalError(f"node {node_name} is not locked out", "kubevouch node lockouts shows who is")
+        return node_records.lifted(record)
+
+    await _change(client, node_name, lifted)
+
+
+async def lockouts(client: Client, clock: Clock) -> dict[str, NodeRecord]:
+    """Who is locked out, by name. Raises APIStatusError, TransportError."""
+    found: dict[str, NodeRecord] = {}
+    for name in node_records.CONFIG_MAPS:
+        config_map = await stored.find(client, CONFIG_MAPS, name, node_records.NAMESPACE)
+        if config_map is not None:
+            found |= node_records.decode(config_map.data)
+    now = clock.now()
+    current = {name: node_records.current(record, now) for name, record in found.items()}
+    return {name: current[name] for name in sorted(current) if current[name].locked is not None}
+
+
+async def _server_time(client: Client) -> dt.datetime:
+    """The API server's own, by which certificates are issued: this machine's clock may be behind it.
+
+    A creation that is only tried out tells it, with the right that is needed anyhow.
+    """
+    tried = await client.create(CONFIG_MAPS, node_records.new_config_map("time", {}), WriteOptions(dry_run=True))
+    assert tried.metadata.creation_timestamp is not None  # the server sets it
+    return tried.metadata.creation_timestamp.datetime()
+
+
+async def _change(client: Client, node_name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeRecord:
+    shard = node_records.shard_of(node_name)
+    name = node_records.config_map_of(node_name)
+    for attempt in range(1, _ATTEMPTS + 1):
+        found = await stored.find(client, CONFIG_MAPS, name, node_records.NAMESPACE)
+        records = {} if found is None else node_records.decode(found.data)
+        changed = change(records.get(node_name, node_records.NONE))
+        try:
+            fitting = node_records.fitting(records | {node_name: changed})
+            if found is None:
+                await client.create(CONFIG_MAPS, node_records.new_config_map(shard, fitting))
+            else:
+                data = node_records.encode(fitting)
+                await client.update(CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+        except NodeRecordsFullError as err:
+            raise NodeRemovalError(str(err), "kubevouch node lift NODE makes room") from err
+        except APIStatusError as err:
+            if err.reason not in (Reason.CONFLICT, Reason.ALREADY_EXISTS) or attempt == _ATTEMPTS:
+                raise
+        else:
+            return changed
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+
+async def _lock_recovery(client: Client, node_name: str, now: dt.datetime, why: str) -> None:
+    """Its recovery key would bring it back once its certificate has ended."""
+    name = node_recovery.record_name(node_name)
+    for attempt in range(1, _ATTEMPTS + 1):
+        found = await stored.find(client, CONFIG_MAPS, name, node_recovery.NAMESPACE)
+        if found is None:
+            return
+        try:
+            record = node_recovery.lock(node_recovery.record_of(found), why, now=now)
+        except RecoveryRecordError:
+            # Nobody recovers with what cannot be read.
+            return
+        try:
+            await client.update(CONFIG_MAPS, node_recovery.config_map(record, found))
+        except APIStatusError as err:
+            if err.reason != Reason.CONFLICT or attempt == _ATTEMPTS:
+                raise
+        else:
+            return
