@@ -66,7 +66,7 @@ FED: dict[str, Callable[[str], object]] = {
 SMALL = {
     "machinery.quantity.canonical", "machinery.quantity.rounded_up_to_milli",
     "machinery.protobuf.field_head", "pki.public_key._p256_point", "pki.x509_request._failure",
-    "server.flow_control.sources.source_prefix", "server.negotiation._clauses", "server.negotiation._negotiated",
+    "util.addresses.source_prefix", "server.negotiation._clauses", "server.negotiation._negotiated",
 }  # fmt: skip
 
 

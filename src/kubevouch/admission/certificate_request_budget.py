@@ -1,6 +1,8 @@
 """A requester may have so many undecided requests, and hears of one that it already has for the same key.
 
-A machine that joins hears of another one that has joined under its name.
+A machine that joins hears of another one that has joined under its name. Of the requests that come with bootstrap
+tokens, those of one address, and those of one address for one name, are bounded too, whatever the token: whoever has
+stolen one cannot use up what its honest machines need. Nor do such requests keep themselves for ever, by finalizers.
 
 Not a plug-in of Kubernetes. A node that crashes in a loop, or a stolen token, made half a million requests in a cluster
 before anybody looked (kubernetes/kubernetes#132947).
@@ -15,21 +17,29 @@ from typing import TypeVar
 from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
+from kubevouch.admission.refusal import refused
 from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
+from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki import x509_request
 from kubevouch.pki.errors import PKIError
+from kubevouch.util.addresses import source_prefix
 
 # A node has one client and one serving request under way, and those of a few restarts.
 NODE_BUDGET = 20
 # A fleet joins with one token, and may have to wait for a person's decision.
 DEFAULT_BUDGET = 5000
+# Behind one address a rack or a site joins at once; ten addresses fill a token.
+SOURCE_BUDGET = 500
+# A machine that is installed anew again and again while nobody decides.
+NAME_BUDGET = 20
 RETRY_AFTER_SECONDS = 30
 
 K = TypeVar("K")
 _Key = tuple[str, str, bytes]
+_Origin = tuple[str, bytes]
 
 
 class OpenRequests:
@@ -39,6 +49,9 @@ class OpenRequests:
         self._by_requester: dict[str, dict[str, None]] = {}
         self._by_key: dict[_Key, dict[str, None]] = {}
         self._keys: dict[str, _Key] = {}
+        self._origins: dict[str, _Origin] = {}
+        self._by_source: dict[str, dict[str, None]] = {}
+        self._by_origin: dict[_Origin, dict[str, None]] = {}
         self.joined = JoinedNames()
 
     def load(self, objects: Iterable[CertificateSigningRequest]) -> None:
@@ -46,6 +59,9 @@ class OpenRequests:
         self._by_requester.clear()
         self._by_key.clear()
         self._keys.clear()
+        self._origins.clear()
+        self._by_source.clear()
+        self._by_origin.clear()
         self.joined.clear()
         for obj in objects:
             self.changed(obj.metadata.name, obj)
@@ -58,11 +74,24 @@ class OpenRequests:
                 key = self._keys[name] = _key_of(obj, obj.spec.username)
                 self._by_requester.setdefault(obj.spec.username, {})[name] = None
                 self._by_key.setdefault(key, {})[name] = None
+                origin = origin_of(obj, obj.spec.username)
+                if origin is not None:
+                    self._origins[name] = origin
+                    self._by_source.setdefault(origin[0], {})[name] = None
+                    self._by_origin.setdefault(origin, {})[name] = None
             return
         gone = self._keys.pop(name, None)
         if gone is not None:
             _drop(self._by_requester, gone[0], name)
             _drop(self._by_key, gone, name)
+        came = self._origins.pop(name, None)
+        if came is not None:
+            _drop(self._by_source, came[0], name)
+            _drop(self._by_origin, came, name)
+
+    def count_from(self, origin: _Origin) -> tuple[int, int]:
+        """How many came from the source of ``origin`` with any bootstrap token, and how many of them for its name."""
+        return len(self._by_source.get(origin[0], ())), len(self._by_origin.get(origin, ()))
 
     def count(self, requester: str) -> int:
         return len(self._by_requester.get(requester, ()))
@@ -70,6 +99,19 @@ class OpenRequests:
     def same_key(self, obj: CertificateSigningRequest, requester: str) -> str:
         """The name of the requester's oldest open request for the same signer and public key; else empty."""
         return next(iter(self._by_key.get(_key_of(obj, requester), ())), "")
+
+
+def origin_of(obj: CertificateSigningRequest, requester: str) -> _Origin | None:
+    """From where a request with a bootstrap token comes, and for which name; None where nobody says from where."""
+    source = obj.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "")
+    if not source or not requester.startswith(wellknown.BOOTSTRAP_USER_PREFIX):
+        return None
+    try:
+        common_name = x509_request.parse_pem(obj.spec.request or b"").subject.common_name
+    except PKIError:
+        common_name = ""
+    # By digest: whoever asks does not choose how much memory it takes.
+    return source_prefix(source), hashlib.sha256(common_name.encode(errors="surrogatepass")).digest()
 
 
 def _drop(index: dict[K, dict[str, None]], key: K, name: str) -> None:
@@ -91,23 +133,36 @@ class CertificateRequestBudget:
 
     name = "CertificateRequestBudget"
 
-    def __init__(self, open_requests: OpenRequests, *, node: int = NODE_BUDGET, default: int = DEFAULT_BUDGET) -> None:
+    def __init__(
+        self,
+        open_requests: OpenRequests,
+        *,
+        node: int = NODE_BUDGET,
+        default: int = DEFAULT_BUDGET,
+        source: int = SOURCE_BUDGET,
+        name: int = NAME_BUDGET,
+    ) -> None:
         self._open = open_requests
         self._node = node
         self._default = default
+        self._source = source
+        self._name = name
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return creates_one(operation, resource, subresource)
 
     async def validate(self, request: Request) -> None:
-        """Raises ``APIStatusError`` (429)."""
+        """Raises ``APIStatusError`` (429, 403)."""
         requester = request.user.name
+        if requester.startswith(wellknown.BOOTSTRAP_USER_PREFIX):
+            _refuse_lifetime(request)
         other = self._open.joined.other_machine(request.obj, requester)
         if other:
             request.warnings.append(
                 f"another machine, with another key, has joined under this node name (certificate signing request"
                 f" {other!r}); unless this one was installed anew, give it a name of its own"
             )
+        self._refuse_over_origin(request, requester)
         count = self._open.count(requester)
         if not count:
             return
@@ -126,3 +181,23 @@ class CertificateRequestBudget:
                 " allowed: have them approved, denied or deleted",
                 RETRY_AFTER_SECONDS,
             )
+
+    def _refuse_over_origin(self, request: Request, requester: str) -> None:
+        origin = origin_of(request.obj, requester)
+        if origin is None:
+            return
+        from_source, for_name = self._open.count_from(origin)
+        if from_source >= self._source or for_name >= self._name:
+            what, budget = ("", self._source) if from_source >= self._source else (" for this name", self._name)
+            raise errors.too_many_requests(
+                f"{origin[0]} has {budget} certificate signing requests{what} that nobody has decided, and no address "
+                "may have more: have them approved, denied or deleted",
+                RETRY_AFTER_SECONDS,
+            )
+
+
+def _refuse_lifetime(request: Request) -> None:
+    """Requests are cleaned away. One with a finalizer stays, and one that blocks its owner keeps that from going."""
+    metadata = request.obj.metadata
+    if metadata.finalizers or metadata.owner_references:
+        raise refused(request, "a bootstrap token makes no requests with finalizers or ownerReferences")

@@ -17,8 +17,8 @@ import structlog
 
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
-from kubevouch.server.flow_control.sources import source_prefix
 from kubevouch.server.timeouts import Timeouts
+from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("server")

@@ -13,8 +13,9 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.flow_control.lanes import DEFAULT_LIMITS, Lane, LaneLimits, classify
 from kubevouch.server.flow_control.scheduler import FairScheduler, Outcome
-from kubevouch.server.flow_control.sources import SourceBudget, source_prefix
+from kubevouch.server.flow_control.sources import SourceBudget
 from kubevouch.server.request import Handler, Request, Result
+from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
 from kubevouch.util.timers import Timer, Timers
 

@@ -72,7 +72,7 @@ DEFAULT_LIMITS: Mapping[Lane, LaneLimits] = {
 
 
 def classify(info: RequestInfo, user: UserInfo, source: str) -> tuple[Lane, str]:
-    """Lane and flow of an authenticated request from ``source`` (a prefix: ``sources.source_prefix``)."""
+    """Lane and flow of an authenticated request from ``source`` (a prefix: ``util.addresses``)."""
     name, groups = user.name, user.groups
     if name == ANONYMOUS:
         # Probes and cluster discovery do not wait behind whatever else one address asks for.

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kubevouch.server.flow_control.sources import SourceBudget, source_prefix
+from kubevouch.server.flow_control.sources import SourceBudget
+from kubevouch.util.addresses import source_prefix
 
 
 @pytest.mark.parametrize(
