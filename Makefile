@@ -24,7 +24,7 @@ help:
 	@echo 'make venv      .venv from requirements-dev.lock'
 	@echo 'make peers     the real clients the tests talk to, into .peers; PEERS="name …" for others'
 	@echo 'make docs      the manual, into site'
-	@echo 'make reference docs/reference/cli.md, findings.md and docs/compatibility.md;  make man: manual pages, into build/man'
+	@echo 'make reference docs/reference/cli.md, findings.md, attacks.md … and docs/compatibility.md;  make man: manual pages, into build/man'
 	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
@@ -67,7 +67,10 @@ define pytest
 	else echo '$@: no tests yet'; fi
 endef
 
-unit property contract: venv
+unit contract: venv
+	$(call pytest,--dist worksteal)
+
+property: venv peers
 	$(call pytest,--dist worksteal)
 
 # Servers and stores are shared by the tests of a file, so a file stays in one process.

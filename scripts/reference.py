@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the reference of the API, commands, findings and metrics from the program itself, and the list of differences.
 
-scripts/reference.py            docs/reference/{api,cli,findings,metrics}.md and docs/compatibility.md
+scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md and docs/compatibility.md
 scripts/reference.py --man DIR  a manual page for each command
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 import api_reference
+import attack_reference
 import compatibility
 import metric_reference
 from kubevouch import __version__
@@ -75,6 +76,7 @@ def metrics_reference() -> str:
 
 PAGES = {
     "reference/api.md": lambda: api_reference.page(_MADE),
+    "reference/attacks.md": lambda: attack_reference.page(_MADE),
     "reference/cli.md": cli_reference,
     "reference/findings.md": findings_reference,
     "reference/metrics.md": metrics_reference,

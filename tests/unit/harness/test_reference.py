@@ -25,7 +25,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["reference/api.md", "reference/cli.md", "reference/findings.md", "reference/metrics.md", "compatibility.md"],
+    [
+        "reference/api.md",
+        "reference/attacks.md",
+        "reference/cli.md",
+        "reference/findings.md",
+        "reference/metrics.md",
+        "compatibility.md",
+    ],
 )
 def test_pages_are_up_to_date(made: Path, name: str) -> None:
     assert (DOCS / name).read_text() == (made / name).read_text(), "run: make reference"
