@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from aiohttp import StreamReader, web
+from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server as AiohttpServer
@@ -28,6 +29,16 @@ MAX_PIPELINED = 2
 READ_AHEAD_BYTES = 16 * 1024
 READ_BYTES = 256 * 1024
 RECEIVE_BUFFER_BYTES = 256 * 1024
+
+
+class ParserMissingError(Exception):
+    """aiohttp fell back to its parser in Python, which has let through what smuggles requests (GHSA-9548-qrrj-x5pj)."""
+
+
+def require_parser() -> None:
+    """Raises :class:`ParserMissingError` unless requests are parsed by aiohttp's compiled parser."""
+    if HttpRequestParser.__module__ != "aiohttp._http_parser":
+        raise ParserMissingError(f"HTTP would be parsed by {HttpRequestParser.__module__}, not by aiohttp._http_parser")
 
 
 class RefusedHeadError(HttpProcessingError):

@@ -23,6 +23,7 @@ from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
@@ -57,7 +58,7 @@ class InvalidOptionsError(UpError):
 
 
 class NotHereError(UpError):
-    """The directory or the port is not to be had; nothing was changed."""
+    """The directory, the port or a part of the program is not to be had; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         StoreError, CertsError, OSError: a file in the directory cannot be used.
     """
     begun = clock.monotonic()
+    _require_parser()
     spec = _verified_store(options)
     access = _verified_access(options, clock)
     audit = _verified_audit(options, clock)
@@ -150,6 +152,14 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             dt.timedelta(seconds=clock.monotonic() - begun),
             keeps_state=not isinstance(spec, MemorySpec),
         )
+
+
+def _require_parser() -> None:
+    try:
+        require_parser()
+    except ParserMissingError as err:
+        hint = "unset AIOHTTP_NO_EXTENSIONS, and install aiohttp from a wheel"
+        raise NotHereError(str(err), hint) from err
 
 
 def _verified_access(options: StandaloneOptions, clock: Clock) -> Access:
