@@ -50,6 +50,8 @@ def decode(text: str) -> ContinueToken:
     revision, start = tree.get("rv", 0), tree.get("start", "")
     if not isinstance(revision, int) or isinstance(revision, bool) or not isinstance(start, str):
         raise _refuse("continue key is not valid: json: cannot unmarshal")
+    if not -(1 << 63) <= revision < 1 << 63:
+        raise _refuse("continue key is not valid: json: cannot unmarshal")
     if revision == 0:
         raise _refuse(f"continue key is not valid: incorrect encoded start resourceVersion (version {VERSION})")
     if not start:

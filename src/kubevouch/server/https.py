@@ -22,7 +22,7 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Scheme
-from kubevouch.server import encoding, negotiation
+from kubevouch.server import decoding, encoding, negotiation
 from kubevouch.server.connection import READ_AHEAD_BYTES, READ_BYTES, Connection, ConnectionServer, when_gone
 from kubevouch.server.endpoints import Served
 from kubevouch.server.filters.instrumentation import Traffic
@@ -381,16 +381,20 @@ def _readable(raw: web.BaseRequest) -> CIMultiDictProxy[str]:
     return CIMultiDictProxy(CIMultiDict(pairs))
 
 
-async def _read(content: StreamReader, headers: Mapping[str, str], limit: int, seconds: float) -> bytes:
+async def _read(content: StreamReader, headers: CIMultiDictProxy[str], limit: int, seconds: float) -> bytes:
     """The whole body.
 
     Raises:
         APIStatusError: 413 over the limit; 415 for compressed or multipart bodies; 400 when it breaks off.
     """
-    if headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
-        raise errors.unsupported_media_type(
-            f"the body of the request is compressed ({headers['Content-Encoding']}); send it uncompressed"
-        )
+    for coding in headers.getall("Content-Encoding", []):
+        if coding.lower() not in ("identity", ""):
+            raise errors.unsupported_media_type(
+                f"the body of the request is compressed ({coding}); send it uncompressed"
+            )
+    kind = headers.get("Content-Type", "")
+    if kind[:10].lower() == "multipart/":
+        decoding.media_type(kind)
     length = headers.get("Content-Length")
     if length is not None and length.isdigit() and int(length) > limit:
         raise errors.request_entity_too_large(f"limit is {limit}")
