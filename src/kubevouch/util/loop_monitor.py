@@ -20,7 +20,8 @@ from asyncio import base_events, events, runners
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby, islice, pairwise
+from itertools import accumulate, chain, groupby, islice, pairwise, repeat
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -304,18 +305,12 @@ class LoopMonitor:
         return _BUSY_SECONDS if look.at - busy_at < _CALM_SECONDS else _IDLE_SECONDS
 
     def _look(self, blind: float) -> Look:
-        frame = sys._current_frames().get(self._ident)
-        step, stack, request = self._seen(frame)
+        step, stack, request = self._seen(_frames(self._ident))
         cpu, collected = self._processor_time(), self._collector.seconds()
         return Look(time.monotonic(), cpu, self._starved.seconds(), collected, blind, step, stack, request)
 
-    def _seen(self, innermost: FrameType | None) -> tuple[FrameType | None, tuple[Place, ...], str]:
-        """The step, where it is, and for which request."""
-        frames: list[FrameType] = []
-        frame = innermost
-        while frame is not None:
-            frames.append(frame)
-            frame = frame.f_back
+    def _seen(self, frames: list[FrameType]) -> tuple[FrameType | None, tuple[Place, ...], str]:
+        """The step, where it is, and for which request, from the frames of the loop's thread, innermost first."""
         depth = len(frames)
         while depth and frames[depth - 1].f_code.co_filename not in _LOOP_FILES:
             depth -= 1
@@ -357,6 +352,26 @@ class LoopMonitor:
             "event loop held", logger="loop_monitor", seconds=round(stall.seconds, 3), cpu=round(stall.cpu_seconds, 3),
             collector=round(stall.collector_seconds, 3), **fields,
         )  # fmt: skip
+
+
+def _frames(ident: int) -> list[FrameType]:
+    """The frames of another thread, innermost first.
+
+    That thread must not run while its frames are walked: what a frame calls its caller may be freed by then. So this is
+    one call into C, in which the interpreter is not given up, and in which no finalizer runs.
+    """
+    found: list[Any] = []
+    innermost = islice(map(itemgetter(ident), iter(sys._current_frames, None)), 1)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        found.extend(accumulate(chain(innermost, repeat("f_back")), getattr))
+    except (AttributeError, KeyError):  # at the outermost one, whose caller is None; or the thread is gone
+        pass
+    finally:
+        if collects:
+            gc.enable()
+    return found[:-1]
 
 
 def _ends(frames: list[FrameType]) -> list[FrameType]:
