@@ -35,6 +35,7 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _EVENTS = "/api/v1/namespaces/default/events"
 _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"
+_STATUS = re.compile(r": (\d{3}) ")
 _GAUGE = re.compile(rb'^kubevouch_(\w+)_bytes(?:\{kind="([\w-]+)"\})? ([0-9.e+]+)$', re.MULTILINE)
 
 
@@ -69,7 +70,8 @@ class Load:
                 await ask(number)
                 self.done[name] += 1
             except (RequestFailed, OSError, EOFError) as err:
-                self.failed[f"{name}: {str(err)[:80]}"] += 1
+                status = _STATUS.search(str(err))
+                self.failed[f"{name}: {status[1] if status else type(err).__name__}"] += 1
 
     async def _prepare(self, admin: Connection) -> None:
         for number in range(_NAMES):
@@ -127,8 +129,9 @@ class Load:
             task.add_done_callback(background.discard)
 
         async def follow(path: str, accept: str, *, reads: bool) -> None:
-            connection = await self.cluster.connect_as_admin()
+            connection = None
             try:
+                connection = await self.cluster.connect_as_admin()
                 async with asyncio.timeout(10):
                     async for _ in connection.watch(f"{path}?watch=true&allowWatchBookmarks=true", accept):
                         if not reads:
@@ -136,7 +139,8 @@ class Load:
             except (TimeoutError, OSError, EOFError, ValueError):
                 pass
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
 
         background: set[asyncio.Task[None]] = set()
         return ask

@@ -73,7 +73,7 @@ class BearerAuthenticator:
             try:
                 found = await authenticator.authenticate_token(bearer_token, audiences)
             except AuthenticationError as err:
-                errors.append(err)
+                errors.append(str(err))
                 continue
             if found is not None:
                 return found

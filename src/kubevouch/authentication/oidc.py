@@ -139,7 +139,7 @@ class ConfiguredIssuers:
             try:
                 found = await authenticator.authenticate_token(bearer_token, audiences)
             except AuthenticationError as err:
-                errors.append(err)
+                errors.append(str(err))
                 continue
             if found is not None:
                 return found

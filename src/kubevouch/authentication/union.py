@@ -38,12 +38,14 @@ class UnionAuthenticator:
         Raises:
             AuthenticationError: 401.
         """
+        # Texts: an exception kept here would hold this frame, the frame it, and both the request with its body until a
+        # collection of cycles. With a client certificate there is one for each request, from the front proxy's.
         errors = []
         for authenticator in self._authenticators:
             try:
                 found = await authenticator.authenticate(credentials)
             except AuthenticationError as err:
-                errors.append(err)
+                errors.append(str(err))
                 continue
             if found is not None:
                 return with_authenticated_group(found)

@@ -81,7 +81,8 @@ class _FramedParser:
             for piece in passed or (b"",):
                 messages.extend(self._parse(piece))
         except HttpProcessingError as err:
-            self._refused = err
+            # Its traceback would hold this parser, and whatever the connection holds.
+            self._refused = err.with_traceback(None)
             self.framing.refusal = Refusal(err.code)
         if messages:
             self._payload = messages[-1][1]

@@ -42,6 +42,7 @@ from kubevouch.server.request import (
     Request,
     Result,
     WatchResult,
+    no_body,
 )
 from kubevouch.server.timeouts import Timeouts
 from kubevouch.util.clock import Clock
@@ -163,6 +164,8 @@ class HTTPSServer:
             return self._failure(request, err)
         finally:
             _note_authentication(request, connection)
+            # It knows the request: with it, the body would stay until a collection of cycles.
+            request.read_body = no_body
         if isinstance(result, WatchResult):
             return await self._stream(raw, connection, request, result)
         if isinstance(result, ListingResult):

@@ -9,6 +9,7 @@ from typing import Any
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Status
 from kubevouch.server import query_options
 from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import shared
@@ -74,7 +75,7 @@ class _Stream:
         self._initial: list[Stored[Any]] = []
         self._revision = Revision(0)
         self._marks_end = False
-        self._failure: APIStatusError | None = None
+        self._failure: Status | None = None
 
     def close(self) -> None:
         """Hear nothing more."""
@@ -106,15 +107,15 @@ class _Stream:
                 if listing is False:
                     self._initial = []
         except Compacted as err:
-            self._failure = errors.expired(f"too old resource version: {version} ({err.oldest})")
+            self._failure = errors.expired(f"too old resource version: {version} ({err.oldest})").status
         except APIStatusError as err:
             if err.code != 504:
                 raise
-            self._failure = err
+            self._failure = err.status
 
     async def batches(self) -> AsyncGenerator[list[WatchItem], None]:
         if self._failure is not None:
-            yield [self._failure.status]
+            yield [self._failure]
             return
         watcher = self._watcher
         assert watcher is not None  # open() succeeded

@@ -13,6 +13,9 @@ T = TypeVar("T", bound=Object)
 Decode = Callable[[bytes, Revision], Any]
 
 
+_NONE_KEPT: dict[Hashable, bytes] = {}
+
+
 class Stored(Generic[T]):
     """An object as it is stored, with its encodings made at most once each.
 
@@ -52,6 +55,8 @@ class Stored(Generic[T]):
         value = self._encodings.get(form) if self._encodings is not None else None
         if value is None:
             value = make(self)
+            if self._encodings is _NONE_KEPT:
+                return value
             if self._encodings is None:
                 self._encodings = {}
             self._encodings[form] = value
@@ -61,7 +66,7 @@ class Stored(Generic[T]):
 
     def drop_encodings(self) -> None:
         """Give back what lists and watches shared; the next one makes it again."""
-        if self._encodings is not None:
+        if self._encodings:
             self._encodings = None
             if self._budgets is not None:
                 self._budgets.released(self)
@@ -72,6 +77,8 @@ class Stored(Generic[T]):
         A decoded object takes five times as much memory as its stored value.
         """
         self.drop_encodings()
+        # A watch that lags behind may still want one: kept here, it would count until all that is newer had gone.
+        self._encodings = _NONE_KEPT
         if self._decode is not None:
             del self.obj
 
