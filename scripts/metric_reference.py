@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
+from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server import flow_metrics, memory_metrics
 from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.filters.flow_control import FlowControl
@@ -45,7 +46,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     RecoveryMetrics(metrics.registry, lambda: 0)
     metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
     cacher = Cacher(MemoryStore(clock=clock), clock)
-    metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), int))
+    metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     return _families(metrics.registry)
 
 

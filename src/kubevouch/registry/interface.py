@@ -32,6 +32,7 @@ class Context:
         annotations: for the audit event; hooks add.
         options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions that came with it.
         source: the address that it came from; empty inside of this process.
+        own: this process asks itself.
     """
 
     user: UserInfo
@@ -46,6 +47,7 @@ class Context:
     annotations: dict[str, str] = field(default_factory=dict)
     options: Any = None
     source: str = ""
+    own: bool = False
 
 
 Validate = Callable[[Any], Awaitable[None]]

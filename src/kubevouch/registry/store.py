@@ -22,6 +22,7 @@ from kubevouch.machinery.times import Time
 from kubevouch.registry import paging
 from kubevouch.registry.interface import Context, Definition, Strategy
 from kubevouch.registry.managed_fields import FieldTracker
+from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import (
     Compacted,
     KeyExists,
@@ -76,9 +77,16 @@ class ResourceStore(Generic[T]):
     """REST storage of one resource."""
 
     def __init__(
-        self, definition: Definition[T], store: Store, cacher: Cacher, admission: AdmissionChain, clock: Clock
+        self,
+        definition: Definition[T],
+        store: Store,
+        cacher: Cacher,
+        admission: AdmissionChain,
+        clock: Clock,
+        write_budget: WriteBudget,
     ) -> None:
         self.definition = definition
+        self._write_budget = write_budget
         self._store = store
         self._cacher = cacher
         self._admission = admission
@@ -323,6 +331,7 @@ class ResourceStore(Generic[T]):
                 raise KeyExists(key)
             return Stored(key, created, Revision(0), b"")
         value = self._value(created)
+        self._spend(ctx, value)
         revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
         return await self._stored(key, revision, created, value)
 
@@ -440,6 +449,7 @@ class ResourceStore(Generic[T]):
             return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
         if updated.metadata.deletion_timestamp is not None and self._may_go(updated):
             return await self._finish_deletion(existing, updated)
+        self._spend(ctx, value)
         try:
             write = self._store.update(existing.key, value, existing.revision, ttl=self.definition.ttl)
             revision = await self._write(write)
@@ -589,6 +599,11 @@ class ResourceStore(Generic[T]):
         return Deleted(existing, gone=True)
 
     # -------------------------------------------------------------- shared
+
+    def _spend(self, ctx: Context, value: bytes) -> None:
+        """Raises ``APIStatusError`` (429)."""
+        if not ctx.own:
+            self._write_budget.spend(ctx.user, len(value))
 
     async def _write(self, write: Awaitable[Revision]) -> Revision:
         """Store errors that are the client's business become statuses; conflicts are the caller's."""

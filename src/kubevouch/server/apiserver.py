@@ -29,6 +29,7 @@ from kubevouch.registry.authorization.reviews import Reviews as AuthorizationRev
 from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
+from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server import flow_metrics, memory_metrics, version
 from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.audit.build import BuildAudit
@@ -146,9 +147,10 @@ class APIServer:
         self._monitor = LoopMonitor(self._stalled, request_of)
         self._hooks: dict[str, bool] = {}
         admission = AdmissionChain()
+        self._write_budget = WriteBudget(clock)
         self.stores: dict[str, ResourceStore[Any]] = {}
         for definition in definitions:
-            resource_store = ResourceStore(definition, self.store, self.cacher, admission, clock)
+            resource_store = ResourceStore(definition, self.store, self.cacher, admission, clock, self._write_budget)
             self.stores[definition.resource.plural] = resource_store
             self.caches.by_plural[definition.resource.plural] = resource_store.cache
         self.security = secure(self.caches, self.cacher.newest)
@@ -177,7 +179,9 @@ class APIServer:
             Traffic(self.metrics, self.served),
             timeouts=Timeouts.within(self._options.request_timeout),
         )
-        self.metrics.read_at_scrape(lambda: memory_metrics.collect(self.cacher, self._revisions, self._frame_bytes))
+        self.metrics.read_at_scrape(
+            lambda: memory_metrics.collect(self.cacher, self._revisions, self._write_budget, self._frame_bytes)
+        )
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
-from kubevouch.server.metrics import gauge
+from kubevouch.registry.write_budget import WriteBudget
+from kubevouch.server.metrics import counter, gauge
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.watchcache.cacher import Cacher
 
 
-def collect(cacher: Cacher, revisions: RevisionBytes, frames: Callable[[], int]) -> Iterator[Metric]:
+def collect(
+    cacher: Cacher, revisions: RevisionBytes, budget: WriteBudget, frames: Callable[[], int]
+) -> Iterator[Metric]:
     """Read at a scrape. ``frames``: what the encoders of all served resources keep of watch events."""
     budgets = cacher.budgets
     kinds = {
@@ -33,4 +36,10 @@ def collect(cacher: Cacher, revisions: RevisionBytes, frames: Callable[[], int])
         "Values written since the oldest state that the store keeps.",
         (),
         {(): float(revisions.bytes)},
+    )
+    yield counter(
+        "kubevouch_write_budget_refusals",
+        "Writes answered with 429 because their user had written too many bytes.",
+        (),
+        {(): budget.refused},
     )

@@ -20,6 +20,7 @@ from kubevouch.registry import store as registry_store
 from kubevouch.registry.core import configmaps
 from kubevouch.registry.interface import Context
 from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, SCAN_SLICE, ResourceStore, parse_resource_version
+from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
@@ -58,7 +59,7 @@ class World:
         self.store = InterruptedStore(clock=self.clock)
         self.cacher = Cacher(self.store, self.clock)
         self.maps: ResourceStore[ConfigMap] = ResourceStore(
-            configmaps.DEFINITION, self.store, self.cacher, AdmissionChain(), self.clock
+            configmaps.DEFINITION, self.store, self.cacher, AdmissionChain(), self.clock, WriteBudget(self.clock)
         )
 
     def context(self, **parts: Any) -> Context:

@@ -86,6 +86,7 @@ def context(request: Request, options: _Options | None = None) -> Context:
         annotations=request.annotations,
         options=options,
         source=request.credentials.source,
+        own=request.loopback,
     )
 
 

@@ -12,6 +12,7 @@ from kubevouch.registry.core import namespaces, nodes
 from kubevouch.registry.interface import Definition, Printer, Strategy, Validate, View
 from kubevouch.registry.printing import NAME
 from kubevouch.registry.store import ResourceStore
+from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server import version
 from kubevouch.server.endpoints import Action, Served, install
 from kubevouch.storage.memory import MemoryStore
@@ -50,7 +51,10 @@ def everything_served() -> Served:
     store = MemoryStore(clock=clock)
     cacher = Cacher(store, clock)
     served = Served(catalog.SCHEME)
-    stores = [ResourceStore(_definition(r), store, cacher, AdmissionChain(), clock) for r in catalog.STORED]
+    stores = [
+        ResourceStore(_definition(r), store, cacher, AdmissionChain(), clock, WriteBudget(clock))
+        for r in catalog.STORED
+    ]
     install(served, stores)
     for review in catalog.REVIEWS:
         served.add_action(Action(review, _answer))

@@ -1,0 +1,88 @@
+"""How many bytes a writer may have stored in a time.
+
+Every write costs what its object has, however little of it changes: a revision on disk, a superseded value in the watch
+history, an event for each watch. Requests are shared out fairly elsewhere, by their number. Kubernetes has no such
+limit: one kubelet's credential fills etcd.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from kubevouch.api import wellknown
+from kubevouch.api.node_recovery import RECOVERERS_GROUP
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery import errors
+from kubevouch.util.clock import Clock
+
+# More writers than any cluster has nodes; who was not seen for longest begins anew.
+MAX_WRITERS = 10_000
+
+_CONTROL_PLANE = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
+_SYSTEM_ACCOUNTS = f"system:serviceaccounts:{wellknown.KUBE_SYSTEM_NAMESPACE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """``rate`` bytes a second, ``burst`` at once. What an object has up to ``free`` bytes costs nothing."""
+
+    rate: int
+    burst: int
+    free: int = 0
+
+
+# A kubelet's status has 20 to 50 KB every 10 s at most, its Lease 1 KB, its Events some KB in bad minutes. What stays
+# of it for an hour, its Events, is below 64 MiB.
+NODE = Allowance(16 << 10, 4 << 20)
+# A fleet joins with one token, hundreds a second, with requests of 1 to 4 KB: those are bounded by their number.
+BOOTSTRAP = Allowance(16 << 10, 4 << 20, free=8 << 10)
+WORKLOAD = Allowance(256 << 10, 64 << 20)
+CONTROL_PLANE = Allowance(1 << 20, 256 << 20)
+
+
+def allowance_of(user: UserInfo) -> Allowance | None:
+    """None is without limit: for who may do anything else as well."""
+    if wellknown.MASTERS_GROUP in user.groups or wellknown.CLUSTER_ADMINS_GROUP in user.groups:
+        return None
+    if wellknown.NODES_GROUP in user.groups:
+        return NODE
+    if user.name.startswith(wellknown.BOOTSTRAP_USER_PREFIX) or RECOVERERS_GROUP in user.groups:
+        return BOOTSTRAP
+    if user.name in _CONTROL_PLANE or _SYSTEM_ACCOUNTS in user.groups:
+        return CONTROL_PLANE
+    return WORKLOAD
+
+
+class WriteBudget:
+    """What each writer has left."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self.refused = 0
+
+    def spend(self, user: UserInfo, size: int) -> None:
+        """``user`` writes an object of ``size`` bytes. Who has anything left may, and then has less than nothing.
+
+        Raises:
+            APIStatusError: 429, with the time until there is something left.
+        """
+        allowance = allowance_of(user)
+        if allowance is None or size <= allowance.free:
+            return
+        now = self._clock.monotonic()
+        left, at = self._left.get(user.name, (float(allowance.burst), now))
+        left = min(allowance.burst, left + max(now - at, 0.0) * allowance.rate)
+        if left <= 0:
+            self.refused += 1
+            raise errors.too_many_requests(
+                f"{user.name} has written too much: objects of {allowance.rate >> 10} KiB a second in all may be "
+                f"written, {allowance.burst >> 20} MiB at once",
+                math.floor(-left / allowance.rate) + 1,
+            )
+        self._left[user.name] = (left - (size - allowance.free), now)
+        self._left.move_to_end(user.name)
+        if len(self._left) > MAX_WRITERS:
+            self._left.popitem(last=False)
