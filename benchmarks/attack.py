@@ -157,7 +157,7 @@ async def attack(keys: list[str], seconds: float, after: float, kubevouch: Path 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--into", type=Path, required=True, help="folder for attack.json, attack.md and an SVG each")
+    parser.add_argument("--into", type=Path, required=True, help="folder for attack.json, attack.md, SVGs")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each abuse goes on at most")
     parser.add_argument("--after", type=float, default=8.0, help="seconds that are measured behind it")
     parser.add_argument("--kubevouch", type=Path, help="the command of another installation  [default: this one]")
@@ -175,6 +175,7 @@ def main() -> None:
     (options.into / "attack.md").write_text(curves.table(record))
     for key in played:
         (options.into / f"{key}.svg").write_text(curves.svg(key, [*earlier, record]))
+    (options.into / "overview.svg").write_text(curves.overview([*earlier, record]))
     print(f"written to {options.into}")
 
 

@@ -117,47 +117,73 @@ _STYLE = (
 def svg(key: str, records: list[Record]) -> str:
     """One abuse, a panel for each measure, a line for each record that has it."""
     found = [(record.label, record.played[key]) for record in records if key in record.played]
-    width, height = _LEFT + _WIDTH + 20, _TOP + (_HEIGHT + _GAP) * len(_PANELS)
-    end = max(played.after.at for _, played in found)
-    start = min(played.samples[0].at for _, played in found)
-
-    def x(at: float) -> float:
-        return _LEFT + _WIDTH * (at - start) / (end - start)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f"<style>{_STYLE}</style>",
-        f'<text x="8" y="20">{escape(found[0][1].title)}</text>',
-    ]
-    at = 8
-    for (label, played), colour in zip(found, _COLOURS, strict=False):
-        shown = label + (f": {played.given_up}" if played.given_up else "")
-        parts.append(f'<text x="{at}" y="40" style="fill:{colour}">{escape(shown)}</text>')
-        at += 8 * len(shown) + 24
+    shown = [label + (f": {played.given_up}" if played.given_up else "") for label, played in found]
+    height = _TOP + (_HEIGHT + _GAP) * len(_PANELS)
+    parts = _begin(_LEFT + _WIDTH + 20, height, found[0][1].title, shown)
     for number, panel in enumerate(_PANELS):
-        parts += _panel(panel, _TOP + number * (_HEIGHT + _GAP), x, [played for _, played in found])
+        place = _Place(_LEFT, _TOP + number * (_HEIGHT + _GAP), _WIDTH)
+        parts += _panel(panel, panel.title, place, [played for _, played in found])
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(panel: _Panel, top: float, x: Callable[[float], float], all_played: list[Played]) -> list[str]:
-    highest = max(_worst(played.samples, panel.of) for played in all_played)
-    most = _round_up(max(highest, 1.0))
-    bottom = top + _HEIGHT
+def overview(records: list[Record]) -> str:
+    """All abuses of the last record, one a row: memory on the left, a new client's wait on the right."""
+    keys = list(records[-1].played)
+    width, column = 2 * _LEFT + _WIDTH + 40, _WIDTH / 2
+    title = "Memory in MiB, and a new client's wait for /livez in ms"
+    parts = _begin(width, _TOP + (_HEIGHT + _GAP) * len(keys), title, [record.label for record in records])
+    for number, key in enumerate(keys):
+        played = [record.played[key] for record in records if key in record.played]
+        top = _TOP + number * (_HEIGHT + _GAP)
+        for panel, left, said in ((_PANELS[0], _LEFT, played[0].title), (_PANELS[1], 2 * _LEFT + column + 20, "")):
+            parts += _panel(panel, said, _Place(left, top, column), played)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _begin(width: float, height: float, title: str, labels: list[str]) -> list[str]:
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}">',
+        f"<style>{_STYLE}</style>",
+        f'<text x="8" y="20">{escape(title)}</text>',
+    ]
+    at = 8
+    for label, colour in zip(labels, _COLOURS, strict=False):
+        parts.append(f'<text x="{at}" y="40" style="fill:{colour}">{escape(label)}</text>')
+        at += 8 * len(label) + 24
+    return parts
+
+
+@dataclass(frozen=True)
+class _Place:
+    left: float
+    top: float
+    width: float
+
+
+def _panel(panel: _Panel, title: str, place: _Place, all_played: list[Played]) -> list[str]:
+    most = _round_up(max(*(_worst(played.samples, panel.of) for played in all_played), 1.0))
+    end = max(played.after.at for played in all_played)
+    start = min(played.samples[0].at for played in all_played)
+    bottom = place.top + _HEIGHT
+
+    def x(at: float) -> float:
+        return place.left + place.width * (at - start) / (end - start)
 
     def y(value: float) -> float:
         share = math.log10(max(value, 1.0)) / math.log10(most) if panel.logarithmic and most > 1 else value / most
         return bottom - _HEIGHT * min(share, 1.0)
 
     longest = max(played.seconds for played in all_played)
+    beside = place.left - 6
     parts = [
-        f'<rect class="span" x="{x(0):.1f}" y="{top}" width="{x(longest) - x(0):.1f}" height="{_HEIGHT}"/>',
-        f'<text class="note" x="{_LEFT}" y="{top - 5}">{panel.title}</text>',
-        f'<text class="note" x="{_LEFT - 6}" y="{top + 10}" text-anchor="end">{most:,.0f}</text>',
-        f'<text class="note" x="{_LEFT - 6}" y="{bottom}" text-anchor="end">{1 if panel.logarithmic else 0}</text>',
-        f'<line class="axis" x1="{_LEFT}" x2="{_LEFT + _WIDTH}" y1="{bottom}" y2="{bottom}"/>',
+        f'<rect class="span" x="{x(0):.1f}" y="{place.top}" width="{x(longest) - x(0):.1f}" height="{_HEIGHT}"/>',
+        f'<text class="note" x="{place.left}" y="{place.top - 5}">{escape(title)}</text>',
+        f'<text class="note" x="{beside}" y="{place.top + 10}" text-anchor="end">{most:,.0f}</text>',
+        f'<text class="note" x="{beside}" y="{bottom}" text-anchor="end">{1 if panel.logarithmic else 0}</text>',
+        f'<line class="axis" x1="{place.left}" x2="{place.left + place.width}" y1="{bottom}" y2="{bottom}"/>',
     ]
     for played, colour in zip(all_played, _COLOURS, strict=False):
-        points = " ".join(f"{x(sample.at):.1f},{y(panel.of(sample)):.1f}" for sample in played.samples)
+        points = " ".join(f"{x(sample.at):.0f},{y(panel.of(sample)):.0f}" for sample in played.samples)
         parts.append(f'<polyline style="stroke:{colour}" points="{points}"/>')
     return parts + [
         f'<text class="note" x="{x(at):.1f}" y="{bottom + 13}" text-anchor="middle">{at:.0f} s</text>'

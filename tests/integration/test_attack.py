@@ -33,3 +33,4 @@ def test_an_attack_leaves_table_json_and_pictures(tmp_path: Path) -> None:
     picture = ElementTree.parse(tmp_path / "bad-credentials.svg").getroot()
     named = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert {abuse["title"], "then", "now"} <= named
+    ElementTree.parse(tmp_path / "overview.svg")
