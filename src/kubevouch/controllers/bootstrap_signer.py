@@ -24,6 +24,7 @@ from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Reque
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.pki import jws
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import elsewhere
 
 log = structlog.get_logger("controllers.bootstrap_signer")
 
@@ -74,13 +75,14 @@ class BootstrapSigner:
             return DONE
         now = self._clock.now()
         tokens = self._tokens()
-        entries = signed(cluster_info, tokens, now)
+        # There may be thousands of tokens, and each change of one signs for all.
+        entries, expires = await elsewhere(lambda: (signed(cluster_info, tokens, now), next_expiry(tokens, now)))
         if entries is None:
             log.debug("No key in ConfigMap", key=wellknown.KUBECONFIG_KEY)
             return DONE
         if entries != cluster_info.data:
             await self._write(msgspec.structs.replace(cluster_info, data=entries))
-        return Result(next_expiry(tokens, now))
+        return Result(expires)
 
     def _tokens(self) -> Sequence[Secret]:
         return self._secrets.list(matches=is_token)

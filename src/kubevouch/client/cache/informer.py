@@ -19,6 +19,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import OnCrash, Supervisor
+from kubevouch.util.turns import give_way
 
 log = structlog.get_logger("client.informer")
 
@@ -28,6 +29,8 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 MINIMUM_RESYNC_SECONDS = 1.0
 # kube-controller-manager's --min-resync-period, drawn between once and twice that.
 FACTORY_RESYNC_SECONDS = 12 * 3600.0
+# Objects of a list before others have their turn: a few milliseconds, with handlers that only add keys to queues.
+_SLICE = 250
 
 
 class EventHandler(Protocol[T_contra]):
@@ -170,17 +173,25 @@ class SharedInformer(Generic[T]):
             await self._clock.sleep(registration.resync_seconds)
             if registration not in self._registrations:
                 return
-            for obj in self.indexer.values():
-                _tell(registration.handler.on_update, obj, obj)
+            for number, key in enumerate(self.indexer.keys(), 1):
+                if number % _SLICE == 0:
+                    await give_way()
+                obj = self.indexer.get(key)
+                if obj is not None:  # else it has gone meanwhile
+                    _tell(registration.handler.on_update, obj, obj)
 
     # -------------------------------------------------------------- what the reflector sees
 
-    def replace(self, items: Sequence[T]) -> None:
+    async def replace(self, items: Sequence[T]) -> None:
         gone = set(self.indexer.keys())
-        for obj in items:
+        for number, obj in enumerate(items, 1):
             gone.discard(object_key(obj))
             self._put(obj, initial=not self.synced)
-        for key in gone:
+            if number % _SLICE == 0:
+                await give_way()
+        for number, key in enumerate(gone, 1):
+            if number % _SLICE == 0:
+                await give_way()
             former = self.indexer.remove(key)
             if former is not None:
                 self._deleted(former, missed=True)

@@ -54,7 +54,7 @@ ClientError = APIStatusError | TransportError
 class Sink(Protocol[T_contra]):
     """Where a reflector puts what it sees. Called in order, never from two places at once."""
 
-    def replace(self, items: Sequence[T_contra]) -> None:
+    async def replace(self, items: Sequence[T_contra]) -> None:
         """The whole collection: what is not among ``items`` is gone."""
         ...
 
@@ -159,7 +159,7 @@ class Reflector(Generic[T]):
             collection = await self._read("")
         if version == "0" and collection.paged:
             self._server_pages = True
-        self._replace(collection.items, collection.resource_version)
+        await self._replace(collection.items, collection.resource_version)
 
     def _relist_version(self) -> str:
         """Nothing for the newest state, 0 for any state that a cache has, or at least as new as what we had."""
@@ -175,10 +175,10 @@ class Reflector(Generic[T]):
         )
         return await list_all(self._client, self._resource, self._namespace, options)
 
-    def _replace(self, items: Sequence[T], version: str) -> None:
+    async def _replace(self, items: Sequence[T], version: str) -> None:
         self._version_lost = False
         self._version = version
-        self._sink.replace(items)
+        await self._sink.replace(items)
 
     async def _stream_list(self) -> WatchStream[T] | None:
         """A watch that has delivered the initial state and goes on from there; None when the server has no such."""
@@ -227,7 +227,7 @@ class Reflector(Generic[T]):
             patience = SILENT_LIST_SECONDS
             obj = _object_of(event)
             if event.ends_initial_events:
-                self._replace(list(items.values()), obj.metadata.resource_version)
+                await self._replace(list(items.values()), obj.metadata.resource_version)
                 return True
             if event.type is EventType.DELETED:
                 items.pop(object_key(obj), None)

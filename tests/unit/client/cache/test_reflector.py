@@ -41,7 +41,7 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def replace(self, items: Sequence[ConfigMap]) -> None:
+    async def replace(self, items: Sequence[ConfigMap]) -> None:
         self.seen.append(names(items))
 
     def put(self, obj: ConfigMap) -> None:
