@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 
 import aiohttp
 
-from kubevouch.client.tls import ClientTLS, client_context
+from kubevouch.client.tls import ClientTLS
 
 # Go's default transport keeps idle connections for 90 s, aiohttp's server drops them after 75: stay below both.
 _IDLE_SECONDS = 60.0
 
 
 class Connections:
-    """A pool. :meth:`acquire` and :meth:`release` count its users, so that a retired pool closes after the last."""
+    """A pool. :meth:`acquire` and :meth:`release` count its users, so that a retired pool closes after the last.
 
-    def __init__(self, tls: ClientTLS, connect_seconds: float) -> None:
+    ``context`` is :func:`~kubevouch.client.tls.client_context` of ``tls``.
+    """
+
+    def __init__(self, tls: ClientTLS, context: ssl.SSLContext, connect_seconds: float) -> None:
         self.tls = tls
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=client_context(tls),
+                ssl=context,
                 limit=0,  # a watch holds its connection: a limit would let watches starve requests
                 keepalive_timeout=_IDLE_SECONDS,
                 socket_factory=_socket,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import email.utils
 import io
@@ -22,7 +23,7 @@ from kubevouch.client.credentials import Credential, CredentialSource, FixedCred
 from kubevouch.client.failures import Answer, Peer, no_answer
 from kubevouch.client.interface import ClientConfigurationError, ConnectFailed, CredentialsFailed, NotKubernetes
 from kubevouch.client.options import ClientOptions
-from kubevouch.client.tls import TLSFiles, TLSSources
+from kubevouch.client.tls import TLSFiles, TLSSources, client_context
 from kubevouch.util import backoff, tracing
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.tasks import deadline
@@ -221,7 +222,7 @@ class HTTPSTransport:
         return asked + self._random() * retry.spread * float(2 ** (attempt - 1))
 
     async def _once(self, request: HTTPRequest, credential: Credential) -> tuple[Answer, Stream | None]:
-        connections = self._connected(credential)
+        connections = await self._connected(credential)
         connections.acquire()
         try:
             return await self._answer(request, credential, connections)
@@ -297,21 +298,32 @@ class HTTPSTransport:
 
     # -------------------------------------------------------------- connections
 
-    def _connected(self, credential: Credential) -> Connections:
+    async def _connected(self, credential: Credential) -> Connections:
         """The pool for what is to be shown now; another one than before when that has changed."""
-        if self._closed:
-            raise ConnectFailed(f"the client of {self.peer.address} is closed", address=self.peer.address)
+        self._expect_open()
         tls = self._files.current()
         if credential.certificate:
             tls = replace(tls, certificate=credential.certificate, private_key=credential.private_key)
+        if self._connections is not None and self._connections.tls == tls:
+            return self._connections
+        if tls.ca_bundle is None and not tls.insecure:
+            # The system's authorities are some 150 certificates.
+            context = await asyncio.to_thread(client_context, tls)
+            self._expect_open()
+        else:
+            context = client_context(tls)
         if self._connections is None or self._connections.tls != tls:
-            fresh = Connections(tls, self.options.timeouts.connect)
+            fresh = Connections(tls, context, self.options.timeouts.connect)
             if self._connections is not None:
                 log.info("connections are made anew with another certificate", address=self.peer.address)
                 self._connections.retire()
                 self._retired = [pool for pool in (*self._retired, self._connections) if not pool.closed]
             self._connections = fresh
         return self._connections
+
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise ConnectFailed(f"the client of {self.peer.address} is closed", address=self.peer.address)
 
 
 def _endpoint(options: ClientOptions) -> tuple[str, Peer, bool]:

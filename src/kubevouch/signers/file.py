@@ -6,6 +6,7 @@ Source: pkg/controller/certificates/signer/ca_provider.go, k8s.io/apiserver/pkg/
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,9 +17,11 @@ from kubevouch.pki import issuance
 from kubevouch.pki.authority import CertificateAuthority, own_certificate
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.public_key import KeyKind
 from kubevouch.pki.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
 from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.turns import elsewhere
 
 log = structlog.get_logger("signers.file")
 
@@ -75,16 +78,22 @@ class FileSigner:
         if self._stopped:
             raise SigningStopped(f"this signer has stopped: {self._stopped}")
         wanted = decision.wanted
+        if self._look() != self._stamps:
+            await elsewhere(self._follow)
+        authority = self.authority
+        issue = partial(
+            issuance.issue,
+            authority,
+            wanted.request,
+            signer_name=wanted.signer_name,
+            usages=wanted.usages,
+            expiration_seconds=wanted.expiration_seconds,
+            now=decision.at,
+            rules=decision.rules,
+        )
         try:
-            return issuance.issue(
-                self.authority,
-                wanted.request,
-                signer_name=wanted.signer_name,
-                usages=wanted.usages,
-                expiration_seconds=wanted.expiration_seconds,
-                now=decision.at,
-                rules=decision.rules,
-            )
+            # RSA signs in up to 50 ms, an elliptic curve in less than a thread needs to begin.
+            return await elsewhere(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
         except IssuedMismatchError as err:
             self._stopped = str(err)
             log.critical("signing has stopped: a certificate is not what was allowed", csr=wanted.name, err=str(err))

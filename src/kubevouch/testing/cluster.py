@@ -91,6 +91,9 @@ class Cluster(Verbs):
             raise ClusterError(f'got controllers={controllers!r}, expected a list, such as ("*",)')
         self._https = https
         self._controllers = tuple(controllers)
+        if self._controllers:
+            # Not on the cluster's loop, and only here: a cluster without controllers does not load them.
+            import kubevouch.standalone.controllers  # noqa: F401
         self._start = now
         self._real_time = real_time
         self._runtime_config = RuntimeConfig.parse(runtime_config)
@@ -379,7 +382,6 @@ class _Running:
         await cluster_info.ensure(self._server.client, published)
         await cluster_info.tell_recovery(self._server.client, allowed=self._recovery is not None)
         if self._wanted_controllers:
-            # Only here: a cluster without controllers does not load them.
             from kubevouch.standalone.controllers import start_controllers
 
             self._controllers = start_controllers(self._server, self._wanted_controllers, identity=self._identity)
