@@ -28,3 +28,16 @@ def test_a_run_leaves_table_json_and_picture(tmp_path: Path) -> None:
     picture = ElementTree.parse(tmp_path / "results.svg").getroot()
     named = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert {each["title"] for each in measures.values() if each["wanted"]} <= named
+
+
+@pytest.mark.timeout(120)
+def test_a_short_endurance_run_says_where_the_memory_is(tmp_path: Path) -> None:
+    into = tmp_path / "looks.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "endurance.py"), "--seconds", "4", "--every", "2"]
+    done = subprocess.run([*command, "--into", str(into)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(into.read_bytes())
+    assert {"join", "list", "watch", "patch", "apply", "lease", "bad credential", "refused"} <= record["done"].keys()
+    assert record["failed"] == {}
+    for kind in ("rss", "disk", "objects", "history", "encodings", "store_uncompacted"):
+        assert record["looks"][-1][kind] > 0
