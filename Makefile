@@ -94,7 +94,7 @@ fuzz: venv
 	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --upgrade --target .fuzz/site \
 	    -r requirements-fuzz.lock
 	PYTHONPATH=.fuzz/site:tests $(PY) scripts/fuzz.py --seconds $(strip $(SECONDS)) $(TARGETS)
-	$(PY) -m pytest tests/property -k fuzz -n $(strip $(WORKERS)) --hypothesis-profile=long --timeout=3600 $(PYTEST_FLAGS)
+	$(PY) -m pytest tests/property tests/attacks -k 'fuzz or no_field_holds' -n $(strip $(WORKERS)) --hypothesis-profile=long --timeout=3600 $(PYTEST_FLAGS)
 	KUBEVOUCH_DAMAGED_PLACES=2000 $(PY) -m pytest tests/attacks/test_lost_writes.py tests/attacks/test_store_verify.py \
 	    -k flipped -n $(strip $(WORKERS)) --timeout=3600 $(PYTEST_FLAGS)
 

@@ -14,7 +14,8 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.cel.environment import TURN, Budget, EvaluationError, OutOfBudget, Program, Turn, TurnOver
 from kubevouch.cel.library.authorizer import Answer, Question, Unanswered
-from kubevouch.util.turns import elsewhere, give_way
+from kubevouch.util.turns import give_way
+from kubevouch.util.worker import elsewhere
 
 # RuntimeCELCostBudget and RuntimeCELCostBudgetMatchConditions of k8s.io/apiserver/pkg/apis/cel.
 POLICY_BUDGET, CONDITIONS_BUDGET = 10_000_000, 2_500_000

@@ -19,7 +19,7 @@ from kubevouch.authentication.oidc_recorder import IssuerRecorder, Unrecorded
 from kubevouch.authentication.oidc_token import TokenVerifier, unverified_issuer
 from kubevouch.cel.environment import TURN, Turn, TurnOver
 from kubevouch.util.clock import Clock
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 METHOD = "oidc"
 

@@ -23,7 +23,7 @@ from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.selectors import Operator, SelectorError, parse_field_selector, parse_label_selector
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 CACHE_SIZE = 8192
 # Longer attributes are the requester's doing, and are not kept.

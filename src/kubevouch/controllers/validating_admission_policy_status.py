@@ -20,7 +20,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 NAME = wellknown.VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER
 

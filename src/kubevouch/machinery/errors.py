@@ -16,6 +16,8 @@ from kubevouch.machinery.meta import ListMeta, Status, StatusCause, StatusDetail
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
 
 MAX_FAULTS = 1000
+# What is wrong with a body of 3 MiB may be as long as the body; nobody reads more than this.
+MAX_MESSAGE = 64 * 1024
 
 
 class Reason(StrEnum):
@@ -74,7 +76,7 @@ def _failure(
     return APIStatusError(
         Status(
             status="Failure",
-            message=message,
+            message=message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}...",
             reason=str(reason),
             details=details,
             code=code,

@@ -68,12 +68,17 @@ class FieldError:
         return f"{self.path}: {self.body}"
 
 
+# Kubernetes prints all of a value; one as long as a body would come back in the message and again in its cause.
+MAX_PRINTED = 4096
+
+
 def _printed(value: Any) -> str:
-    if isinstance(value, str) and not isinstance(value, TypedString):
-        return gotext.quote(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return gotext.json_value(value)
-    return gotext.json_value(str(value) if isinstance(value, TypedString) else value)
+    if isinstance(value, str):
+        shown = str(value[:MAX_PRINTED])
+        text = gotext.json_value(shown) if isinstance(value, TypedString) else gotext.quote(shown)
+        return text if len(value) <= MAX_PRINTED else f"{text}..."
+    text = gotext.json_value(value)
+    return text if len(text) <= MAX_PRINTED else f"{text[:MAX_PRINTED]}..."
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:

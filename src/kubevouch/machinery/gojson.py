@@ -80,9 +80,12 @@ def loads(data: bytes) -> Any:
         try:
             value = _decoder.decode(text)
         except ValueError:
-            scan(data)
-            # Well-formed, but with an integer that is too long for Python.
-            value = _patient_decoder.decode(text)
+            try:
+                # Perhaps only an integer that is too long for Python.
+                value = _patient_decoder.decode(text)
+            except ValueError:
+                scan(data)
+                raise
         return _without_surrogates(value) if _SURROGATE.search(text) else value
     except RecursionError as err:
         raise JSONSyntaxError("exceeded max depth") from err

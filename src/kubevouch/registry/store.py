@@ -8,13 +8,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
-from kubevouch.machinery import errors, field, object_meta, protobuf
+from kubevouch.machinery import elements, errors, field, object_meta, protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.generate_name import generate_name
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
@@ -38,6 +39,7 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
 from kubevouch.util import turns
 from kubevouch.util.clock import Clock, wait_at_most
+from kubevouch.util.worker import compute, elsewhere, is_large, weigh
 
 log = structlog.get_logger("registry")
 
@@ -280,10 +282,12 @@ class ResourceStore(Generic[T]):
 
     async def create(self, ctx: Context, namespace: str, obj: T) -> Stored[T]:
         """Create, with up to eight tries for a generated name."""
+        if is_large():
+            await compute(elements.check, obj)
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
         attempts = GENERATE_NAME_ATTEMPTS if generated else 1
         for attempt in range(1, attempts + 1):
-            named = self.fields.on_create(ctx, self._named(obj))
+            named = await compute(self.fields.on_create, ctx, self._named(obj))
             try:
                 return await self._create_once(ctx, namespace, named, obj.metadata.name)
             except KeyExists:
@@ -315,11 +319,10 @@ class ResourceStore(Generic[T]):
         request = self._request(ctx, Operation.CREATE, namespace, given_name, obj, None, "")
         tracked = await self._admission.admit(request)
         await strategy.check_create(ctx, tracked)
-        created = self._before_create(ctx, namespace, tracked)
-        problems = await _validating(strategy, lambda: self._validate_create(ctx, created))
-        if problems:
-            raise errors.invalid(definition.resource.gvk, created.metadata.name, problems)
-        ctx.warnings.extend(strategy.warnings_on_create(ctx, created))
+        if strategy.validates_elsewhere:
+            created = await elsewhere(partial(self._prepared_to_create, ctx, namespace, tracked))
+        else:
+            created = await compute(self._prepared_to_create, ctx, namespace, tracked)
         request = self._request(ctx, Operation.CREATE, namespace, created.metadata.name, created, None, "")
         await self._admission.validate(request)
         if asked_version.isascii() and asked_version.isdigit() and int(asked_version):
@@ -330,10 +333,20 @@ class ResourceStore(Generic[T]):
             if self.cache.get(key) is not None:
                 raise KeyExists(key)
             return Stored(key, created, Revision(0), b"")
-        value = self._value(created)
+        value = await compute(self._value, created)
         self._spend(ctx, value)
         revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
         return await self._stored(key, revision, created, value)
+
+    def _prepared_to_create(self, ctx: Context, namespace: str, obj: T) -> T:
+        """The object as it will be stored. Raises ``APIStatusError`` (422)."""
+        definition, strategy = self.definition, self.definition.strategy
+        created = self._before_create(ctx, namespace, obj)
+        problems = self._validate_create(ctx, created)
+        if problems:
+            raise errors.invalid(definition.resource.gvk, created.metadata.name, problems)
+        ctx.warnings.extend(strategy.warnings_on_create(ctx, created))
+        return created
 
     def _before_create(self, ctx: Context, namespace: str, obj: T) -> T:
         meta = obj.metadata
@@ -387,13 +400,17 @@ class ResourceStore(Generic[T]):
         await self._cacher.newest()
         existing = self.cache.get(key)
         while True:
+            if existing is not None:
+                weigh(len(existing.raw))
             if existing is None:
                 if subresource or not may_create or not (strategy.create_on_update or applies):
                     raise errors.not_found(self.definition.resource.group_resource, name)
                 return await self._create_by_update(ctx, namespace, name, transform, applies=applies), True
             wanted = await transform(existing.obj)
+            if is_large():
+                await compute(elements.check, wanted)
             if not applies:
-                wanted = self.fields.on_update(ctx, wanted, existing.obj, subresource)
+                wanted = await compute(self.fields.on_update, ctx, wanted, existing.obj, subresource)
             result = await self._update_once(ctx, namespace, existing, wanted, strategy, subresource)
             if isinstance(result, Stored):
                 return result, False
@@ -417,8 +434,10 @@ class ResourceStore(Generic[T]):
                 name,
                 uid_precondition_text(self.definition.key(namespace, name), wanted.metadata.uid, ""),
             )
+        if is_large():
+            await compute(elements.check, wanted)
         if not applies:
-            wanted = self.fields.on_create(ctx, wanted)
+            wanted = await compute(self.fields.on_create, ctx, wanted)
         try:
             return await self._create_once(ctx, namespace, wanted, name)
         except KeyExists:
@@ -434,15 +453,13 @@ class ResourceStore(Generic[T]):
         tracked = await self._admission.admit(request)
         self._check_version(tracked, existing, strategy)
         await strategy.check_update(ctx, tracked, old)
-        updated = self._before_update(ctx, tracked, old, strategy)
-        problems = await _validating(strategy, lambda: self._validate_update(ctx, updated, old, strategy))
-        if problems:
-            raise errors.invalid(self.definition.resource.gvk, name, problems)
-        ctx.warnings.extend(strategy.warnings_on_update(ctx, updated, old))
+        if strategy.validates_elsewhere:
+            updated = await elsewhere(partial(self._prepared_to_update, ctx, tracked, old, strategy))
+        else:
+            updated = await compute(self._prepared_to_update, ctx, tracked, old, strategy)
         request = self._request(ctx, Operation.UPDATE, namespace, name, updated, old, subresource)
         await self._admission.validate(request)
-        updated = self.fields.settle(updated, old)
-        value = self._value(updated)
+        updated, value = await compute(self._settled, updated, old)
         if value == existing.raw:
             return existing
         if ctx.dry_run:
@@ -454,8 +471,21 @@ class ResourceStore(Generic[T]):
             write = self._store.update(existing.key, value, existing.revision, ttl=self.definition.ttl)
             revision = await self._write(write)
         except RevisionConflict as err:
-            return _Moved(self._from_conflict(err))
+            return _Moved(await self._from_conflict(err))
         return await self._stored(existing.key, revision, updated, value)
+
+    def _prepared_to_update(self, ctx: Context, wanted: T, old: T, strategy: Strategy[T]) -> T:
+        """The object as it will be stored. Raises ``APIStatusError`` (422)."""
+        updated = self._before_update(ctx, wanted, old, strategy)
+        problems = self._validate_update(ctx, updated, old, strategy)
+        if problems:
+            raise errors.invalid(self.definition.resource.gvk, old.metadata.name, problems)
+        ctx.warnings.extend(strategy.warnings_on_update(ctx, updated, old))
+        return updated
+
+    def _settled(self, updated: T, old: T) -> tuple[T, bytes]:
+        settled = self.fields.settle(updated, old)
+        return settled, self._value(settled)
 
     def _validate_update(self, ctx: Context, new: T, old: T, strategy: Strategy[T]) -> FieldErrors:
         """Kubernetes runs the metadata rules twice on updates: in common and in the strategy; both show in causes."""
@@ -475,15 +505,17 @@ class ResourceStore(Generic[T]):
         try:
             revision = await self._write(self._store.delete(existing.key, existing.revision))
         except RevisionConflict as err:
-            return _Moved(self._from_conflict(err))
+            return _Moved(await self._from_conflict(err))
         await self._cacher.reach(revision)
         return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
 
-    def _from_conflict(self, err: RevisionConflict) -> Stored[T] | None:
+    async def _from_conflict(self, err: RevisionConflict) -> Stored[T] | None:
         current = err.current
         if current is None:
             return None
-        return Stored(current.key, self._load(current.value, current.revision), current.revision, current.value)
+        weigh(len(current.value))
+        obj = await compute(self._load, current.value, current.revision)
+        return Stored(current.key, obj, current.revision, current.value)
 
     def _check_version(self, wanted: T, existing: Stored[T], strategy: Strategy[T]) -> None:
         version = parse_resource_version(wanted.metadata.resource_version, errors.untyped)
@@ -535,6 +567,7 @@ class ResourceStore(Generic[T]):
         while True:
             if existing is None:
                 raise errors.not_found(self.definition.resource.group_resource, name)
+            weigh(len(existing.raw))
             self._check_preconditions(existing, options)
             request = self._request(ctx, Operation.DELETE, namespace, name, None, existing.obj, "")
             await self._admission.admit(request)
@@ -569,7 +602,20 @@ class ResourceStore(Generic[T]):
         finalizers = object_meta.deletion_finalizers(existing.obj.metadata, options)
         if not finalizers and strategy.may_remove(existing.obj):
             return await self._remove(ctx, existing)
-        obj = strategy.prepare_for_delete(ctx, existing.obj)
+        marked, value = await compute(self._marked, ctx, existing.obj, finalizers)
+        if value == existing.raw:
+            return Deleted(existing, gone=False)
+        if ctx.dry_run:
+            return Deleted(Stored(existing.key, marked, existing.revision, b""), gone=False)
+        try:
+            revision = await self._write(self._store.update(existing.key, value, existing.revision))
+        except RevisionConflict as err:
+            return _Moved(await self._from_conflict(err))
+        return Deleted(await self._stored(existing.key, revision, marked, value), gone=False)
+
+    def _marked(self, ctx: Context, obj: T, finalizers: list[str]) -> tuple[T, bytes]:
+        strategy = self.definition.strategy
+        obj = strategy.prepare_for_delete(ctx, obj)
         marked: T = replace_metadata(
             obj,
             finalizers=finalizers,
@@ -578,23 +624,14 @@ class ResourceStore(Generic[T]):
                 0 if strategy.may_remove(obj) else obj.metadata.deletion_grace_period_seconds
             ),
         )
-        value = self._value(marked)
-        if value == existing.raw:
-            return Deleted(existing, gone=False)
-        if ctx.dry_run:
-            return Deleted(Stored(existing.key, marked, existing.revision, b""), gone=False)
-        try:
-            revision = await self._write(self._store.update(existing.key, value, existing.revision))
-        except RevisionConflict as err:
-            return _Moved(self._from_conflict(err))
-        return Deleted(await self._stored(existing.key, revision, marked, value), gone=False)
+        return marked, self._value(marked)
 
     async def _remove(self, ctx: Context, existing: Stored[T]) -> Deleted[T] | _Moved[T]:
         if not ctx.dry_run:
             try:
                 revision = await self._write(self._store.delete(existing.key, existing.revision))
             except RevisionConflict as err:
-                return _Moved(self._from_conflict(err))
+                return _Moved(await self._from_conflict(err))
             await self._cacher.reach(revision)
         return Deleted(existing, gone=True)
 
@@ -655,10 +692,6 @@ def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:
         *(Version(view.resource, view.from_storage, view.to_storage) for view in definition.views),
     ]
     return {asked.resource.api_version: (asked, *(each for each in every if each is not asked)) for asked in every}
-
-
-async def _validating(strategy: Strategy[Any], rules: Callable[[], FieldErrors]) -> FieldErrors:
-    return await turns.elsewhere(rules) if strategy.validates_elsewhere else rules()
 
 
 @dataclass(frozen=True, slots=True)

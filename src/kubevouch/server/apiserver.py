@@ -68,6 +68,7 @@ from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.loop_monitor import LoopMonitor, Stall
 from kubevouch.util.timers import Timers
+from kubevouch.util.worker import Worker
 
 # How long requests under way may take once the server is told to stop.
 DRAIN_SECONDS = 5.0
@@ -141,7 +142,8 @@ class APIServer:
         self.caches = Caches()
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
-        self.flow_control = FlowControl(clock, self._timers, seats=self._options.seats)
+        self.worker = Worker()
+        self.flow_control = FlowControl(clock, self._timers, seats=self._options.seats, worker=self.worker)
         self._stopping = False
         self._compacting: asyncio.Task[None] | None = None
         self._monitor = LoopMonitor(self._stalled, request_of)

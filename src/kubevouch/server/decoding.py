@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.machinery import errors, gojson, json_codec, managed_fields, protobuf, yamltext
+from kubevouch.machinery import elements, errors, gojson, json_codec, managed_fields, protobuf, yamltext
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF, YAML
 
@@ -123,6 +124,7 @@ def _protobuf(data: bytes, expected: Resource[Any], scheme: Scheme) -> Body:
         raise _Unrecognized("empty body")
     gvk = _target(opened.api_version, opened.kind, expected)
     struct = _struct_for(gvk, expected, scheme)
+    elements.check_protobuf(opened.raw, schema_of(struct))
     try:
         return Body(protobuf.codec_for(struct).decode(opened.raw), gvk)
     except protobuf.ProtobufError as err:
@@ -133,10 +135,12 @@ def parse_tree(data: bytes, media: str) -> tuple[Any, list[str]]:
     """The tree of a JSON or YAML body and what YAML says of repeated keys.
 
     Raises:
-        ValueError: JSONSyntaxError or YAMLError.
+        ValueError: JSONSyntaxError or YAMLError, which counts nodes by itself.
+        APIStatusError: 413.
     """
     if media == YAML:
         return yamltext.loads(data)
+    elements.check_json(data)
     return gojson.loads(data), []
 
 

@@ -5,8 +5,10 @@ An object's JSON body and protobuf message are cached on the stored object; list
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ from kubevouch.server.negotiation import Negotiated, Transform
 from kubevouch.server.request import Bookmark, WatchItem
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
+from kubevouch.util.worker import LARGE_BYTES, Share
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # Frames are shared by all watchers of a resource: as many as they may be apart, and still get the same bytes.
@@ -49,6 +52,11 @@ def _text(data: bytes, how: Negotiated) -> bytes:
     return (json_codec.indent(data) if how.pretty else data) + b"\n"
 
 
+def effort(stored: Stored[Any], how: Negotiated) -> int:
+    """To encode the object is as dear as so many bytes of a body: a fourth of what it is to read, but for YAML."""
+    return len(stored.raw) if how.encoding == "yaml" else len(stored.raw) // 4
+
+
 class ObjectEncoder:
     """Writes objects of one served resource in every form it has."""
 
@@ -62,6 +70,7 @@ class ObjectEncoder:
         self._protobuf_form = ("protobuf", resource.api_version)
         self._frames: dict[tuple[object, ...], tuple[Stored[Any], Negotiated, bytes]] = {}
         self.frame_bytes = 0
+        self._frames_coming: dict[tuple[object, ...], asyncio.Future[bytes]] = {}
 
     def view(self, obj: Any) -> Any:
         """The stored object in this resource's version."""
@@ -192,26 +201,52 @@ class ObjectEncoder:
                 first = False
         return b"".join(out)
 
-    def _frame(self, item: WatchItem, how: Negotiated, now: dt.datetime, include: str, *, columns: bool) -> bytes:
-        if isinstance(item, Status):
-            return _wrap("ERROR", status(item, how).rstrip(b"\n") if how.encoding == "json" else status(item, how), how)
-        if isinstance(item, Bookmark):
-            return self._bookmark(item, how, columns=columns)
-        if how.transform.kind == "Table":
-            # Ages count whole seconds, so whoever hears of a change in the same one is told the same.
-            now = now.replace(microsecond=0)
-            key: tuple[object, ...] = (id(item.stored), item.type, id(how), include, columns, now)
-        else:
-            key = (id(item.stored), item.type, id(how))
+    async def dear_frames(
+        self, items: Sequence[WatchItem], how: Negotiated, now: dt.datetime, include: str, share: Share, *, first: bool
+    ) -> bytes:
+        """As :meth:`frames`, where objects among them are large: their frames are made on the worker, once each."""
+        out = []
+        for item in items:
+            if isinstance(item, Change) and effort(item.stored, how) > LARGE_BYTES:
+                out.append(await self._dear_frame(item, how, now, include, share, columns=first))
+            else:
+                out.append(self._frame(item, how, now, include, columns=first))
+            if not isinstance(item, Status):
+                first = False
+        return b"".join(out)
+
+    async def _dear_frame(
+        self, item: Change[Any], how: Negotiated, now: dt.datetime, include: str, share: Share, *, columns: bool
+    ) -> bytes:
+        key = self._frame_key(item, how, now, include, columns=columns)
         known = self._frames.get(key)
         if known is not None:
             return known[2]
+        coming = self._frames_coming.get(key)
+        if coming is None:
+            share.is_large = True
+            making = share.compute(partial(self._change_frame, item, how, now, include, columns=columns))
+            coming = self._frames_coming[key] = asyncio.ensure_future(making)
+
+            def came(frame: asyncio.Future[bytes]) -> None:
+                del self._frames_coming[key]
+                if not frame.cancelled() and frame.exception() is None:
+                    self._keep_frame(key, item, how, frame.result())
+
+            coming.add_done_callback(came)
+        # Others may wait for it too, when the watch that asked first has ended.
+        return await asyncio.shield(coming)
+
+    @staticmethod
+    def _frame_key(
+        item: Change[Any], how: Negotiated, now: dt.datetime, include: str, *, columns: bool
+    ) -> tuple[object, ...]:
         if how.transform.kind == "Table":
-            meta = ListMeta(resource_version=item.stored.obj.metadata.resource_version)
-            table = self._table([item.stored], meta, how.transform, now, include, columns=columns)
-            frame = _wrap(item.type, table, how)
-        else:
-            frame = self._change_frame(item, how)
+            # Ages count whole seconds, so whoever hears of a change in the same one is told the same.
+            return (id(item.stored), item.type, id(how), include, columns, now.replace(microsecond=0))
+        return (id(item.stored), item.type, id(how))
+
+    def _keep_frame(self, key: tuple[object, ...], item: Change[Any], how: Negotiated, frame: bytes) -> None:
         size = len(frame) + len(item.stored.raw)
         while self._frames and (len(self._frames) >= FRAMES or self.frame_bytes + size > FRAME_BYTES):
             stored, _, oldest = self._frames.pop(next(iter(self._frames)))
@@ -219,9 +254,30 @@ class ObjectEncoder:
         self.frame_bytes += size
         # With what its key identifies, so that nothing else can get the same identity while it is here.
         self._frames[key] = (item.stored, how, frame)
+
+    def _frame(self, item: WatchItem, how: Negotiated, now: dt.datetime, include: str, *, columns: bool) -> bytes:
+        if isinstance(item, Status):
+            return _wrap("ERROR", status(item, how).rstrip(b"\n") if how.encoding == "json" else status(item, how), how)
+        if isinstance(item, Bookmark):
+            return self._bookmark(item, how, columns=columns)
+        key = self._frame_key(item, how, now, include, columns=columns)
+        known = self._frames.get(key)
+        if known is not None:
+            return known[2]
+        frame = self._change_frame(item, how, now, include, columns=columns)
+        self._keep_frame(key, item, how, frame)
         return frame
 
-    def _change_frame(self, item: Change[Any], how: Negotiated) -> bytes:
+    def _change_frame(
+        self, item: Change[Any], how: Negotiated, now: dt.datetime, include: str, *, columns: bool
+    ) -> bytes:
+        if how.transform.kind == "Table":
+            meta = ListMeta(resource_version=item.stored.obj.metadata.resource_version)
+            now = now.replace(microsecond=0)
+            return _wrap(item.type, self._table([item.stored], meta, how.transform, now, include, columns=columns), how)
+        return self._object_frame(item, how)
+
+    def _object_frame(self, item: Change[Any], how: Negotiated) -> bytes:
         if how.encoding == "protobuf":
             return protobuf.watch_frame(item.type, self._envelope(item.stored, how.transform))
         return _wrap(item.type, self._whole_json(item.stored, how.transform), how)
@@ -239,7 +295,7 @@ class ObjectEncoder:
             )
             return _wrap("BOOKMARK", table[:-2] + row + b"]}", how)
         encoder = ObjectEncoder(self.resource, self.printer) if self._from_storage else self
-        return encoder._change_frame(Change("MODIFIED", stored, None, item.revision), how).replace(
+        return encoder._object_frame(Change("MODIFIED", stored, None, item.revision), how).replace(
             b"MODIFIED", b"BOOKMARK", 1
         )
 

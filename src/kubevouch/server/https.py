@@ -41,12 +41,15 @@ from kubevouch.server.request import (
     Query,
     Request,
     Result,
+    WatchItem,
     WatchResult,
     no_body,
 )
 from kubevouch.server.timeouts import Timeouts
+from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
+from kubevouch.util.worker import LARGE_BYTES
 
 log = structlog.get_logger("server")
 
@@ -161,7 +164,7 @@ class HTTPSServer:
         try:
             result = await self._handler(request)
         except APIStatusError as err:
-            return self._failure(request, err)
+            return await self._failure(request, err)
         finally:
             _note_authentication(request, connection)
             # It knows the request: with it, the body would stay until a collection of cycles.
@@ -170,12 +173,13 @@ class HTTPSServer:
             return await self._stream(raw, connection, request, result)
         if isinstance(result, ListingResult):
             pieces = self._pieces(request, result)
-            first, second = next(pieces), next(pieces, None)
+            first, second = await _next(request, pieces), await _next(request, pieces)
+            assert first is not None  # there is always one
             if second is not None:
                 return await self._send(raw, connection, request, result, chain((first, second), pieces))
-            reply = self._negotiated(request, result, first)
+            reply = await self._negotiated(request, result, first)
         else:
-            reply = self._reply(request, result)
+            reply = await self._reply(request, result)
         self._traffic.answered(request, reply.content_length or 0)
         return reply
 
@@ -215,7 +219,7 @@ class HTTPSServer:
             "Content-Type": content_type,
         }
 
-    def _failure(self, request: Request, err: APIStatusError) -> web.StreamResponse:
+    async def _failure(self, request: Request, err: APIStatusError) -> web.StreamResponse:
         how = negotiation.for_error(
             request.headers.get("Accept", "")[: negotiation.MAX_ACCEPT_BYTES],
             pretty=negotiation.wants_pretty(request.query.get("pretty"), request.user_agent),
@@ -226,29 +230,31 @@ class HTTPSServer:
             headers["Retry-After"] = str(details.retry_after_seconds)
         if err.code == 403:
             headers["X-Content-Type-Options"] = "nosniff"
-        return self._finish(request, encoding.status(err.status, how), err.code, headers)
+        body = await request.share.compute(encoding.status, err.status, how)
+        return await self._finish(request, body, err.code, headers)
 
-    def _reply(self, request: Request, result: Result) -> web.StreamResponse:
+    async def _reply(self, request: Request, result: Result) -> web.StreamResponse:
         if isinstance(result, BytesResult):
             headers = self._headers(request, result.content_type)
             headers.update(result.headers)
-            return self._finish(request, result.body, result.status, headers)
+            return await self._finish(request, result.body, result.status, headers)
         how = request.negotiated or Negotiated("json")
         if isinstance(result, ObjectResult):
             encoder: Any = result.encoder
-            body = encoder.one(result.stored, how, request.received, _include(request))
+            request.share.weigh(encoding.effort(result.stored, how))
+            body = await request.share.compute(encoder.one, result.stored, how, request.received, _include(request))
         else:
             assert isinstance(result, PlainResult)  # the only kind left
-            body = encoding.plain(result.obj, result.api_version, result.kind, how)
-        return self._negotiated(request, result, body)
+            body = await request.share.compute(encoding.plain, result.obj, result.api_version, result.kind, how)
+        return await self._negotiated(request, result, body)
 
-    def _negotiated(self, request: Request, result: Result, body: bytes) -> web.StreamResponse:
+    async def _negotiated(self, request: Request, result: Result, body: bytes) -> web.StreamResponse:
         how = request.negotiated or Negotiated("json")
-        return self._finish(request, body, result.status, self._headers(request, how.content_type))
+        return await self._finish(request, body, result.status, self._headers(request, how.content_type))
 
-    def _finish(self, request: Request, body: bytes, status: int, headers: dict[str, str]) -> web.StreamResponse:
+    async def _finish(self, request: Request, body: bytes, status: int, headers: dict[str, str]) -> web.StreamResponse:
         if len(body) >= GZIP_FROM_BYTES and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
-            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            body = await asyncio.to_thread(gzip.compress, body, GZIP_LEVEL, mtime=0)
             headers |= _GZIPPED
         reply = web.Response(body=body, status=status, headers=headers)
         return _warned(request, reply)
@@ -277,7 +283,7 @@ class HTTPSServer:
         try:
             writer = await reply.prepare(raw)
             assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
-            for piece in pieces:
+            while (piece := await _next(request, pieces)) is not None:
                 sent = await asyncio.to_thread(zipper.compress, piece) if zipper else piece
                 size += len(sent)
                 await writer.write(sent, drain=False)
@@ -316,7 +322,11 @@ class HTTPSServer:
             writer = await reply.prepare(raw)
             assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
             async for batch in result.batches:
-                frames = encoder.frames(batch, how, self._clock.now(), include, first=first)
+                if _has_large(batch, how):
+                    now, share = self._clock.now(), request.share
+                    frames = await encoder.dear_frames(batch, how, now, include, share, first=first)
+                else:
+                    frames = encoder.frames(batch, how, self._clock.now(), include, first=first)
                 first = first and not batch
                 # A timer for each write would be a fifth of the work; only those that lag behind need one.
                 if connection.writing_paused or len(frames) > PIECE_BYTES:
@@ -421,6 +431,17 @@ async def _gather(content: StreamReader, limit: int) -> bytes:
             raise errors.request_entity_too_large(f"limit is {limit}")
         chunks.append(chunk)
     return b"".join(chunks) if len(chunks) != 1 else chunks[0]
+
+
+def _has_large(batch: list[WatchItem], how: Negotiated) -> bool:
+    return any(isinstance(item, Change) and encoding.effort(item.stored, how) > LARGE_BYTES for item in batch)
+
+
+async def _next(request: Request, pieces: Iterator[bytes]) -> bytes | None:
+    """The next piece of a list. YAML takes some hundred times as long as JSON."""
+    if request.negotiated is not None and request.negotiated.encoding == "yaml":
+        request.share.is_large = True
+    return await request.share.compute(next, pieces, None)
 
 
 def _include(request: Request) -> str:

@@ -166,7 +166,9 @@ class LoopbackClient:
         except APIStatusError as err:
             answer = RawResponse(err.code, {}, encoding.status(err.status, Negotiated("json")))
         else:
-            answer = _raw_response(result, request, self._clock)
+            if isinstance(result, ObjectResult) and request.negotiated is not None:
+                request.share.weigh(encoding.effort(result.stored, request.negotiated))
+            answer = await request.share.compute(_raw_response, result, request, self._clock)
         warnings = ", ".join(warning_headers(request.warnings))
         return replace(answer, headers={**answer.headers, "warning": warnings}) if warnings else answer
 

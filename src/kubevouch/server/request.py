@@ -17,6 +17,7 @@ from kubevouch.server.request_info import RequestInfo
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
+from kubevouch.util.worker import Share
 
 MAX_QUERY_FIELDS = 200
 
@@ -86,6 +87,8 @@ class Request:
     typed: bool = False
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
+    # Its part of the time for large work; the chain sets it.
+    share: Share = field(default_factory=Share)
     # Set while the request is audited: handlers tell it what the body held.
     audit: BodyRecorder | None = None
 

@@ -1,27 +1,18 @@
-"""Long work: on the event loop in slices between which others have their turn, or in a thread beside it."""
+"""Long work on the event loop, in slices between which others have their turn. What has no slices is ``worker``'s."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
 
-# One thread for all: it and the loop take turns at the interpreter, and of more the loop would be one among many.
-_ELSEWHERE = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-elsewhere")
-
 
 async def give_way() -> None:
     """Let the loop do what is due before this goes on."""
     await asyncio.sleep(0)
-
-
-async def elsewhere(work: Callable[[], T]) -> T:
-    """What ``work`` gives or raises, computed in a thread: for what cannot be cut into slices. One after the other."""
-    return await asyncio.get_running_loop().run_in_executor(_ELSEWHERE, work)
 
 
 async def take(

@@ -18,6 +18,7 @@ from kubevouch.server.filters.authorization import ALLOWED, DECISION
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import ListingResult, ObjectResult, PlainResult, Request, Result
 from kubevouch.util.redact import redact_text
+from kubevouch.util.worker import Share
 
 MAX_USER_AGENT = 1024
 _TRUNCATED = "...TRUNCATED"
@@ -49,6 +50,11 @@ class AuditRecord:
     def sent(self, obj: Any, api_version: str, kind: str) -> None:
         """The object in the request's body, as it was decoded."""
         self._sent = (obj, api_version, kind)
+
+    @property
+    def share(self) -> Share:
+        """The request's part of the worker's time."""
+        return self._request.share
 
     def wants(self, stage: Stage) -> bool:
         return str(stage) not in self._decision.omit_stages

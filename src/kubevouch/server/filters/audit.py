@@ -106,14 +106,25 @@ class Audit:
         self, record: AuditRecord, stage: Stage, status: Status | None = None, result: Result | None = None
     ) -> bool:
         """Record an event and wait for it, if a backend's mode says so; False if the request must not go on."""
-        return all([await each for each in self._emit(record, stage, status, result)])
+        return all([await each for each in await self._emit_large(record, stage, status, result)])
+
+    async def _emit_large(
+        self, record: AuditRecord, stage: Stage, status: Status | None, result: Result | None
+    ) -> list[asyncio.Future[bool]]:
+        """As :meth:`_emit`; what a large request sent and got is written by the worker."""
+        if not record.wants(stage):
+            return []
+        event = await record.share.compute(record.event, stage, self._clock.now(), status, result)
+        return self._send(event)
 
     def _emit(
         self, record: AuditRecord, stage: Stage, status: Status | None = None, result: Result | None = None
     ) -> list[asyncio.Future[bool]]:
         if not record.wants(stage):
             return []
-        event = record.event(stage, self._clock.now(), status, result)
+        return self._send(record.event(stage, self._clock.now(), status, result))
+
+    def _send(self, event: bytes) -> list[asyncio.Future[bool]]:
         self._metrics.audit_event()
         return [waited for backend in self._backends if (waited := backend.record(event)) is not None]
 

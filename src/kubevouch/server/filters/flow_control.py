@@ -18,6 +18,7 @@ from kubevouch.server.request import Handler, Request, Result
 from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
 from kubevouch.util.timers import Timer, Timers
+from kubevouch.util.worker import Share, Worker, sharing
 
 # --max-requests-inflight plus --max-mutating-requests-inflight: what Kubernetes' flow control shares out.
 DEFAULT_SEATS = 600
@@ -63,10 +64,12 @@ class FlowControl:
         seats: int = DEFAULT_SEATS,
         limits: Mapping[Lane, LaneLimits] = DEFAULT_LIMITS,
         failures: SourceBudget | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self.scheduler: FairScheduler[_Ticket] = FairScheduler(limits, seats)
         self.failures_refused = 0
         self._paced = frozenset(lane for lane, each in limits.items() if each.per_turn is not None)
+        self._worker = worker
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
@@ -76,21 +79,26 @@ class FlowControl:
     # -------------------------------------------------------------- filters
 
     async def seat(self, request: Request, following: Handler) -> Result:
-        """The filter: ``following`` runs on a seat of the request's lane. A watch gives it back once it has begun.
+        """The filter: ``following`` runs on a seat of the request's lane, and has a share of the worker's time.
+
+        A watch gives its seat back once it has begun.
 
         Raises:
             APIStatusError: 429.
         """
         if request.loopback:
-            return await following(request)
-        lane, flow = classify(request.target, request.user, source_prefix(request.credentials.source))
-        if lane is Lane.EXEMPT:
-            return await following(request)
-        await self._take(lane, flow)
-        try:
-            return await following(request)
-        finally:
-            self._give_back(lane, flow)
+            lane, flow = Lane.EXEMPT, ""
+        else:
+            lane, flow = classify(request.target, request.user, source_prefix(request.credentials.source))
+        request.share = Share(self._worker, lane + " " + (flow or request.user.name))
+        with sharing(request.share):
+            if lane is Lane.EXEMPT:
+                return await following(request)
+            await self._take(lane, flow)
+            try:
+                return await following(request)
+            finally:
+                self._give_back(lane, flow)
 
     async def credentials(self, request: Request, following: Handler) -> Result:
         """The filter: counts bad credentials by source, and has sources with too many wait in a lane of their own.

@@ -11,6 +11,7 @@ from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.util.worker import compute
 
 
 async def apply(
@@ -18,13 +19,16 @@ async def apply(
 ) -> Result:
     """Merge a configuration into the object, or create it."""
     info, resource = request.target, endpoint.resource
-    tree = _decode(data, request, ctx)
+    tree = await compute(_decode, data, request, ctx)
     store = endpoint.store
 
     async def transform(existing: Any) -> Any:
         if existing is None:
             _refuse_uid(tree, endpoint, info.name)
             await shared.require_permission(env, request, "create")
+        return await compute(merged, existing)
+
+    def merged(existing: Any) -> Any:
         live = None if existing is None else endpoint.from_storage(existing)
         applied = store.fields.apply(ctx, live, tree, info.subresource, force=force)
         applied = shared.without_type_meta(applied)

@@ -7,13 +7,14 @@ from typing import Any
 
 from kubevouch.admission.interface import Operation, Version
 from kubevouch.admission.interface import Request as AdmissionRequest
-from kubevouch.machinery import errors
+from kubevouch.machinery import elements, errors
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import Action, Endpoint
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, PlainResult, Request, Result
+from kubevouch.util.worker import compute, is_large
 
 
 async def create(env: Environment, endpoint: Endpoint, request: Request) -> Result:
@@ -31,9 +32,9 @@ async def create(env: Environment, endpoint: Endpoint, request: Request) -> Resu
         data = await shared.read_body(request)
         options = query_options.create_options(request.query)
         ctx = shared.context(request, options)
-        obj = shared.decode_body(request, data, media, resource, env, ctx)
+        obj = await shared.decode_body(request, data, media, resource, env, ctx)
     obj = shared.in_request_namespace(obj, resource.namespaced, info.namespace)
-    stored = await endpoint.store.create(ctx, info.namespace, endpoint.to_storage(obj))
+    stored = await endpoint.store.create(ctx, info.namespace, await compute(endpoint.to_storage, obj))
     return ObjectResult(stored, endpoint.encoder, 201)
 
 
@@ -49,7 +50,9 @@ async def perform(env: Environment, action: Action, request: Request) -> Result:
         data = await shared.read_body(request)
         ctx = shared.context(request, query_options.create_options(request.query))
         expected = resource if action.accepts is None else action.body
-        obj = shared.decode_body(request, data, media, expected, env, ctx)
+        obj = await shared.decode_body(request, data, media, expected, env, ctx)
+    if is_large():
+        await compute(elements.check, obj)
     if resource.namespaced and not action.subresource:
         obj = shared.in_request_namespace(obj, True, info.namespace)
     asked = _admission_request(action, ctx, request, obj)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubevouch.machinery import errors, protobuf
+from kubevouch.machinery import elements, errors, protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Status, StatusDetails
+from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.registry.store import ListResult
 from kubevouch.server import decoding, query_options
@@ -16,6 +17,7 @@ from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.negotiation import PROTOBUF
 from kubevouch.server.request import ListingResult, ObjectResult, PlainResult, Request, Result
 from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.util.worker import compute
 
 
 async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
@@ -74,7 +76,7 @@ async def _options(request: Request) -> DeleteOptions:
     if not data:
         return query_options.delete_options(request.query, None)
     media = decoding.media_type(request.headers.get("Content-Type", ""))
-    return query_options.delete_options(request.query, _decode(data, media))
+    return query_options.delete_options(request.query, await compute(_decode, data, media))
 
 
 def _decode(data: bytes, media: str) -> DeleteOptions:
@@ -82,6 +84,7 @@ def _decode(data: bytes, media: str) -> DeleteOptions:
         try:
             opened = protobuf.unseal(data)
             _require_kind(opened.kind)
+            elements.check_protobuf(opened.raw, schema_of(DeleteOptions))
             return protobuf.codec_for(DeleteOptions).decode(opened.raw)
         except protobuf.ProtobufError as err:
             raise errors.bad_request(str(err)) from None

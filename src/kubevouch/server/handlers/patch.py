@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubevouch.machinery import (
+    elements,
     errors,
     field,
     gotext,
@@ -24,6 +26,7 @@ from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import apply, shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.util.worker import compute, weigh
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -67,10 +70,12 @@ async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
     ctx = shared.context(request, options)
     if kind == APPLY_PATCH:
         return await apply.apply(env, endpoint, request, ctx, data, force=bool(options.force))
-    decoded = _decode(kind, data, endpoint, strict=ctx.field_validation != "Ignore")
+    decoded = await compute(partial(_decode, kind, data, endpoint, strict=ctx.field_validation != "Ignore"))
+    if b"copy" in data and kind == JSON_PATCH:
+        weigh(json_patch.MAX_COPIED_BYTES)  # what it makes is not bounded by what it is
 
     async def transform(existing: Any) -> Any:
-        return _patched(env, endpoint, request, ctx, existing, decoded)
+        return await compute(_patched, env, endpoint, request, ctx, existing, decoded)
 
     stored, _ = await endpoint.store.update(
         ctx, info.namespace, info.name, transform, info.subresource, may_create=False
@@ -80,6 +85,7 @@ async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
 
 def _decode(kind: str, data: bytes, endpoint: Endpoint, *, strict: bool) -> _Patch:
     """Raises ``APIStatusError`` (400, 413)."""
+    elements.check_json(data)
     if kind == JSON_PATCH:
         operations = json_patch.decode(data, strict=strict)
         return _Patch(lambda tree: json_patch.apply(tree, operations), operations.strict_errors, _json_text)

@@ -22,6 +22,7 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Scope
 from kubevouch.util.clock import Clock
 from kubevouch.util.timers import Timers
+from kubevouch.util.worker import compute, weigh
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +102,23 @@ def field_manager(request: Request, given: str) -> str:
 async def read_body(request: Request) -> bytes:
     """Raises ``APIStatusError`` (413, 415, 400)."""
     data = await request.read_body(decoding.MAX_BODY_BYTES)
+    weigh(len(data))
+    if b"*" in data and _is_yaml(request):
+        weigh(decoding.MAX_BODY_BYTES)  # an alias stands for as much as there is room for
     if request.audit is not None:
         request.audit.body = data
     return data
 
 
-def decode_body(
+def _is_yaml(request: Request) -> bool:
+    return "yaml" in request.headers.get("Content-Type", "").lower()
+
+
+async def decode_body(
     request: Request, data: bytes, media: str, expected: Resource[Any], env: Environment, ctx: Context
 ) -> Any:
     """The object in a body. Raises ``APIStatusError`` (400)."""
-    body = decoding.decode(data, media, expected, env.scheme)
+    body = await compute(decoding.decode, data, media, expected, env.scheme)
     decoding.apply_field_validation(body, expected.kind, ctx.field_validation, request.warnings)
     ctx.resets_managed_fields = body.resets_managed_fields
     if request.audit is not None:

@@ -11,6 +11,7 @@ from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.util.worker import compute
 
 
 async def update(env: Environment, endpoint: Endpoint, request: Request) -> Result:
@@ -25,10 +26,10 @@ async def update(env: Environment, endpoint: Endpoint, request: Request) -> Resu
         data = await shared.read_body(request)
         ctx = shared.context(request, query_options.update_options(request.query))
         media = decoding.media_type(request.headers.get("Content-Type", ""))
-        obj = shared.decode_body(request, data, media, resource, env, ctx)
+        obj = await shared.decode_body(request, data, media, resource, env, ctx)
     shared.require_name_match(obj, info.name)
     obj = shared.in_request_namespace(obj, resource.namespaced, info.namespace)
-    wanted = endpoint.to_storage(obj)
+    wanted = await compute(endpoint.to_storage, obj)
     key = endpoint.store.definition.key(info.namespace, info.name)
 
     async def transform(existing: Any) -> Any:

@@ -6,6 +6,7 @@ therefore no bound: one node that wrote its own status again and again once took
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,6 +44,8 @@ class Budgets:
     decoded_bytes: int = 0
     encoding_bytes: int = 0
     _histories: list[Holder] = field(default_factory=list)
+    # Large objects are encoded beside the event loop.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
     # Objects by identity, the one that was encoded longest ago first; with the bytes of their encodings.
     _encoded: dict[Any, int] = field(default_factory=dict)
 
@@ -61,14 +64,16 @@ class Budgets:
 
         That may be ``stored`` itself, if it alone is above the budget.
         """
-        self._encoded[stored] = self._encoded.pop(stored, 0) + size
-        self.encoding_bytes += size
-        while self.encoding_bytes > self.encodings:
-            next(iter(self._encoded)).drop_encodings()
+        with self._lock:
+            self._encoded[stored] = self._encoded.pop(stored, 0) + size
+            self.encoding_bytes += size
+            while self.encoding_bytes > self.encodings:
+                next(iter(self._encoded)).drop_encodings()
 
     def released(self, stored: Any) -> None:
         """``stored`` has no encodings any more."""
-        self.encoding_bytes -= self._encoded.pop(stored, 0)
+        with self._lock:
+            self.encoding_bytes -= self._encoded.pop(stored, 0)
 
 
 _bytes: Callable[[Holder], int] = lambda history: history.bytes  # noqa: E731

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,8 +24,10 @@ from kubevouch.util.turns import give_way
 log = structlog.get_logger("storage.cacher")
 
 RESTART_SECONDS = 1.0
-# Values decoded before others have their turn.
+# Values decoded before others have their turn, and the length from which one is decoded off the loop: it may have two
+# bytes an element, and a microsecond each.
 LOAD_SLICE = 200
+LARGE_VALUE_BYTES = 32 * 1024
 
 
 @dataclass(slots=True)
@@ -121,9 +124,12 @@ class Cacher:
     async def _load(self) -> None:
         page = await self._store.list(self._root)
         grouped: dict[str, list[Stored[Any]]] = {prefix: [] for prefix in self._registered}
+        size = 0
         for number, item in enumerate(page.items, 1):
-            if number % LOAD_SLICE == 0:
+            size += len(item.value)
+            if number % LOAD_SLICE == 0 or size > LARGE_VALUE_BYTES:
                 await give_way()
+                size = 0
             registered = self._for_key(item.key)
             if registered is None:
                 continue
@@ -184,7 +190,8 @@ class Cacher:
         cache = registered.cache
         previous = cache.get(event.key)
         if event.value is not None:
-            current = self._decode(registered, event.key, event.value, event.revision)
+            decode = partial(self._decode, registered, event.key, event.value, event.revision)
+            current = decode() if len(event.value) < LARGE_VALUE_BYTES else await asyncio.to_thread(decode)
             if current is None:
                 return
             change = CacheEvent(event.revision, current, previous)

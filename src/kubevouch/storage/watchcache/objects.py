@@ -52,14 +52,16 @@ class Stored(Generic[T]):
 
     def encoded(self, form: Hashable, make: Callable[[Stored[T]], bytes]) -> bytes:
         """The encoding named ``form``; ``make`` is called once as long as the budget lasts, whoever asks."""
-        value = self._encodings.get(form) if self._encodings is not None else None
+        known = self._encodings
+        value = known.get(form) if known is not None else None
         if value is None:
             value = make(self)
-            if self._encodings is _NONE_KEPT:
+            known = self._encodings
+            if known is _NONE_KEPT:
                 return value
-            if self._encodings is None:
-                self._encodings = {}
-            self._encodings[form] = value
+            if known is None:
+                known = self._encodings = {}
+            known[form] = value  # another thread may have let go of them just now
             if self._budgets is not None:
                 self._budgets.encoded(self, len(value))
         return value

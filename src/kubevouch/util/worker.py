@@ -1,0 +1,210 @@
+"""Long pure work off the event loop: one thread, whose time is shared out among flows.
+
+A request with a large body, or about a large object, has its stages (reading, patching, tracking of fields, validation,
+encoding) done here, each with :func:`compute`; small requests do them where they are. Objects are frozen, and a stage
+reads nothing that others change, so it makes no difference to the result.
+
+What takes long whatever its size, such as compiling and evaluating expressions, is done here by :func:`elsewhere`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+# One thread for all: it and the loop take turns at the interpreter, and of more the loop would be one among many.
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-worker")
+
+# From here on a body is dear: the worst one of this length holds the loop for 20 ms, twice what a join costs in all.
+LARGE_BYTES = 8 * 1024
+
+
+class FairQueue(Generic[T]):
+    """Whose turn it is: the flow that has used least, whatever it sends. Pure.
+
+    A flow that comes begins where the one stands whose turn was last, so that nobody saves up time.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[T]] = {}
+        self._used: dict[str, float] = {}
+        self._now = 0.0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, flow: str, job: T) -> None:
+        queue = self._waiting.get(flow)
+        if queue is None:
+            queue = self._waiting[flow] = deque()
+            self._used[flow] = max(self._used.get(flow, 0.0), self._now)
+        queue.append(job)
+
+    def take(self) -> tuple[str, T] | None:
+        """The next job, with its flow; None if there is none."""
+        if not self._waiting:
+            return None
+        flow = min(self._waiting, key=self._used.__getitem__)
+        self._now = self._used[flow]
+        queue = self._waiting[flow]
+        job = queue.popleft()
+        if not queue:
+            del self._waiting[flow]
+        return flow, job
+
+    def charge(self, flow: str, seconds: float) -> None:
+        """``flow`` has used so much."""
+        self._used[flow] = self._used.get(flow, self._now) + seconds
+        if not self._waiting:
+            self._used.clear()  # nobody is in anybody's way
+        elif len(self._used) > 2 * len(self._waiting) + 64:
+            self._used = {key: at for key, at in self._used.items() if at > self._now or key in self._waiting}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    work: Callable[[], Any]
+    result: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    value: Any
+    error: BaseException | None
+    seconds: float
+
+
+def _timed(work: Callable[[], Any]) -> _Outcome:
+    begun = time.thread_time()
+    try:
+        value, error = work(), None
+    except Exception as err:  # noqa: BLE001 - raised again where it is waited for
+        value, error = None, err
+    return _Outcome(value, error, time.thread_time() - begun)
+
+
+class Worker:
+    """One server's use of the thread, from its event loop; ``jobs`` and ``seconds`` say what it has done."""
+
+    def __init__(self) -> None:
+        self._queue: FairQueue[_Job] = FairQueue()
+        self._busy = False
+        self.jobs = 0
+        self.seconds = 0.0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    async def run(self, flow: str, work: Callable[..., T], *args: Any) -> T:
+        """What ``work(*args)`` returns or raises. If this call is cancelled, work that has not begun is left out."""
+        loop = asyncio.get_running_loop()
+        job = _Job(partial(work, *args), loop.create_future())
+        self._queue.add(flow, job)
+        self._begin(loop)
+        return cast("T", await job.result)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._busy and (following := self._queue.take()) is not None:
+            flow, job = following
+            if job.result.done():
+                continue  # nobody waits for it any more
+            self._busy = True
+            running = loop.run_in_executor(_THREAD, _timed, job.work)
+            running.add_done_callback(partial(self._done, loop, flow, job))
+
+    def _done(self, loop: asyncio.AbstractEventLoop, flow: str, job: _Job, running: asyncio.Future[_Outcome]) -> None:
+        self._busy = False
+        if running.cancelled():
+            job.result.cancel()
+            return
+        outcome = running.result()
+        self.jobs += 1
+        self.seconds += outcome.seconds
+        self._queue.charge(flow, outcome.seconds)
+        if not job.result.done():
+            if outcome.error is not None:
+                job.result.set_exception(outcome.error)
+            else:
+                job.result.set_result(outcome.value)
+        self._begin(loop)
+
+
+@dataclass(slots=True)
+class Share:
+    """A request's part of the worker's time.
+
+    Args:
+        worker: None has everything done where it is.
+        flow: whose time it is.
+        is_large: whether its stages run on the worker; see :meth:`weigh`.
+    """
+
+    worker: Worker | None = None
+    flow: str = ""
+    is_large: bool = False
+
+    def weigh(self, size: int) -> None:
+        """The request is about so many bytes."""
+        if size > LARGE_BYTES and self.worker is not None:
+            self.is_large = True
+
+    async def compute(self, work: Callable[..., T], *args: Any) -> T:
+        """``work(*args)``, on the worker if the request is large."""
+        if self.worker is None or not self.is_large:
+            return work(*args)
+        return await self.worker.run(self.flow, work, *args)
+
+
+_current: ContextVar[Share] = ContextVar("share", default=Share())  # noqa: B039 - without a worker it is never large
+
+
+class sharing:  # noqa: N801 - a context manager; a generator would take three times as long, for every request
+    """Inside, :func:`compute` and :func:`weigh` mean ``share``."""
+
+    __slots__ = ("_share", "_token")
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._share)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+
+
+def weigh(size: int) -> None:
+    """The current request, if there is one, is about so many bytes."""
+    if size > LARGE_BYTES:
+        _current.get().weigh(size)
+
+
+def is_large() -> bool:
+    """Whether the current request is."""
+    return _current.get().is_large
+
+
+async def compute(work: Callable[..., T], *args: Any) -> T:
+    """``work(*args)``, on the worker if the current request is large. For pure work that grows with an object."""
+    share = _current.get()
+    if share.is_large and share.worker is not None:
+        return await share.worker.run(share.flow, work, *args)
+    return work(*args)
+
+
+async def elsewhere(work: Callable[[], T]) -> T:
+    """What ``work`` gives or raises, computed on the worker, for whomever it is: for what cannot be cut into slices."""
+    share = _current.get()
+    if share.worker is not None:
+        return await share.worker.run(share.flow, work)
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
