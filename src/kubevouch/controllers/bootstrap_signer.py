@@ -24,7 +24,7 @@ from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Reque
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.pki import jws
 from kubevouch.util.clock import Clock
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("controllers.bootstrap_signer")
 

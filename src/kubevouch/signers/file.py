@@ -21,7 +21,7 @@ from kubevouch.pki.public_key import KeyKind
 from kubevouch.pki.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
 from kubevouch.util.files import Stamp, stamp
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("signers.file")
 
