@@ -12,7 +12,14 @@ from collections.abc import Sequence
 import msgspec
 
 from kubevouch.machinery.gotext import quote
-from kubevouch.pki import certificate_builder, certificate_extensions, signature, x509_certificate, x509_request
+from kubevouch.pki import (
+    certificate_builder,
+    certificate_extensions,
+    issued_leaf,
+    signature,
+    x509_certificate,
+    x509_request,
+)
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.certificate_builder import CertificateTemplate
 from kubevouch.pki.errors import IssuedMismatchError, ParseError, PKIError, SignatureError
@@ -26,7 +33,7 @@ from kubevouch.pki.policy import (
 )
 from kubevouch.pki.profile import Profile, verify_profile
 from kubevouch.pki.public_key import PublicKey
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.subject import KNOWN_ATTRIBUTES, Subject
 from kubevouch.pki.subject_alt_names import SubjectAltNames
 from kubevouch.pki.usages import CertificateUsages, resolve
 from kubevouch.pki.x509_certificate import Certificate
@@ -143,6 +150,8 @@ def verify_issued(contents: bytes, allowance: Allowance, *, authority_key: Publi
         *_differing_names(certificate.meaning.alt_names, allowance.alt_names),
         *_differing_extensions(certificate, allowance.usages),
     ]
+    if issued_leaf.has_other_names(certificate):
+        differences.append("alternative names of another kind were not asked for")
     if authority_key is not None:
         try:
             signature.verify(
@@ -167,6 +176,10 @@ def _differing_fields(certificate: Certificate, allowance: Allowance) -> list[st
     issued, allowed = certificate.subject, allowance.subject
     if _comparable(issued) != _comparable(allowed):
         found.append(f"subject {issued}, allowed {allowed}")
+    # What Go does not read of a name, others may: a user's UID is such an attribute.
+    unread = sorted({oid for oid, _ in issued.attributes} - KNOWN_ATTRIBUTES)
+    if unread:
+        found.append(f"subject attributes {unread} are not issued")
     if certificate.not_before < allowance.validity.not_before.replace(microsecond=0):
         found.append(f"not before {certificate.not_before}, allowed from {allowance.validity.not_before}")
     if certificate.not_after > allowance.validity.not_after:

@@ -101,6 +101,8 @@ _MANY = {
     ORGANIZATIONAL_UNIT: "organizational_units",
     POSTAL_CODE: "postal_codes",
 }
+KNOWN_ATTRIBUTES = frozenset({*_SINGLE, *_MANY})
+"""All that are ever issued."""
 _ENCODED_OID = {oid: der.encode_object_identifier(oid) for oid in (*_SINGLE, *_MANY)}
 _KNOWN_OID = {encoded[2:]: oid for oid, encoded in _ENCODED_OID.items()}
 
