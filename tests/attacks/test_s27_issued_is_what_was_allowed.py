@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 import identity_world as world
 from controller_world import FIXTURES, NOW
@@ -25,6 +27,14 @@ CA_FILE, CA_KEY = FIXTURES / "ca-ec.crt", FIXTURES / "ca-ec.key"
 CA = CertificateAuthority.load(
     CA_FILE.read_bytes(), CA_KEY.read_bytes(), certificate_file=str(CA_FILE), key_file=str(CA_KEY)
 )
+# A user's UID to the API server, and nothing to who reads what Go reads.
+WITH_UID = x509.Name(
+    [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "system:node:a"),
+        x509.NameAttribute(x509.ObjectIdentifier("1.3.6.1.4.1.57683.2"), "admin"),
+    ]
+).public_bytes()
 OTHER = keys.public_key_of(world.new_key())
 GOOD = tuple(f"a{n}.example.com" for n in range(6))
 ADDRESSES = tuple(ipaddress.ip_address(f"192.0.2.{n}") for n in range(1, 4))
@@ -56,6 +66,7 @@ SERVING = world.request(world.node_subject("a"), names=SubjectAltNames(dns_names
         {"subject": Subject(common_name="system:node:b", organizations=("system:nodes",))},
         {"subject": Subject(common_name="system:node:a", organizations=("system:nodes", "system:masters"))},
         {"subject": Subject(common_name="system:node:a", organizations=("system:nodes",), serial_number="1")},
+        {"subject_name": WITH_UID},
         {"usages": resolve(("digital signature", "server auth", "client auth"))},
         {"usages": resolve(("digital signature", "server auth", "cert sign"))},
         {"usages": resolve(("digital signature",))},
