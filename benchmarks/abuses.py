@@ -198,10 +198,10 @@ def _bodies(*shapes: Shape) -> Callable[[Attacker], Awaitable[None]]:
 
 
 async def open_requests(attacker: Attacker) -> None:
-    """One token opens requests that nobody decides, then an honest machine joins with it."""
+    """One token opens requests that nobody decides, then an honest machine joins with it, from another address."""
     foreign = "example.com/nobody"
     await _create(attacker, [csr(f"open-{number}", f"open-{number}", foreign) for number in range(5100)])
-    async with attacker.line(attacker.target.token) as line:
+    async with Attacker(attacker.target, "127.0.0.9").line(attacker.target.token) as line:
         code, _ = await line.ask("POST", CSRS, csr("honest", "honest"))
         attacker.tally[f"honest machine of that token: {code}"] += 1
 

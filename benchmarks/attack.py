@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import datetime as dt
 import json
+import os
 import re
 import resource
 import secrets
@@ -87,9 +88,8 @@ async def _watched(
         samples = sampler.end()
     answers = json.loads(line) if line else {}
     seen = None if given_up or stalls is None else await _stalls(cluster)
-    return Played(
-        abuse.title, abuse.who, ended, given_up, answers, samples, None if seen is None else seen - (stalls or 0)
-    )
+    held = None if seen is None else seen - (stalls or 0)
+    return Played(abuse.title, abuse.who, ended, given_up, answers, samples, held, os.getloadavg()[0])
 
 
 async def _stalls(cluster: Cluster) -> int | None:

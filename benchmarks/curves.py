@@ -14,7 +14,7 @@ from samples import Sample
 
 class Played(msgspec.Struct, frozen=True):
     """``seconds``: how long the abuse went on; ``given_up``: why it was broken off, if it was; ``stalls``: how often
-    the server's own monitor saw its loop held meanwhile, None without a monitor."""
+    the server's own monitor saw its loop held meanwhile, None without a monitor; ``load``: the machine's, of a minute."""
 
     title: str
     who: str
@@ -23,6 +23,7 @@ class Played(msgspec.Struct, frozen=True):
     answers: dict[str, int]
     samples: list[Sample]
     stalls: int | None = None
+    load: float = 0.0
 
     @property
     def before(self) -> list[Sample]:
@@ -47,7 +48,7 @@ class Record(msgspec.Struct, frozen=True):
 
 _HEAD = (
     "| abuse | who | RSS before, worst, after (MiB) | longest /livez (ms) | stalls (longest, ms) "
-    "| descriptors before, worst, after | disk before, after (MiB) |\n|---|---|---|---|---|---|---|\n"
+    "| descriptors before, worst, after | disk before, after (MiB) | load |\n|---|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -62,7 +63,7 @@ def row(played: Played) -> str:
     held = f"{before[-1].descriptors}, {_worst(during, _descriptors):.0f}, {after.descriptors}"
     disk = f"{before[-1].disk_mib:.0f}, {after.disk_mib:.0f}"
     title = played.title + (f" ({played.given_up})" if played.given_up else "")
-    return f"| {title} | {played.who} | {rss} | {wait} | {stalls} | {held} | {disk} |"
+    return f"| {title} | {played.who} | {rss} | {wait} | {stalls} | {held} | {disk} | {played.load:.0f} |"
 
 
 def table(record: Record) -> str:
