@@ -163,19 +163,24 @@ def main() -> None:
     parser.add_argument("--kubevouch", type=Path, help="the command of another installation  [default: this one]")
     parser.add_argument("--label", default="now", help="what the curves are called")
     parser.add_argument("--draw", type=Path, nargs="*", default=[], metavar="JSON", help="earlier results, drawn too")
-    parser.add_argument("--only", nargs="*", default=list(ABUSES), choices=[*ABUSES, *SINGLE], metavar="ABUSE")
+    parser.add_argument("--only", nargs="*", default=list(ABUSES), choices=[*ABUSES, *SINGLE], metavar="ABUSE",
+                        help="none: only draw again")  # fmt: skip
     options = parser.parse_args()
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     earlier = [msgspec.json.decode(file.read_bytes(), type=Record) for file in options.draw]
-    played = uvloop.run(attack(options.only, options.seconds, options.after, options.kubevouch))
-    record = Record(options.label, machine(), played)
     options.into.mkdir(parents=True, exist_ok=True)
-    (options.into / "attack.json").write_bytes(msgspec.json.encode(record) + b"\n")
-    (options.into / "attack.md").write_text(curves.table(record))
-    for key in played:
-        (options.into / f"{key}.svg").write_text(curves.svg(key, [*earlier, record]))
-    (options.into / "overview.svg").write_text(curves.overview([*earlier, record]))
+    records = earlier
+    if options.only:
+        played = uvloop.run(attack(options.only, options.seconds, options.after, options.kubevouch))
+        record = Record(options.label, machine(), played)
+        (options.into / "attack.json").write_bytes(msgspec.json.encode(record) + b"\n")
+        records = [*earlier, record]
+    pages = [curves.table(record) for record in records]
+    (options.into / "attack.md").write_text("\n".join([curves.comparison(records), *pages]))
+    for key in records[-1].played:
+        (options.into / f"{key}.svg").write_text(curves.svg(key, records))
+    (options.into / "overview.svg").write_text(curves.overview(records))
     print(f"written to {options.into}")
 
 

@@ -14,7 +14,8 @@ from samples import Sample
 
 class Played(msgspec.Struct, frozen=True):
     """``seconds``: how long the abuse went on; ``given_up``: why it was broken off, if it was; ``stalls``: how often
-    the server's own monitor saw its loop held meanwhile, None without a monitor; ``load``: the machine's, of a minute."""
+    the server's own monitor saw its loop held meanwhile, None without a monitor; ``load``: the machine's, of the last
+    minute."""
 
     title: str
     who: str
@@ -74,6 +75,25 @@ def table(record: Record) -> str:
         for played in record.played.values()
     )
     return f"{record.label}: {record.machine}\n\n{_HEAD}{rows}\n\nWhat the attackers were answered:\n\n{answers}\n"
+
+
+def comparison(records: list[Record]) -> str:
+    """All abuses of the last record beside those of the others: memory, and a new client's wait."""
+    labels = [record.label for record in records]
+    head = [f"{label}: MiB at worst, then | {label}: /livez, s" for label in labels]
+    lines = [f"| abuse | who | {' | '.join(head)} |", "|---|---|" + "---|---|" * len(records)]
+    for key, played in records[-1].played.items():
+        cells = [_compared(record.played[key]) if key in record.played else " | " for record in records]
+        lines.append(f"| {played.title} | {played.who} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _compared(played: Played) -> str:
+    during = played.during
+    broken_off = " (broken off)" if played.given_up else ""
+    refused = sum(sample.refused for sample in during)
+    wait = f"{_worst(during, _latency) / 1000:.1f}" + (f", {refused} without answer" if refused else "")
+    return f"{_worst(played.samples, _rss):,.0f}, {played.after.rss_mib:,.0f}{broken_off} | {wait}"
 
 
 def _rss(sample: Sample) -> float:
