@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import gc
 import json
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.http import HttpRequestParser
 
 from asynctest import async_test
 from attacks.test_write_cost import WORKER, acting_as, send
 from kubevouch.pki.control_plane import SUPER_ADMIN
+from kubevouch.server.connection import Connection
 from kubevouch.server.request import Request
 from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 from kubevouch.storage.watchcache.resource_cache import Watcher
@@ -67,6 +70,20 @@ def cycles() -> Iterator[collections.Counter[type]]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+@async_test
+async def test_no_connection_waits_for_the_collector(tmp_path: Path) -> None:
+    async with served(tmp_path) as at:
+        for round_ in range(2):
+            with cycles() as found:
+                for token in ("", at.token, "bad"):
+                    async with at.session(token) as session, session.get("/version") as answer:
+                        await answer.read()
+                    while at.server.api._https.limits.open:  # noqa: ASYNC110 - the server tells nobody
+                        await asyncio.sleep(0.001)
+            if round_:
+                assert (found[Connection], found[HttpRequestParser]) == (0, 0)
 
 
 @pytest.mark.parametrize("who", ["node", "admin", "token", "bad token", "nobody"])

@@ -130,6 +130,10 @@ class _FramedParser:
     def set_upgraded(self, _value: bool) -> None:
         """Never was."""
 
+    def let_go(self) -> None:
+        """The connection has ended. The parser knows it, and both would stay until a collection of cycles."""
+        self._parser = None
+
 
 class Connection(RequestHandler):
     """One TCP connection: remembers the client's certificates and tells watches when it is gone."""
@@ -223,6 +227,7 @@ class Connection(RequestHandler):
         self._memory.forget(self)
         gone, self._gone = self._gone, []
         super().connection_lost(exc)
+        self._framed.let_go()
         for callback in gone:
             callback()
 
