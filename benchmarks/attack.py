@@ -39,6 +39,7 @@ BEFORE_SECONDS = 2.0
 MOST_RSS_MIB = 3072.0
 _SECRETS = "/api/v1/namespaces/kube-system/secrets"
 _GRACE_SECONDS = 90.0
+_MONITOR = b"kubevouch_event_loop_stall_seconds"
 _STALLS = re.compile(rb"^kubevouch_event_loop_stall_seconds_count ([0-9.e+]+)", re.MULTILINE)
 
 
@@ -96,10 +97,13 @@ async def _stalls(cluster: Cluster) -> int | None:
     """How often the server has seen its loop held; None if it does not look."""
     admin = await cluster.connect_as_admin()
     try:
-        found = _STALLS.search(await admin.request("GET", "/metrics"))
+        text = await admin.request("GET", "/metrics")
     finally:
         admin.close()
-    return None if found is None else int(float(found[1]))
+    found = _STALLS.search(text)
+    if found is None:
+        return 0 if _MONITOR in text else None  # before the first stall there is no line with a number
+    return int(float(found[1]))
 
 
 async def _target(cluster: Cluster, seconds: float) -> Target:
