@@ -78,8 +78,10 @@ async def test_no_connection_waits_for_the_collector(tmp_path: Path) -> None:
         for round_ in range(2):
             with cycles() as found:
                 for token in ("", at.token, "bad"):
-                    async with at.session(token) as session, session.get("/version") as answer:
-                        await answer.read()
+                    async with at.session(token) as session:
+                        for method in ("GET", "POST"):
+                            async with session.request(method, "/version", json={"a": "b"}) as answer:
+                                await answer.read()
                     while at.server.api._https.limits.open:  # noqa: ASYNC110 - the server tells nobody
                         await asyncio.sleep(0.001)
             if round_:

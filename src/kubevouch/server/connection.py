@@ -131,8 +131,8 @@ class _FramedParser:
         """Never was."""
 
     def let_go(self) -> None:
-        """The connection has ended. The parser knows it, and both would stay until a collection of cycles."""
-        self._parser = None
+        """The connection has ended. Parser and body know it, and all would stay until a collection of cycles."""
+        self._parser = self._payload = None
 
 
 class Connection(RequestHandler):
