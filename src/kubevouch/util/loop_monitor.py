@@ -2,7 +2,8 @@
 
 asyncio's ``slow_callback_duration`` needs its debug mode, and uvloop has nothing like it. So a thread looks at the
 loop's own from outside. It asks the loop for a turn whenever there is work, and until it gets one it notes every few
-milliseconds which function the loop is in. A loop that waits for I/O is asked nothing.
+milliseconds which function the loop is in. A loop that waits for I/O is asked nothing, and is looked at so rarely that
+the first stall after a rest may go unseen if it is shorter than 0.2 s.
 
 What is judged is one step: what runs between two chances of others, a callback or a task up to its next wait. Many
 short steps in a row are load, and flow control's concern.
@@ -34,7 +35,7 @@ STALL_SECONDS = 0.05
 """A step that takes longer than this is a stall."""
 
 # Between two looks at a loop that has work, and at one that has none.
-_BUSY_SECONDS, _IDLE_SECONDS = 0.02, 0.1
+_BUSY_SECONDS, _IDLE_SECONDS = 0.02, 0.2
 # While somebody wants to see the stalls of this process (see `observed`).
 _OBSERVED_SECONDS = 0.005
 # A loop without work for so long is looked at rarely.
@@ -269,6 +270,11 @@ class LoopMonitor:
         previous, busy_at = self._look(0.0), 0.0
         pause, planned, delayed = _IDLE_SECONDS, time.monotonic() + _IDLE_SECONDS, own.seconds()
         while not self._stopped.wait(pause):
+            if self._question is None and previous.step is None and self._processor_time() == previous.cpu:
+                # It has waited all the time: this is all that an idle server pays.
+                pause = self._pause(previous, busy_at, None)
+                planned = time.monotonic() + pause
+                continue
             # Late, though there was a processor for this thread: something kept the interpreter.
             late = time.monotonic() - planned - (own.seconds() - delayed)
             look = self._look(late if late > _SWITCH_SECONDS else 0.0)
@@ -302,7 +308,7 @@ class LoopMonitor:
             return max(_OBSERVED_SECONDS if _OBSERVERS else _BUSY_SECONDS, held / 50)
         if _OBSERVERS:
             return _OBSERVED_SECONDS
-        return _BUSY_SECONDS if look.at - busy_at < _CALM_SECONDS else _IDLE_SECONDS
+        return _BUSY_SECONDS if time.monotonic() - busy_at < _CALM_SECONDS else _IDLE_SECONDS
 
     def _look(self, blind: float) -> Look:
         step, stack, request = self._seen(_frames(self._ident))
