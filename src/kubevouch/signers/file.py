@@ -6,7 +6,6 @@ Source: pkg/controller/certificates/signer/ca_provider.go, k8s.io/apiserver/pkg/
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -81,16 +80,18 @@ class FileSigner:
         if self._look() != self._stamps:
             await elsewhere(self._follow)
         authority = self.authority
-        issue = partial(
-            issuance.issue,
-            authority,
-            wanted.request,
-            signer_name=wanted.signer_name,
-            usages=wanted.usages,
-            expiration_seconds=wanted.expiration_seconds,
-            now=decision.at,
-            rules=decision.rules,
-        )
+
+        def issue() -> Certificate:
+            return issuance.issue(
+                authority,
+                wanted.request,
+                signer_name=wanted.signer_name,
+                usages=wanted.usages,
+                expiration_seconds=wanted.expiration_seconds,
+                now=decision.at,
+                rules=decision.rules,
+            )
+
         try:
             # RSA signs in up to 50 ms, an elliptic curve in less than a thread needs to begin.
             return await elsewhere(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
