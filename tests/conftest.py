@@ -14,6 +14,8 @@ from hypothesis import settings
 # The modules next to this file (aio, peers) go by these names for the type checker too (mypy_path).
 sys.path.insert(0, str(Path(__file__).parent))
 
+import stalls
+
 # A slow example is no finding while two test processes share the machine; pytest-timeout ends what hangs.
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
 # For `make fuzz`.
@@ -44,6 +46,13 @@ def own_logs() -> None:
     """
     structlog.reset_defaults()
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
+@pytest.fixture(autouse=True)
+def no_stalls() -> Iterator[None]:
+    """Fails a test during which something held the loop of a server in this process for more than 50 ms."""
+    with stalls.no_stalls():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stalls import without_stalls
+from stalls import expect_no_stalls, without_stalls
 
 # Under load a start that takes 0.5 s may take long; only a hang is a failure.
 PATIENCE_SECONDS = 60.0
@@ -111,13 +111,14 @@ class Up:
         )  # fmt: skip
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end; returns the exit status."""
+        """Send a signal and wait for the end; returns the exit status. Fails if something held the server's loop."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(PATIENCE_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        expect_no_stalls((self.folder / "up.stderr").read_text())
         return code
 
     def __enter__(self) -> Up:

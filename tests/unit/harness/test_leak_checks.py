@@ -53,6 +53,7 @@ def test_environment():
 
 def test_leaks_fail_the_test_that_made_them(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somebody/elses.conf")
+    monkeypatch.setenv("PYTHONPATH", str(CONFTEST.parent))  # the modules beside it
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(LEAKING_TESTS)
     # A process of its own: what is leaked on purpose must not stay in this one.
