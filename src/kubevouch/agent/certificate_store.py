@@ -27,8 +27,12 @@ from kubevouch.util.files import (
     PRIVATE,
     FileInUseError,
     Stamp,
+    UnsafeFileError,
+    is_private,
     locked,
     make_folder,
+    make_private,
+    read_private,
     stamp,
     sync_folder,
     write_atomically,
@@ -118,7 +122,9 @@ class CertificateStore:
         prefixed = (self._folder / f"{self._prefix}.crt", self._folder / f"{self._prefix}.key")
         for certificate, key in (self._given, prefixed):
             if certificate is not None and key is not None and certificate.exists() and key.exists():
-                return _pair(_read(certificate), _read(key), certificate)
+                # Whoever puts a pair there decides who may read it.
+                read = _content if (certificate, key) == self._given else _read
+                return _pair(_content(certificate), read(key), certificate)
         return None
 
     def update(self, certificate: bytes, key: PrivateKey, *, now: dt.datetime) -> Path:
@@ -201,10 +207,13 @@ class CertificateStore:
         """
         done: list[str] = []
         self._recover()
-        for path in (self.current_path, self.pending_key_path):
-            if path.exists() and path.stat().st_mode & 0o077:
-                path.chmod(PRIVATE)
-                done.append(f"{path} could be read by others; its mode is 0600 now")
+        if self.current_path.exists() and not is_private(self.current_path):
+            make_private(self.current_path)
+            done.append(f"{self.current_path} could be read by others; its mode is 0600 now")
+        if self.pending_key_path.exists() and not is_private(self.pending_key_path):
+            # Nothing has been issued for it, so it costs nothing to begin with a key that nobody else can have.
+            make_private(self.pending_key_path)
+            done.append(_set_aside(self.pending_key_path, "could be read by others, or was made by them"))
         if self._updated_path.exists() and not self._updated_path.is_symlink():
             done.append(_set_aside(self._updated_path, "is a file where a link has to be"))
         if self.current_path.exists():
@@ -294,8 +303,19 @@ def _set_aside(path: Path, why: str) -> str:
 
 
 def _read(path: Path) -> bytes:
+    """A file with a key of ours."""
+    try:
+        return _bounded(read_private(path, _MAX_BYTES + 1), path)
+    except UnsafeFileError as err:
+        raise CertificateStoreError(f"{path} cannot be used: {err}", err.hint) from err
+
+
+def _content(path: Path) -> bytes:
     with path.open("rb") as file:
-        content = file.read(_MAX_BYTES + 1)
+        return _bounded(file.read(_MAX_BYTES + 1), path)
+
+
+def _bounded(content: bytes, path: Path) -> bytes:
     if len(content) > _MAX_BYTES:
         raise CertificateStoreError(f"{path} is longer than {_MAX_BYTES} bytes")
     return content

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kubevouch.agent.interface import AgentError
-from kubevouch.util.files import PRIVATE, FileInUseError, locked, make_folder
+from kubevouch.util.files import FileInUseError, locked, make_folder, make_private
 
 _SECONDS = 10.0
 _MAX_BYTES = 1 << 20
@@ -95,7 +95,7 @@ def _unix_socket(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(path))
-        path.chmod(PRIVATE)
+        make_private(path)
     except BaseException:
         sock.close()
         raise

@@ -14,7 +14,15 @@ from kubevouch.pki import keys, pem
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.recovery_proof import RECOVERY_KEY
 from kubevouch.pki.signature import PrivateKey
-from kubevouch.util.files import PRIVATE, FileInUseError, locked, make_folder, write_atomically
+from kubevouch.util.files import (
+    PRIVATE,
+    FileInUseError,
+    UnsafeFileError,
+    locked,
+    make_folder,
+    read_private,
+    write_atomically,
+)
 
 FILE_NAME = "recovery.key"
 _MAX_BYTES = 1 << 16
@@ -40,8 +48,10 @@ class RecoveryKeys:
         """
         if not self.present:
             return ()
-        with self.path.open("rb") as file:
-            content = file.read(_MAX_BYTES)
+        try:
+            content = read_private(self.path, _MAX_BYTES)
+        except UnsafeFileError as err:
+            raise CertificateStoreError(f"{self.path} cannot be used: {err}", err.hint) from err
         try:
             found = tuple(keys.load_pem(pem.encode(block.type, block.contents)) for block in pem.blocks(content))
         except KeyMaterialError as err:

@@ -44,14 +44,14 @@ def explain(err: BaseException) -> Failure | None:
     if isinstance(err, StoreError):
         return Failure(str(err), hint, ExitCode.FAILED)
     if isinstance(err, OSError) and err.errno:
-        return _of_system(err)
+        return _of_system(err, hint)
     # Errors of our own layers carry what to do.
     if hasattr(err, "hint"):
         return Failure(str(err), hint, ExitCode.FAILED)
     return None
 
 
-def _of_system(err: OSError) -> Failure:
+def _of_system(err: OSError, hint: str) -> Failure:
     name = f"{err.filename}: " if err.filename else ""
     words = (err.strerror or str(err)).lower()
     hints = {
@@ -62,4 +62,4 @@ def _of_system(err: OSError) -> Failure:
         errno.EISDIR: "a file is expected there; move the folder away",
         errno.EROFS: "choose a path on a file system that can be written",
     }
-    return Failure(f"{name}{words}", hints.get(err.errno or 0, ""), ExitCode.FAILED)
+    return Failure(f"{name}{words}", hint or hints.get(err.errno or 0, ""), ExitCode.FAILED)

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import structlog
+
 from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.interface import ClientConfigurationError
+
+log = structlog.get_logger("client.kubeconfig")
 
 E = TypeVar("E", stanzas.Cluster, stanzas.User, stanzas.Context)
 
@@ -85,9 +89,13 @@ def _read(path: Path) -> tuple[Path, stanzas.Kubeconfig]:
     try:
         with path.open("rb") as file:
             text = file.read(stanzas.MAX_BYTES + 1)
+            loose = os.fstat(file.fileno()).st_mode & 0o077
     except OSError as err:
         raise KubeconfigError(f"the kubeconfig {path} cannot be read: {err.strerror}") from err
     try:
-        return path.absolute().parent, stanzas.load(text)
+        config = stanzas.load(text)
+        if loose and any(user.client_key_data or user.token for user in config.users.values()):
+            log.warning("the kubeconfig holds a credential and can be read by others", path=str(path), expected="0600")
+        return path.absolute().parent, config
     except stanzas.KubeconfigError as err:
         raise KubeconfigError(f"the kubeconfig {path} cannot be used: {err}") from err

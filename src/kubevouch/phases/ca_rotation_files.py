@@ -20,7 +20,7 @@ import structlog
 from kubevouch.agent import trust_bundle
 from kubevouch.agent.trust_bundle import TrustBundleError
 from kubevouch.phases import certs_renewal, control_plane_files
-from kubevouch.phases.certs import ROTATION_FOLDER, CertsError, Pair, chain_pem, load_authority, pair_at
+from kubevouch.phases.certs import ROTATION_FOLDER, CertsError, Pair, chain_pem, load_authority, pair_at, read_key
 from kubevouch.phases.control_plane_files import Layout
 from kubevouch.pki import keys, x509_certificate
 from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, create_authority, cross_sign
@@ -29,7 +29,15 @@ from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.util.files import PRIVATE, PRIVATE_FOLDER, PUBLIC, make_folder, sync_folder, write_atomically
+from kubevouch.util.files import (
+    PRIVATE,
+    PRIVATE_FOLDER,
+    PUBLIC,
+    make_folder,
+    read_private,
+    sync_folder,
+    write_atomically,
+)
 
 log = structlog.get_logger("phases.ca_rotation")
 
@@ -96,7 +104,7 @@ def _ensure_next(
         write_atomically(pair.key, keys.to_pem(key), mode=PRIVATE)
     if not pair.certificate.exists():
         name = next_name(former.certificate.subject.common_name, now)
-        made = create_authority(name, keys.load_pem(pair.key.read_bytes()), now=now, validity=validity)
+        made = create_authority(name, keys.load_pem(read_key(pair.key)), now=now, validity=validity)
         write_atomically(pair.certificate, made.certificate.pem(), mode=PUBLIC)
     return load_authority(pair)
 
@@ -217,7 +225,7 @@ def _fits(layout: Layout, credential: control_plane_files.Credential) -> bool:
         return True
     path = credential.path(layout)
     try:
-        key = keys.public_key_of(keys.load_pem(path.with_suffix(".key").read_bytes()))
+        key = keys.public_key_of(keys.load_pem(read_private(path.with_suffix(".key"))))
         return key.canonical_info == x509_certificate.parse_pem(path.read_bytes()).public_key.canonical_info
     except (PKIError, OSError):
         return False

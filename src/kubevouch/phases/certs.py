@@ -24,7 +24,15 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
 from kubevouch.pki.usages import EXTENDED_KEY_USAGES
 from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, sync_folder, write_atomically
+from kubevouch.util.files import (
+    PRIVATE,
+    PUBLIC,
+    UnsafeFileError,
+    make_folder,
+    read_private,
+    sync_folder,
+    write_atomically,
+)
 
 DEFAULT_ALGORITHM = KeyAlgorithm.ECDSA_P256
 
@@ -120,10 +128,23 @@ def ensure_authority(
     return authority
 
 
+def read_key(path: Path) -> bytes:
+    """A file with a private key.
+
+    Raises:
+        CertsError: somebody else may have put it there, or read it.
+        OSError
+    """
+    try:
+        return read_private(path)
+    except UnsafeFileError as err:
+        raise CertsError(f"{path} cannot be used: {err}", err.hint) from err
+
+
 def load_authority(pair: Pair) -> CertificateAuthority:
     """The authority whose key is there; its certificate file may hold others beside it. Raises :class:`CertsError`."""
     try:
-        key = pair.key.read_bytes()
+        key = read_key(pair.key)
         return CertificateAuthority.load(
             own_certificate(pair.certificate.read_bytes(), key),
             key,
@@ -186,7 +207,7 @@ def fault(pair: Pair, spec: LeafSpec, authority: Certificate, now: dt.datetime) 
     """Why the pair cannot go on being used; empty if it can."""
     try:
         leaf, *intermediates = x509_certificate.parse_bundle(pair.certificate.read_bytes())
-        key = keys.load_pem(pair.key.read_bytes())
+        key = keys.load_pem(read_private(pair.key))
         if leaf.public_key.canonical_info != keys.public_key_of(key).canonical_info:
             return "the key is another certificate's"
         anchors = TrustAnchors([authority])
@@ -228,7 +249,7 @@ def ensure_service_account_key(folder: Path, algorithm: KeyAlgorithm = KeyAlgori
 def load_service_account_key(pair: Pair) -> PrivateKey:
     """The key that signs service account tokens. Raises :class:`CertsError`."""
     try:
-        return keys.load_pem(pair.key.read_bytes())
+        return keys.load_pem(read_key(pair.key))
     except (PKIError, OSError) as err:
         raise CertsError(
             f"{pair.key} cannot be used: {err}", "restore the key from a backup, or move it away to make a new one"

@@ -14,7 +14,7 @@ import structlog
 from kubevouch.api import kubeconfig
 from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, KubeconfigError, User
 from kubevouch.phases import control_plane_files
-from kubevouch.phases.certs import DEFAULT_ALGORITHM, CertsError, certificate_pem, pair_at
+from kubevouch.phases.certs import DEFAULT_ALGORITHM, CertsError, certificate_pem, pair_at, read_key
 from kubevouch.phases.control_plane_files import Credential, Layout
 from kubevouch.phases.kubeconfig import CLUSTER_NAME
 from kubevouch.pki import control_plane, keys, x509_certificate, x509_request
@@ -192,7 +192,7 @@ def _purposes(credential: Credential) -> tuple[str, ...]:
 
 
 def _key_text(credential: Credential, layout: Layout) -> bytes:
-    content = key_path(credential, layout).read_bytes()
+    content = read_key(key_path(credential, layout))
     if not credential.in_kubeconfig:
         return content
     return control_plane_files.current_user(kubeconfig.load(content))[1].client_key_data

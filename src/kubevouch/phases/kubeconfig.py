@@ -13,7 +13,7 @@ from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf, 
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.util.files import PRIVATE, make_folder, write_atomically
+from kubevouch.util.files import PRIVATE, make_folder, read_private, write_atomically
 
 CLUSTER_NAME = "kubernetes"
 
@@ -87,7 +87,7 @@ def _is_usable(
     path: Path, server: str, authority: CertificateAuthority, spec: LeafSpec, now: dt.datetime, trusted: bytes
 ) -> bool:
     try:
-        config = kubeconfig.load(path.read_bytes())
+        config = kubeconfig.load(read_private(path))
         context = config.contexts[config.current_context]
         cluster, user = config.clusters[context.cluster], config.users[context.user]
         leaf, _ = load_key_pair(user.client_certificate_data, user.client_key_data)

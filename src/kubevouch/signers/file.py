@@ -19,7 +19,7 @@ from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.public_key import KeyKind
 from kubevouch.pki.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
-from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.files import Stamp, read_private, stamp
 from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("signers.file")
@@ -40,7 +40,8 @@ class FileSigner:
         *,
         bundle: bool = False,
     ) -> None:
-        """``bundle``: of several certificates the one that belongs to the key signs, unlike in Kubernetes.
+        """``bundle``: of several certificates the one that belongs to the key signs, unlike in Kubernetes, and a key
+        that others could have put there or read does not.
 
         Raises :class:`AuthorityError` with kube-controller-manager's text when the files make no authority.
         """
@@ -129,7 +130,9 @@ class FileSigner:
     def _read(self) -> tuple[bytes, bytes]:
         if not self._certificate_file or not self._key_file:
             return b"", b""
-        certificate, key = Path(self._certificate_file).read_bytes(), Path(self._key_file).read_bytes()
+        key_file = Path(self._key_file)
+        certificate = Path(self._certificate_file).read_bytes()
+        key = read_private(key_file) if self._bundle else key_file.read_bytes()
         return own_certificate(certificate, key) if self._bundle else certificate, key
 
     def _load(self, certificate: bytes, key: bytes) -> CertificateAuthority:

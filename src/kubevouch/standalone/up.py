@@ -224,7 +224,7 @@ def _only_here(data_dir: Path) -> Iterator[None]:
         except OSError as err:
             raise NotHereError(
                 f"the data directory {data_dir} cannot be written: {_words(err)}",
-                "choose a --data-dir that this user may write",
+                getattr(err, "hint", "choose a --data-dir that this user may write"),
             ) from err
         yield
 

@@ -35,6 +35,7 @@ from kubevouch.testing.cluster_pki import HOST, ClusterPKI
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
 from kubevouch.testing.verbs import Verbs
 from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.files import write_new
 
 if TYPE_CHECKING:
     from kubevouch.standalone.controllers import RunningControllers
@@ -225,8 +226,7 @@ class Cluster(Verbs):
         """A file with full rights, for ``KUBECONFIG`` or any client library; gone when the cluster ends."""
         path = self.folder / "admin.conf"
         if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(self._require().pki.kubeconfig(self.url, SUPER_ADMIN))
+            write_new(path, self._require().pki.kubeconfig(self.url, SUPER_ADMIN).encode())
         return path
 
     def kubeconfig_for(self, user: str, groups: Iterable[str] = ()) -> str:

@@ -14,6 +14,7 @@ from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, Le
 from kubevouch.pki.control_plane import AUTHORITIES, CA, FRONT_PROXY_CA, ControlPlaneNames
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
+from kubevouch.util.files import PUBLIC, make_folder, write_new
 
 # A key takes 0.03 ms; an RSA key would take longer than all the rest of a start.
 ALGORITHM = KeyAlgorithm.ECDSA_P256
@@ -32,7 +33,7 @@ class ClusterPKI:
     def __init__(self, folder: Path, machine: dt.datetime, cluster: dt.datetime) -> None:
         self._issued = min(machine, cluster)
         self._validity = max(machine, cluster) - self._issued + AUTHORITY_VALIDITY
-        folder.mkdir()
+        make_folder(folder)
         authority = self._make_authority(folder, CA)
         front_proxy = self._make_authority(folder, FRONT_PROXY_CA)
         wanted = control_plane.apiserver(NAMES)
@@ -60,18 +61,17 @@ class ClusterPKI:
 
 def _write(folder: Path, base_name: str, contents: bytes, key: PrivateKey) -> None:
     pair = pair_at(folder, base_name)
-    pair.certificate.write_bytes(certificate_pem(contents))
+    write_new(pair.certificate, certificate_pem(contents), mode=PUBLIC)
     _write_key(pair.key, key)
 
 
 def _service_account_key(folder: Path) -> Pair:
     key = keys.generate(ALGORITHM)
     pair = Pair(folder / "sa.pub", folder / "sa.key")
-    pair.certificate.write_bytes(keys.public_to_pem(keys.public_key_of(key)))
+    write_new(pair.certificate, keys.public_to_pem(keys.public_key_of(key)), mode=PUBLIC)
     _write_key(pair.key, key)
     return pair
 
 
 def _write_key(path: Path, key: PrivateKey) -> None:
-    path.touch(mode=0o600)
-    path.write_bytes(keys.to_pem(key))
+    write_new(path, keys.to_pem(key))

@@ -1,4 +1,9 @@
-"""Files that are there whole or not at all, with the right mode from the first byte."""
+"""Files that are there whole or not at all, with the right mode from the first byte.
+
+Whatever this program writes, locks or keeps private goes through here; a test walks the source for anything else. A
+link that somebody planted is never followed to be written, and a key that others could have read or put there is not
+taken for ours.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,17 @@ PRIVATE_FOLDER = 0o700
 
 class FileInUseError(OSError):
     """Another process holds the lock."""
+
+
+class UnsafeFileError(OSError):
+    """Something is there that somebody else may have put there, changed or read; ``hint`` says what to do."""
+
+    def __init__(self, path: Path, got: str, expected: str, hint: str) -> None:
+        super().__init__(errno.EPERM, f"got {got}, expected {expected}", str(path))
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
@@ -52,39 +68,129 @@ def create(path: Path, mode: int = PRIVATE) -> int:
     Raises:
         OSError: among others, there is something at ``path``.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SELF, mode)
     os.fchmod(descriptor, mode)
     return descriptor
 
 
+def write_new(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Make a file that nothing depends on after a power cut. Raises OSError, among others if there is one."""
+    with os.fdopen(create(path, mode), "wb") as file:
+        file.write(content)
+
+
 def open_existing(path: Path) -> int:
-    """A descriptor that reads and writes the file at ``path`` itself, never one that a link there names.
+    """A descriptor that reads and writes the file at ``path`` itself.
 
     Raises:
+        UnsafeFileError: a link or no file is there.
         OSError
     """
-    return _regular(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
+    return _opened(path, os.O_RDWR)
+
+
+def open_append(path: Path) -> int:
+    """A descriptor that writes at the end of the file at ``path``, which is made private if it is missing.
+
+    Raises:
+        UnsafeFileError: a link, no file, or a file of somebody else is there.
+        OSError
+    """
+    return _own(path, _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor of the lock file at ``path``, which is made if it is missing. What is in it stays.
+
+    Raises:
+        UnsafeFileError: a link, no file, a file of somebody else or one with another name is there, perhaps planted so
+            that the number of this process replaces what is in it.
+        OSError
+    """
+    descriptor = _own(path, _opened(path, os.O_RDWR | os.O_CREAT))
+    if os.fstat(descriptor).st_nlink > 1:
+        os.close(descriptor)
+        raise UnsafeFileError(path, "a file with another name besides", "one of its own", f"remove {path}")
+    return descriptor
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The first ``most`` bytes of the file at ``path`` itself, never of one that a link there names.
+    """The first ``most`` bytes of the file at ``path`` itself.
 
     Raises:
+        UnsafeFileError: a link or no file is there.
         OSError
     """
-    descriptor = _regular(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
+    with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+        return file.read(most)
+
+
+def read_private(path: Path, most: int = -1) -> bytes:
+    """The first ``most`` bytes of a file with a key, which nobody else could have put there or read.
+
+    It belongs to this user, to root, or to whose its folder is; links are followed to it, as kubelets keep their pair.
+
+    Raises:
+        UnsafeFileError: others may read it, or it is somebody else's.
+        OSError
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsafeFileError(path, "something else", "a file", f"remove {path}")
+        owners = {0, os.geteuid(), path.resolve().parent.stat().st_uid}
+        if status.st_uid not in owners:
+            raise UnsafeFileError(
+                path, f"a file of user {status.st_uid}", f"one of user {os.geteuid()}",
+                f"look where it comes from; if it is right, chown {os.geteuid()} {path}",
+            )  # fmt: skip
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & 0o077:
+            raise UnsafeFileError(
+                path, f"the mode {mode:04o}", f"{mode & 0o700:04o}",
+                f"if nobody else can have read or made it, chmod 0600 {path}; otherwise move it away for a new one",
+            )  # fmt: skip
+        return file.read(most)
+
+
+def is_private(path: Path) -> bool:
+    """Whether only its owner may read ``path``. Raises OSError."""
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def make_private(path: Path) -> None:
+    """Take the rights of group and others away. Raises OSError."""
+    if stat.S_IMODE(path.stat().st_mode) != PRIVATE:
+        path.chmod(PRIVATE)
+
+
+_SELF = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A pipe or a device that somebody put there would block or swallow."""
     try:
-        return os.read(descriptor, most)
-    finally:
-        os.close(descriptor)
-
-
-def _regular(descriptor: int, path: Path) -> int:
-    """``descriptor``, if it is a file: a pipe or a device that somebody put there would block or swallow."""
+        descriptor = os.open(path, flags | _SELF | os.O_NONBLOCK, PRIVATE)
+    except OSError as err:
+        if err.errno in (errno.ELOOP, errno.ENXIO):
+            got = "a symbolic link" if err.errno == errno.ELOOP else "something else"
+            raise UnsafeFileError(path, got, "a file", f"look who has put it there, and remove {path}") from err
+        raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
+    raise UnsafeFileError(path, "something else", "a file", f"remove {path}")
+
+
+def _own(path: Path, descriptor: int) -> int:
+    """``descriptor``, if its file is this user's."""
+    owner = os.fstat(descriptor).st_uid
+    if owner == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise UnsafeFileError(
+        path, f"a file of user {owner}", f"one of user {os.geteuid()}", f"run as that user, or remove {path}"
+    )
 
 
 def sync_folder(folder: Path) -> None:
@@ -97,8 +203,26 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make ``folder`` and its parents; one that exists keeps its mode."""
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    """Make ``folder`` with ``mode``, and its parents with 0755, whatever the umask; one that exists keeps its mode.
+
+    Raises:
+        OSError
+    """
+    if folder.is_dir():
+        return
+    if not folder.parent.is_dir():
+        make_folder(folder.parent)
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _SELF)
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -109,8 +233,9 @@ def locked(path: Path) -> Iterator[None]:
 
     Raises:
         FileInUseError: another process holds it.
+        UnsafeFileError: as :func:`open_lock`.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    descriptor = open_lock(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInU
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
+from kubevouch.util.files import write_new
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
@@ -62,9 +63,9 @@ def test_a_broken_current_pair_is_an_error_and_no_reason_to_look_further(tmp_pat
     store = CertificateStore(tmp_path)
     certificate, key = _pair()
     (tmp_path / "kubelet-client.crt").write_bytes(certificate)
-    (tmp_path / "kubelet-client.key").write_bytes(keys.to_pem(key))
+    write_new(tmp_path / "kubelet-client.key", keys.to_pem(key))
     assert store.current() is not None
-    store.current_path.write_text("x")
+    write_new(store.current_path, b"x")
     with pytest.raises(CertificateStoreError, match="holds no pair"):
         store.current()
 

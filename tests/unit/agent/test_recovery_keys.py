@@ -9,7 +9,7 @@ from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.signature import PrivateKey
-from kubevouch.util.files import locked
+from kubevouch.util.files import locked, write_new
 
 
 def infos(found: tuple[PrivateKey, ...]) -> list[bytes]:
@@ -43,7 +43,7 @@ def test_the_life_of_a_key(tmp_path: Path) -> None:
 )
 def test_a_broken_file_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     kept = RecoveryKeys(tmp_path)
-    kept.path.write_bytes(content)
+    write_new(kept.path, content)
     for work in (kept.load, kept.ensure, kept.with_next, kept.promote, kept.digests):
         with pytest.raises(CertificateStoreError, match="holds no recovery key"):
             work()

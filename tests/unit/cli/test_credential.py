@@ -22,6 +22,7 @@ from kubevouch.machinery.times import Time
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock
+from kubevouch.util.files import write_new
 from processes import Ended
 from throwaway_ca import ThrowawayCA
 
@@ -152,7 +153,7 @@ def test_a_machine_that_never_joined(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_pair(node: JoinedNode, tmp_path: Path) -> None:
-    (tmp_path / "kubelet-client-current.pem").write_text("")
+    write_new(tmp_path / "kubelet-client-current.pem", b"")
     ended = credential(node, "--cert-dir", str(tmp_path))
     assert (ended.code, ended.stdout) == (1, "")
     assert "holds no pair of certificate and key" in ended.stderr

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.kubeconfig import KubeconfigError, candidates, load
 
 
@@ -62,3 +64,15 @@ def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, text: str, proble
     path.write_text(text)
     with pytest.raises(KubeconfigError, match=f"{path} cannot be used: .*{problem}"):
         load(None, {"KUBECONFIG": str(path)}, tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "warnings"), [(0o600, 0), (0o644, 1), (0o640, 1)])
+def test_s17_a_kubeconfig_that_others_may_read_is_warned_about(tmp_path: Path, mode: int, warnings: int) -> None:
+    path = tmp_path / "config"
+    path.write_text(stanzas.dump(stanzas.Kubeconfig(users={"me": stanzas.User(token="secret")})))
+    path.chmod(mode)
+    with capture_logs() as logs:
+        load(path)
+    assert len(logs) == warnings
+    assert all(entry["path"] == str(path) for entry in logs)
+    assert "secret" not in str(logs)

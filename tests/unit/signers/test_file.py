@@ -54,6 +54,9 @@ def test_a_missing_file_is_not_taken_over(tmp_path: Path) -> None:
 def test_of_a_bundle_the_one_that_belongs_to_the_key_signs_when_that_is_wanted(tmp_path: Path) -> None:
     certificate, key = write(tmp_path, "ca-ec.crt", "ca-ec.key")
     certificate.write_bytes(fixture("ca-rsa.crt") + fixture("ca-ec.crt"))
+    with pytest.raises(AuthorityError, match="expected 0600"):
+        FileSigner(certificate, key, bundle=True)
+    key.chmod(0o600)
     signer = FileSigner(certificate, key, bundle=True)
     assert signer.authority.certificate.pem() == x509_certificate.parse_pem(fixture("ca-ec.crt")).pem()
     # One rename moves signing to the other.

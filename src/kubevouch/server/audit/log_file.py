@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from kubevouch.server.audit.batch import BUFFERED, Batches
 from kubevouch.server.audit.options import STDOUT, LogFileOptions, Mode
+from kubevouch.util import files
 from kubevouch.util.clock import UTC, Clock
-from kubevouch.util.files import PRIVATE
 
 # A write holds at most so many events: who waits for the disk shares the next write.
 _BATCH_EVENTS = 1000
@@ -45,7 +45,7 @@ class RotatingFile:
 
     def open(self) -> None:
         """Raises ``OSError`` at once for a path that cannot be written, not at the first event."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
+        descriptor = files.open_append(self._path)
         self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._size = os.fstat(descriptor).st_size
 
@@ -113,9 +113,8 @@ class RotatingFile:
 
 def _compress(path: Path) -> None:
     packed = path.with_name(path.name + ".gz")
-    descriptor = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     with (
-        os.fdopen(descriptor, "wb") as target,
+        os.fdopen(files.create(packed), "wb") as target,
         path.open("rb") as source,
         gzip.GzipFile(fileobj=target, mode="wb") as out,
     ):

@@ -27,8 +27,6 @@ _APPLICATION_ID_AT = 68  # sqlite.org/fileformat2.html, section 1.3
 NOTHING_WRITTEN = Revision(1)
 """What a new store is at."""
 
-PRIVATE = 0o600
-
 
 class Lock:
     """Keeps every other process, and every other store of this one, off the file.
@@ -40,7 +38,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         """Raises StoreInUse."""
-        self._descriptor = os.open(companion(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        self._descriptor = files.open_lock(companion(path, ".lock"))
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -106,13 +104,13 @@ def expect_store(path: Path) -> None:
 def make_private(path: Path) -> None:
     """Takes the rights of group and others away; SQLite gives the rights of the file to those it makes next to it."""
     for file in (path, companion(path, "-wal"), companion(path, "-shm")):
-        if file.exists() and stat.S_IMODE(file.stat().st_mode) != PRIVATE:
-            file.chmod(PRIVATE)
+        if file.exists():
+            files.make_private(file)
 
 
 def make_folder(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(path.parent, files.PRIVATE_FOLDER)
     except OSError as error:
         raise StoreUnavailable(
             f"{path}: got {error.strerror} for its folder, expected to be able to make it; choose another path"
