@@ -18,11 +18,14 @@ from kubevouch.server.request import Handler, Request, Result
 from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
 from kubevouch.util.timers import Timer, Timers
-from kubevouch.util.worker import Share, Worker, sharing
+from kubevouch.util.worker import LARGE_BYTES, Share, Worker, sharing
 
 # --max-requests-inflight plus --max-mutating-requests-inflight: what Kubernetes' flow control shares out.
 DEFAULT_SEATS = 600
 RETRY_AFTER_SECONDS = 1
+# The worst body of so many bytes keeps the loop for as long as a cheap request does in all.
+BYTES_PER_WEIGHT = 512
+MAX_WEIGHT = 1 + LARGE_BYTES // BYTES_PER_WEIGHT
 TOO_MANY = "Too many requests, please try again later."
 # Bad credentials of one source before its answers become 429. The check itself is never left out: it costs less than
 # a refusal, and an address may be shared by a good machine and a bad one. 83 bits of a token are not guessed anyway.
@@ -94,7 +97,7 @@ class FlowControl:
         with sharing(request.share):
             if lane is Lane.EXEMPT:
                 return await following(request)
-            await self._take(lane, flow)
+            await self._take(lane, flow, weight_of(request))
             try:
                 return await following(request)
             finally:
@@ -130,9 +133,9 @@ class FlowControl:
 
     # -------------------------------------------------------------- seats
 
-    async def _take(self, lane: Lane, flow: str) -> None:
+    async def _take(self, lane: Lane, flow: str, weight: int = 1) -> None:
         scheduler, ticket = self.scheduler, _Ticket(lane, flow)
-        outcome = scheduler.arrive(lane, flow, ticket, self._clock.monotonic())
+        outcome = scheduler.arrive(lane, flow, ticket, self._clock.monotonic(), weight)
         if outcome is Outcome.RUN:
             if lane in self._paced:
                 self._ask_for_turn()
@@ -185,6 +188,20 @@ class FlowControl:
         for ticket in self.scheduler.expired(self._clock.monotonic()):
             ticket.settle(admitted=False)
         self._arm()
+
+
+def weight_of(request: Request) -> int:
+    """What a request costs the event loop at most, by its body: about a millisecond each.
+
+    A body that is larger costs the loop no more; see ``util/worker.py``. One of unknown length may be any.
+    """
+    if request.method == "GET":
+        return 1
+    length = request.headers.get("Content-Length", "")
+    if not length:
+        return 1 if "Transfer-Encoding" not in request.headers else MAX_WEIGHT
+    known = int(length) if length.isascii() and length.isdigit() and len(length) < 10 else LARGE_BYTES
+    return min(1 + known // BYTES_PER_WEIGHT, MAX_WEIGHT)
 
 
 def _claimed_identity(credentials: Credentials) -> str:

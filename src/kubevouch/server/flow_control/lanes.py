@@ -43,8 +43,8 @@ class LaneLimits:
     Args:
         share: its part of all seats, of 100; others may use what it leaves free.
         borrows: whether it may use what others leave free.
-        per_turn: how many may start in one turn of the event loop, so that cheap requests in great number do not
-            keep the loop from the lanes above; None is without limit.
+        per_turn: what those that start in one turn of the event loop may weigh together, so that requests in great
+            number do not keep the loop from others; None is without limit.
         flow_seats: the part of the lane's seats, of 100, that one flow may hold.
         flow_queue, queue: how many may wait, of one flow and of all.
         wait: seconds after which who waits is sent away.
@@ -62,8 +62,9 @@ class LaneLimits:
 
 DEFAULT_LIMITS: Mapping[Lane, LaneLimits] = {
     Lane.CONTROLLERS: LaneLimits(share=15),
-    Lane.RENEWAL: LaneLimits(share=25),
-    Lane.JOIN: LaneLimits(share=25, flow_seats=80, flow_queue=2048),
+    # A dozen certificate requests: some 20 ms.
+    Lane.RENEWAL: LaneLimits(share=25, per_turn=64),
+    Lane.JOIN: LaneLimits(share=25, per_turn=64, flow_seats=80, flow_queue=2048),
     Lane.WORKLOAD: LaneLimits(share=20, per_turn=16),
     Lane.LISTS: LaneLimits(share=10, per_turn=2, flow_queue=128),
     Lane.SUSPECT: LaneLimits(share=5, borrows=False, per_turn=4, flow_seats=100, flow_queue=1024),

@@ -1,6 +1,7 @@
 """Seats, queues and turns. Pure: it is told what happens and when, and answers who may run.
 
-Within a lane flows take turns, whatever their number of requests, as in Kubernetes' priority and fairness.
+Within a lane flows take turns, whatever their number of requests, as in Kubernetes' priority and fairness; a flow whose
+requests weigh much has fewer of them in its turns.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from kubevouch.server.flow_control.lanes import Lane, LaneLimits
 
@@ -24,6 +25,16 @@ class Outcome(Enum):
     REFUSE = "refuse"
 
 
+# What one turn of a flow is good for.
+TURN_WEIGHT = 4
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    deadline: float
+    ticket: T
+    weight: int
+
+
 @dataclass(slots=True)
 class LaneState(Generic[T]):
     """A lane as it is now. The counters only grow."""
@@ -34,7 +45,9 @@ class LaneState(Generic[T]):
     running: int = 0
     started_this_turn: int = 0
     waiting: int = 0
-    queues: OrderedDict[str, deque[tuple[float, T]]] = field(default_factory=OrderedDict)
+    queues: OrderedDict[str, deque[_Waiting[T]]] = field(default_factory=OrderedDict)
+    # What a flow that waits has saved up for a request that weighs more than one of its turns.
+    credits: dict[str, int] = field(default_factory=dict)
     flows: dict[str, int] = field(default_factory=dict)
     dispatched: int = 0
     refused: int = 0
@@ -61,11 +74,15 @@ class FairScheduler(Generic[T]):
     def waiting(self) -> int:
         return sum(state.waiting for state in self.lanes.values())
 
-    def arrive(self, lane: Lane, flow: str, ticket: T, now: float) -> Outcome:
-        """A request has come. After RUN, :meth:`leave` has to follow; after WAIT :meth:`due` names ``ticket``."""
+    def arrive(self, lane: Lane, flow: str, ticket: T, now: float, weight: int = 1) -> Outcome:
+        """A request has come. After RUN, :meth:`leave` has to follow; after WAIT :meth:`due` names ``ticket``.
+
+        Args:
+            weight: how long it keeps the event loop, in units of the cheapest request.
+        """
         state = self.lanes[lane]
         if not state.waiting and self._may_start(state, flow):
-            self._start(state, flow)
+            self._start(state, flow, weight)
             return Outcome.RUN
         queue = state.queues.get(flow)
         if state.waiting >= state.limits.queue or (queue is not None and len(queue) >= state.limits.flow_queue):
@@ -73,7 +90,7 @@ class FairScheduler(Generic[T]):
             return Outcome.REFUSE
         if queue is None:
             queue = state.queues[flow] = deque()
-        queue.append((now + state.limits.wait, ticket))
+        queue.append(_Waiting(now + state.limits.wait, ticket, weight))
         state.waiting += 1
         return Outcome.WAIT
 
@@ -92,7 +109,7 @@ class FairScheduler(Generic[T]):
         """A request that waited is gone: its client hung up."""
         state = self.lanes[lane]
         queue = state.queues.get(flow, deque())
-        kept = deque(each for each in queue if each[1] != ticket)
+        kept = deque(each for each in queue if each.ticket != ticket)
         state.waiting -= len(queue) - len(kept)
         self._replace(state, flow, kept)
 
@@ -115,8 +132,8 @@ class FairScheduler(Generic[T]):
         for state in self.lanes.values():
             for flow in list(state.queues) if state.waiting else ():
                 queue = state.queues[flow]
-                while queue and queue[0][0] <= now:
-                    found.append(queue.popleft()[1])
+                while queue and queue[0].deadline <= now:
+                    found.append(queue.popleft().ticket)
                     state.waiting -= 1
                     state.timed_out += 1
                 self._replace(state, flow, queue)
@@ -125,7 +142,7 @@ class FairScheduler(Generic[T]):
     def next_deadline(self) -> float | None:
         """When :meth:`expired` has something at the earliest."""
         heads: Iterable[float] = (
-            queue[0][0] for state in self.lanes.values() if state.waiting for queue in state.queues.values()
+            queue[0].deadline for state in self.lanes.values() if state.waiting for queue in state.queues.values()
         )
         return min(heads, default=None)
 
@@ -148,10 +165,10 @@ class FairScheduler(Generic[T]):
         # A lane's own seats are always there for it, even if others have borrowed all the rest.
         return state.running < state.seats or (limits.borrows and self._running < self._seats)
 
-    def _start(self, state: LaneState[T], flow: str) -> None:
+    def _start(self, state: LaneState[T], flow: str, weight: int) -> None:
         self._running += 1
         state.running += 1
-        state.started_this_turn += 1
+        state.started_this_turn += weight
         state.dispatched += 1
         state.flows[flow] = state.flows.get(flow, 0) + 1
 
@@ -161,10 +178,17 @@ class FairScheduler(Generic[T]):
         while state.queues and passed_over < len(state.queues):
             flow, queue = next(iter(state.queues.items()))
             if self._may_start(state, flow):
-                self._start(state, flow)
-                started.append(queue.popleft()[1])
-                state.waiting -= 1
                 passed_over = 0
+                credit = state.credits.get(flow, 0) + TURN_WEIGHT
+                if credit < queue[0].weight:
+                    state.credits[flow] = credit
+                    state.queues.move_to_end(flow)
+                    continue
+                state.credits.pop(flow, None)
+                following = queue.popleft()
+                self._start(state, flow, following.weight)
+                started.append(following.ticket)
+                state.waiting -= 1
                 if not queue:
                     del state.queues[flow]
                     continue
@@ -176,8 +200,9 @@ class FairScheduler(Generic[T]):
         return started
 
     @staticmethod
-    def _replace(state: LaneState[T], flow: str, queue: deque[tuple[float, T]]) -> None:
+    def _replace(state: LaneState[T], flow: str, queue: deque[_Waiting[T]]) -> None:
         if queue:
             state.queues[flow] = queue
         else:
             state.queues.pop(flow, None)
+            state.credits.pop(flow, None)

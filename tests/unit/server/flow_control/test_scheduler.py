@@ -113,3 +113,37 @@ def test_who_hangs_up_does_not_get_a_turn() -> None:
     s.leave(Lane.ANONYMOUS, "a")
     assert s.due() == ["stays"]
     assert s.waiting == 0
+
+
+def test_a_turn_is_counted_in_weight() -> None:
+    s = scheduler(seats=100, per_turn=20)
+    assert [s.arrive(Lane.JOIN, "a", str(n), 0, weight=17) for n in range(4)] == [RUN, RUN, WAIT, WAIT]
+    s.new_turn()
+    assert s.due() == ["2", "3"]
+
+
+def test_flows_take_turns_by_weight() -> None:
+    s = scheduler(seats=1)
+    s.arrive(Lane.JOIN, "heavy", "running", 0)
+    for number in range(20):
+        s.arrive(Lane.JOIN, "heavy", f"heavy {number}", 0, weight=16)
+        s.arrive(Lane.JOIN, "light", f"light {number}", 0)
+    order, flow = [], "heavy"
+    for _ in range(25):
+        s.leave(Lane.JOIN, flow)
+        [started] = s.due()
+        flow = started.partition(" ")[0]
+        order.append(flow)
+    # Four light ones for each heavy one, until there are no more.
+    assert order[:20].count("light") == 16
+    assert order[20:].count("heavy") >= 1
+
+
+def test_what_weighs_most_starts_at_last_and_nothing_is_kept_of_it() -> None:
+    s = scheduler(seats=1)
+    s.arrive(Lane.JOIN, "a", "running", 0)
+    s.arrive(Lane.JOIN, "a", "heavy", 0, weight=17)
+    assert s.due() == []
+    s.leave(Lane.JOIN, "a")
+    assert s.due() == ["heavy"]
+    assert not s.lanes[Lane.JOIN].credits and not s.lanes[Lane.JOIN].queues
