@@ -7,6 +7,7 @@ Source: pkg/registry/rbac/validation/policy_comparator.go, policy_compact.go, pk
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,23 @@ def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list
     """
     # Most roles are as they were shipped: comparing whole rules first makes a server start a fifth sooner.
     unlike = [rule for rule in wanted if rule not in owned]
-    return [part for rule in unlike for part in broken_down(rule) if not any(_covers(owner, part) for owner in owned)]
+    owners = [_Owner.of(rule) for rule in owned] if unlike else []
+    return [part for rule in unlike for part in broken_down(rule) if not any(_covers(owner, part) for owner in owners)]
+
+
+class _Owner(NamedTuple):
+    """A rule that may cover others."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    urls: list[str]
+
+    @classmethod
+    def of(cls, rule: PolicyRule) -> _Owner:
+        verbs, names = frozenset(rule.verbs or ()), frozenset(rule.resource_names)
+        return cls(verbs, frozenset(rule.api_groups), frozenset(rule.resources), names, rule.non_resource_urls)
 
 
 def broken_down(rule: PolicyRule) -> Iterator[PolicyRule]:
@@ -41,23 +58,23 @@ def broken_down(rule: PolicyRule) -> Iterator[PolicyRule]:
             yield PolicyRule(verbs=[verb], non_resource_urls=[url])
 
 
-def _covers(owner: PolicyRule, part: PolicyRule) -> bool:
-    if not _has_all(owner.verbs or [], part.verbs or []) or not _has_all(owner.api_groups, part.api_groups):
+def _covers(owner: _Owner, part: PolicyRule) -> bool:
+    if not _has_all(owner.verbs, part.verbs or []) or not _has_all(owner.groups, part.api_groups):
         return False
     if not all(_covers_resource(owner.resources, resource) for resource in part.resources):
         return False
-    if not all(_covers_url(owner.non_resource_urls, url) for url in part.non_resource_urls):
+    if not all(_covers_url(owner.urls, url) for url in part.non_resource_urls):
         return False
-    if not owner.resource_names:
+    if not owner.names:
         return True
-    return bool(part.resource_names) and set(part.resource_names) <= set(owner.resource_names)
+    return bool(part.resource_names) and owner.names.issuperset(part.resource_names)
 
 
-def _has_all(owned: list[str], wanted: list[str]) -> bool:
-    return ALL in owned or set(wanted) <= set(owned)
+def _has_all(owned: frozenset[str], wanted: list[str]) -> bool:
+    return ALL in owned or owned.issuperset(wanted)
 
 
-def _covers_resource(owned: list[str], resource: str) -> bool:
+def _covers_resource(owned: frozenset[str], resource: str) -> bool:
     if ALL in owned or resource in owned:
         return True
     _, slash, subresource = resource.partition("/")
