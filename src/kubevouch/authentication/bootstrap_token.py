@@ -60,4 +60,4 @@ class BootstrapTokenAuthenticator:
             return None
         extra = {TOKEN_UID_EXTRA: (secret.metadata.uid,)} if bounds else {}
         user = UserInfo(token.user, groups=tuple(groups), extra=extra)
-        return Authentication(user, METHOD, source_ranges=bounds.source_ranges)
+        return Authentication(user, METHOD, source_ranges=bounds.source_ranges, credential=f"token {token.token_id}")

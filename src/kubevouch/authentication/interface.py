@@ -62,6 +62,8 @@ class Authentication:
     source_ranges: tuple[Network, ...] = ()
     # When the certificate ends that established it.
     expires: dt.datetime | None = None
+    # Which one it was, never the credential itself: a token's ID, a certificate's serial number.
+    credential: str = ""
 
 
 class Authenticator(Protocol):

@@ -58,4 +58,4 @@ def _conclude(certificate: Certificate) -> Authentication | None:
         return None
     extra = {CREDENTIAL_ID_EXTRA: (identity.credential_id,)}
     user = UserInfo(identity.username, identity.uid, identity.groups, extra)
-    return Authentication(user, METHOD, expires=certificate.not_after)
+    return Authentication(user, METHOD, expires=certificate.not_after, credential=f"serial {certificate.serial:x}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -283,7 +284,7 @@ def ensure_control_plane(
     """
     authority = ensure_authority(folder, CA, now=now, algorithm=algorithm)
     front_proxy = ensure_authority(folder, FRONT_PROXY_CA, now=now, algorithm=algorithm)
-    _refuse_shared_authority(folder, authority, front_proxy)
+    verify_apart(folder, x509_certificate.parse_bundle(read_bundle(folder)), front_proxy)
     signers = {CA: authority, FRONT_PROXY_CA: front_proxy}
     pairs = {
         wanted.base_name: ensure_leaf(folder, wanted, signers[wanted.signed_by], now=now, algorithm=algorithm)
@@ -293,9 +294,16 @@ def ensure_control_plane(
     return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"], service_account)
 
 
-def _refuse_shared_authority(folder: Path, client: CertificateAuthority, proxy: CertificateAuthority) -> None:
-    """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client."""
-    if client.certificate.public_key.canonical_info == proxy.certificate.public_key.canonical_info:
+def verify_apart(folder: Path, bundle: Iterable[Certificate], proxy: CertificateAuthority) -> None:
+    """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client.
+
+    Compared are the keys of all CAs in the bundle, for another certificate of the same key is no other CA.
+
+    Raises:
+        CertsError
+    """
+    key = proxy.certificate.public_key.canonical_info
+    if any(each.public_key.canonical_info == key for each in bundle):
         raise CertsError(
             f"{folder / FRONT_PROXY_CA}.crt has the key of the client CA {CA}.crt",
             f"move both {FRONT_PROXY_CA} files away; new ones are made at the next start",

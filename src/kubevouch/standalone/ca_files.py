@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from kubevouch.phases.certs import CertsError, ControlPlanePKI, pair_at, read_bundle
+from kubevouch.phases.certs import CertsError, ControlPlanePKI, pair_at, read_bundle, verify_apart
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
@@ -57,7 +57,9 @@ class CAFiles:
         seen = self._bundle_stamp()
         if seen != self._bundle:
             try:
-                self._trust(TrustAnchors.from_pem(read_bundle(self._pki.folder)))
+                anchors = TrustAnchors.from_pem(read_bundle(self._pki.folder))
+                verify_apart(self._pki.folder, anchors.certificates, self._pki.front_proxy_authority)
+                self._trust(anchors)
             except (CertsError, PKIError) as err:
                 log.error("the client CA bundle is not taken over", err=str(err))
             else:

@@ -28,6 +28,9 @@ LOOPBACK_SOURCE = "::1"
 METHOD = "authentication.kubevouch.dev/method"
 """Annotation: how the user was established."""
 
+CREDENTIAL = "authentication.kubevouch.dev/credential"
+"""Annotation: with which credential, by the ID of a token or the serial number of a certificate."""
+
 _PATCH = f"{audit_annotations.PATCH}/"
 _JSON = Negotiated("json")
 _encode = msgspec.json.Encoder().encode
@@ -98,6 +101,8 @@ class AuditRecord:
                 annotations.pop(audit_annotations.VALIDATION_FAILURE, None)
         if request.authentication is not None:
             annotations[METHOD] = request.authentication.method
+            if request.authentication.credential:
+                annotations[CREDENTIAL] = request.authentication.credential
         if annotations:
             event["annotations"] = annotations
         return _encode(event)
