@@ -20,6 +20,7 @@ from kubevouch.api import kubeconfig
 _TICKS = os.sysconf("SC_CLK_TCK")
 _URL = re.compile(r"https://([0-9.]+):([0-9]+)")
 _TOKEN = re.compile(r"--(?:tls-bootstrap-)?token (\S+)")
+_DISCOVERY = re.compile(r"--discovery-token (\S+)")
 _PIN = re.compile(r"(sha256:[0-9a-f]{64})")
 _START_SECONDS = 60.0
 _END_SECONDS = 30.0
@@ -33,6 +34,7 @@ class Cluster:
     pid: int
     port: int
     token: str
+    discovery_token: str
     pin: str
     data_dir: Path
     cold_start: float
@@ -111,10 +113,11 @@ async def _ready(process: asyncio.subprocess.Process, data_dir: Path, begun: flo
             raise RuntimeError(f"kubevouch up has ended: {said}")
         said += line.decode()
     url, token, pin = _URL.search(said), _TOKEN.search(said), _PIN.search(said)
-    assert url and token and pin  # they stand on or before the line of the pin
+    discovery = _DISCOVERY.search(said)
+    assert url and token and discovery and pin  # they stand on or before the line of the pin
     port = int(url[2])
     connection = await Connection.open(Cluster.host, port, trusting(data_dir / "pki" / "ca.crt"), "")
     await connection.request("GET", "/readyz")
     took = time.perf_counter() - begun
     connection.close()
-    return Cluster(process.pid, port, token[1], pin[1], data_dir, took)
+    return Cluster(process.pid, port, token[1], discovery[1], pin[1], data_dir, took)

@@ -144,11 +144,16 @@ async def whole_joins(cluster: Cluster, count: int) -> list[float]:
     """Seconds of ``kubevouch join``'s work from discovery to files: new connections, a new key, fsync and all."""
     took = []
     discovery = TokenDiscovery(
-        Endpoint(cluster.host, cluster.port), parse_token(cluster.token), pins.parse([cluster.pin])
+        Endpoint(cluster.host, cluster.port), parse_token(cluster.discovery_token), pins.parse([cluster.pin])
     )
     with tempfile.TemporaryDirectory(prefix="kubevouch-bench-") as folder:
         for number in range(count):
-            options = JoinOptions(discovery, f"whole-{number}", rootfs=Path(folder) / str(number))
+            options = JoinOptions(
+                discovery,
+                f"whole-{number}",
+                rootfs=Path(folder) / str(number),
+                tls_bootstrap_token=parse_token(cluster.token),
+            )
             begun = time.perf_counter()
             await join(options, SystemClock(), _Silent())
             took.append(time.perf_counter() - begun)

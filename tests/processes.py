@@ -11,12 +11,19 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch.api.bootstrap_tokens import generate_token, to_secret
+from kubevouch.phases.bootstrap_token import plan
+from kubevouch.util.clock import SystemClock
 from stalls import expect_no_stalls, without_stalls
+from wire import Wire
 
 # Under load a start that takes 0.5 s may take long; only a hang is a failure.
 PATIENCE_SECONDS = 60.0
 KUBEVOUCH = (sys.executable, "-m", "kubevouch.cli.main")
-_JOIN = re.compile(r"kubevouch join (\S+) --token (\S+) --discovery-token-ca-cert-hash (\S+)")
+_JOIN = re.compile(
+    r"kubevouch join (\S+) --discovery-token (\S+) --tls-bootstrap-token (\S+) --discovery-token-ca-cert-hash (\S+)"
+)
+_TRIES = 500
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Up:
     printed: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    token: str | None = None
 
     def start(self) -> Up:
         """Start, and wait until the line with the join command is printed."""
@@ -68,6 +76,8 @@ class Up:
             )  # fmt: skip
         assert self.process.stdout is not None
         self.printed = []
+        if "memory:" in self.arguments:
+            self.token = None
         watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
         watchdog.start()
         try:
@@ -92,22 +102,48 @@ class Up:
         return self.process.pid
 
     @property
-    def join_arguments(self) -> tuple[str, str, str]:
-        """Address, token and pin as printed."""
+    def printed_join(self) -> tuple[str, str, str, str]:
+        """Address, token for discovery, token for authentication and pin as printed."""
         found = _JOIN.search(self.printed[-1])
         assert found is not None
-        return found[1], found[2], found[3]
+        return found[1], found[2], found[3], found[4]
+
+    @property
+    def join_arguments(self) -> tuple[str, str, str]:
+        """Address, a token for both as kubeadm makes it, and pin."""
+        address, _, _, pin = self.printed_join
+        if self.token is None:
+            self.token = self._made_token()
+        return address, self.token, pin
+
+    def _made_token(self) -> str:
+        """One that cluster-info is signed with when this returns, where something signs it."""
+        token = generate_token()
+        secret = to_secret(plan(token, now=SystemClock().now()))
+        data = {key: value.decode() for key, value in secret.data.items()}
+        tree = {
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": token.secret_name}, "type": secret.type,
+            "stringData": data,
+        }  # fmt: skip
+        wire = Wire.of_kubeconfig(self.folder / "cluster/admin.conf", self.folder)
+        with wire.kept_open() as kept:
+            assert kept.json("POST", "/api/v1/namespaces/kube-system/secrets", tree).code == 201
+            for _ in range(_TRIES):
+                info = kept.request("GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info").body
+                if f"jws-kubeconfig-{token.token_id}".encode() in info:
+                    break
+        return token.text
 
     @property
     def port(self) -> str:
-        return self.join_arguments[0].rpartition(":")[2]
+        return self.printed_join[0].rpartition(":")[2]
 
     def join(self, *more: str, name: str = "worker-1") -> Ended:
         """Join a machine whose root is the folder of its name, over the loopback address."""
-        _, token, pin = self.join_arguments
+        _, discovery, authentication, pin = self.printed_join
         return kubevouch(
-            "join", f"127.0.0.1:{self.port}", "--token", token, "--discovery-token-ca-cert-hash", pin,
-            "--node-name", name, "--rootfs", f"./{name}", *more, cwd=self.folder,
+            "join", f"127.0.0.1:{self.port}", "--discovery-token", discovery, "--tls-bootstrap-token", authentication,
+            "--discovery-token-ca-cert-hash", pin, "--node-name", name, "--rootfs", f"./{name}", *more, cwd=self.folder,
         )  # fmt: skip
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from kubevouch.api.bootstrap_tokens import generate_token
 from kubevouch.api.cluster_info import ClusterInfo
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
@@ -70,7 +71,8 @@ async def served(
     )
     async with server:
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.control_plane.ca_certificate))
-        token = await bootstrap_token.ensure(server.client, bootstrap_token.DEFAULT_TTL, now=clock.now())
+        token = generate_token()
+        await bootstrap_token.create(server.client, bootstrap_token.plan(token, now=clock.now()))
         await server.listen(sockets)
         context = ssl.create_default_context(cafile=str(folder / "pki" / "ca.crt"))
         yield Served(server, endpoint.url, context, token.text, pki)

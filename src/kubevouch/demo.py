@@ -50,7 +50,8 @@ async def demo(folder: Path, clock: Clock) -> None:
     async with running(options, clock) as cluster:
         ui.say(ui.styled(f"a cluster came up in {cluster.started.total_seconds():.1f} s", bold=True))
         ui.field("API server", cluster.endpoint.url)
-        ui.field("token", f"{cluster.token[:6]}.{'•' * 16}")
+        for name, token in zip(("discovery", "authentication"), cluster.tokens, strict=True):
+            ui.field(name, f"{token.token_id}.{'•' * 16}")
         ui.field("CA pin", cluster.pin)
         ui.say()
         ui.say(ui.styled(f"{MACHINES[0]} joins", bold=True))
@@ -68,8 +69,8 @@ async def demo(folder: Path, clock: Clock) -> None:
 
 
 async def _join(cluster: Running, name: str, folder: Path, clock: Clock, *, tells: bool) -> Joined:
-    discovery = token_discovery(cluster.endpoint.address, cluster.token, [cluster.pin])
-    options = JoinOptions(discovery, name, folder / name)
+    discovery = token_discovery(cluster.endpoint.address, cluster.tokens.discovery.text, [cluster.pin])
+    options = JoinOptions(discovery, name, folder / name, tls_bootstrap_token=cluster.tokens.authentication)
     return await join(options, clock, Narrator(tells=tells))
 
 

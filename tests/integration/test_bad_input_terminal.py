@@ -210,7 +210,7 @@ def test_cluster_info_that_was_tampered_with(tmp_path: Path, what: str) -> None:
     with Up(tmp_path, ("--controllers", "csrapproving,csrsigning")) as up:
         wire = Wire.of_kubeconfig(tmp_path / "cluster/admin.conf", tmp_path)
         data = json.loads(wire.request("GET", CLUSTER_INFO).body)["data"]
-        key = "kubeconfig" if what == "kubeconfig" else f"jws-kubeconfig-{up.join_arguments[1].partition('.')[0]}"
+        key = "kubeconfig" if what == "kubeconfig" else f"jws-kubeconfig-{up.printed_join[1].partition('.')[0]}"
         changed = data[key] + " " if what == "kubeconfig" else data[key][:-4] + "AAAA"
         patch = json.dumps({"data": {key: changed}}).encode()
         assert wire.request("PATCH", CLUSTER_INFO, patch, "application/merge-patch+json").code == 200

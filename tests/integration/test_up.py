@@ -47,11 +47,11 @@ def test_a_second_start_finds_everything_again(tmp_path: Path) -> None:
         wire = Wire.of_kubeconfig(tmp_path / "cluster/admin.conf", tmp_path)
         tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"a": "1"}}
         uid = json.loads(wire.json("POST", MAPS, tree).body)["metadata"]["uid"]
-        told = first.join_arguments
+        told = first.printed_join
         assert first.end() == 0
     pki = contents(tmp_path / "cluster/pki")
     with Up(tmp_path) as second:
-        assert second.join_arguments[1:] == told[1:]
+        assert second.printed_join[1:] == told[1:]
         assert contents(tmp_path / "cluster/pki") == pki
         wire = Wire.of_kubeconfig(tmp_path / "cluster/admin.conf", tmp_path)
         assert json.loads(wire.request("GET", f"{MAPS}/mine").body)["metadata"]["uid"] == uid
@@ -80,7 +80,7 @@ def test_only_the_owner_reads_secrets_whatever_the_umask(tmp_path: Path) -> None
 
 def test_ipv6_takes_ipv4_too(tmp_path: Path) -> None:
     with Up(tmp_path, ("--bind-address", "::", "--advertise-address", "::1")) as running:
-        assert running.join_arguments[0] == f"[::1]:{running.port}"
+        assert running.printed_join[0] == f"[::1]:{running.port}"
         assert running.join().code == 0
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, int(running.port))).close()

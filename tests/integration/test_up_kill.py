@@ -99,7 +99,7 @@ def test_every_acknowledged_write_is_there_afterwards(tmp_path: Path) -> None:
             for name, possible in expected.items():
                 assert turns.get(name) in possible, name
             assert turns.keys() <= expected.keys()
-            told.add(up.join_arguments[1:])
+            told.add(up.printed_join[1:])
             enough = threading.Semaphore(0)
             writers = [Writer(wire, f"{number}-{each}", enough) for each in range(WRITERS)]
             for writer in writers:

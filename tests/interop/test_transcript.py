@@ -73,7 +73,8 @@ def test_up_prints_what_to_do_next(cluster: Up) -> None:
     assert kubeconfig == "  kubeconfig       ./cluster/admin.conf"
     assert joins == "  a machine joins with"
     assert re.fullmatch(
-        r"    kubevouch join \S+:\d+ --token [a-z0-9]{6}\.[a-z0-9]{16}"
+        r"    kubevouch join \S+:\d+ --discovery-token [a-z0-9]{6}\.[a-z0-9]{16}"
+        r" --tls-bootstrap-token [a-z0-9]{6}\.[a-z0-9]{16}"
         r" --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}",
         command,
     )

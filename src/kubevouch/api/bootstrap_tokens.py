@@ -3,6 +3,7 @@
     BootstrapTokenError       anything that is wrong with a token or its Secret
     ├── TokenSyntaxError      a text that is no token; the text itself is not repeated
     ├── TokenSettingsError    usages, groups or an expiration that no token may have
+    ├── WeakTokenError        a secret that can be guessed; the secret itself is not repeated
     └── TokenRefusedError     a Secret that does not count for what is asked; ``str()`` is Kubernetes' log text
 
 The authenticator, the signer of cluster-info, the cleaner and the command line share these rules.
@@ -26,6 +27,7 @@ import msgspec
 from kubevouch.api import token_bounds, wellknown
 from kubevouch.api.core_v1.secrets import Secret
 from kubevouch.api.token_bounds import Bounds, TokenBoundsError
+from kubevouch.api.token_strength import FLOOR_BITS, estimated_bits
 from kubevouch.machinery import gotext
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.times import Time, parse_go_rfc3339
@@ -69,6 +71,10 @@ class TokenSettingsError(BootstrapTokenError):
     """Usages, groups or an expiration that no token may have."""
 
 
+class WeakTokenError(BootstrapTokenError):
+    """A secret that can be guessed; the secret itself is not repeated."""
+
+
 class TokenRefusedError(BootstrapTokenError):
     """A Secret that does not count for what is asked; ``str()`` is Kubernetes' log text."""
 
@@ -87,6 +93,11 @@ class Token:
     def text(self) -> str:
         """The whole token, secret included."""
         return f"{self.token_id}.{self.token_secret}"
+
+    @property
+    def bits(self) -> float:
+        """What guessing the secret costs at most, as a power of two."""
+        return estimated_bits(self.token_id, self.token_secret)
 
     @property
     def user(self) -> str:
@@ -122,8 +133,22 @@ def generate_token(choose: Callable[[str], str] = secrets.choice) -> Token:
     Args:
         choose: picks one character of a text without bias; the operating system's randomness by default.
     """
-    letters = [choose(_ALPHABET) for _ in range(_ID_LENGTH + _SECRET_LENGTH)]
-    return Token("".join(letters[:_ID_LENGTH]), "".join(letters[_ID_LENGTH:]))
+    while True:
+        letters = [choose(_ALPHABET) for _ in range(_ID_LENGTH + _SECRET_LENGTH)]
+        token = Token("".join(letters[:_ID_LENGTH]), "".join(letters[_ID_LENGTH:]))
+        # One in many millions has a pattern by chance, and would be refused elsewhere.
+        if token.bits >= FLOOR_BITS:
+            return token
+
+
+def verify_strength(token: Token) -> Token:
+    """``token``, unless its secret can be guessed. Raises :class:`WeakTokenError`."""
+    if token.bits < FLOOR_BITS:
+        raise WeakTokenError(
+            f"the secret of the token {token.token_id} is worth about {token.bits:.0f} bits, expected "
+            f"{FLOOR_BITS:.0f} or more: whoever reads cluster-info can guess it"
+        )
+    return token
 
 
 def secret_name(token_id: str) -> str:

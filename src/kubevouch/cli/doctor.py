@@ -13,6 +13,7 @@ from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.paths import FOLDER
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.secret_input import take_tokens, token_file_option
 
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
@@ -30,7 +31,10 @@ def doctor() -> None:
 
 @doctor.command()
 @click.argument("endpoint", metavar="HOST:PORT")
-@click.option("--token", required=True, help="Bootstrap token of the cluster.")
+@click.option("--token", default="", help="Bootstrap token of the cluster; - is standard input.")
+@token_file_option
+@click.option("--discovery-token", default="", help="Token for discovery, if it is another one.")
+@click.option("--tls-bootstrap-token", default="", help="Token for the certificate request, if it is another one.")
 @click.option(
     "--discovery-token-ca-cert-hash",
     "hashes",
@@ -51,6 +55,9 @@ def doctor() -> None:
 def join(
     endpoint: str,
     token: str,
+    token_file: str,
+    discovery_token: str,
+    tls_bootstrap_token: str,
     hashes: tuple[str, ...],
     unsafe_skip: bool,
     node_name: str,
@@ -65,7 +72,11 @@ def join(
     _quiet()
     listed = tuple(each for text in hashes for each in text.split(","))
     name = (node_name or socket.gethostname()).strip().lower()
-    attempt = JoinAttempt(endpoint, token, listed, name, unsafe_skip, os.environ)
+    tokens = take_tokens(token, token_file, discovery_token, tls_bootstrap_token)
+    discovery, request = tokens.discovery or tokens.token, tokens.tls_bootstrap or tokens.token
+    if not discovery:
+        raise ui.CLIError("got no token, expected --token or --discovery-token", code=ExitCode.INVALID)
+    attempt = JoinAttempt(endpoint, discovery, listed, name, unsafe_skip, os.environ, request)
     return _tell(run_async(_join(attempt, None if kubeconfig is None else rest_config_of(kubeconfig))), output)
 
 

@@ -15,6 +15,7 @@ from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.preflight_flags import findings_told, ignore_option, take_ignored
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.secret_input import take_token
 
 if TYPE_CHECKING:
     from kubevouch.client.interface import Client
@@ -28,7 +29,13 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             settings_flags,
             layout_flags,
-            click.option("--token", default="", help="Bootstrap token to make.  [default: a random one]"),
+            click.option(
+                "--token", default="", help="Bootstrap token to make; - is standard input.  [default: random]"
+            ),
+            click.option("--token-file", default="", metavar="FILE", help="File with the bootstrap token to make."),
+            click.option(
+                "--insecure-allow-weak-token", "allow_weak", is_flag=True, help="Take tokens that can be guessed."
+            ),
             ttl_option,
             click.option("--upload-certs", is_flag=True, help="Upload the certificates that control planes share."),
             click.option("--certificate-key", default="", help="Key to upload them under.  [default: a random one]"),
@@ -83,6 +90,7 @@ def _split(texts: Iterable[str]) -> list[str]:
 
 
 def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: Iterable[str] = ()) -> None:
+    from kubevouch.api.token_strength import FLOOR_BITS
     from kubevouch.phases import init as phases
     from kubevouch.phases.cluster_settings import SettingsError
     from kubevouch.pki import certificate_key
@@ -91,7 +99,8 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
     from kubevouch.util.clock import SystemClock
 
     logs.configure(SystemClock(), level="error")
-    token, ttl = flags.pop("token"), flags.pop("token_ttl")
+    token, ttl = take_token(flags.pop("token"), flags.pop("token_file")), flags.pop("token_ttl")
+    allow_weak = flags.pop("allow_weak")
     settings = take_settings(ctx, flags, token=token, ttl=ttl)
     layout = take_layout(flags, settings.cluster.certificates_dir)
     key = flags["certificate_key"] or settings.init.certificate_key
@@ -99,9 +108,12 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
         if key:
             certificate_key.parse(key)
         chosen = frozenset({phases.Phase(only)}) if only else _without((*skipped, *settings.init.skip_phases))
-        phases.planned_tokens(settings, SystemClock().now())
+        planned = phases.planned_tokens(settings, SystemClock().now(), allow_weak=allow_weak)
     except (KeyMaterialError, SettingsError) as err:
         raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
+    for each in planned:
+        if each.token.bits < FLOOR_BITS:
+            ui.warning(f"INSECURE: the secret of the token {each.token.token_id} can be guessed")
     ignored = (*flags["ignore_preflight_errors"], *settings.init.node_registration.ignore_preflight_errors)
     options = phases.InitOptions(
         settings,
@@ -113,6 +125,7 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
         rootfs=flags["rootfs"],
         timeout=flags["timeout"].total_seconds(),
         kubeconfig=flags["kubeconfig"],
+        allow_weak_tokens=allow_weak,
     )
     output = flags["output"]
     if flags["dry_run"] or settings.init.dry_run:

@@ -17,6 +17,7 @@ from kubevouch.cli.kubeadm_config import config_option
 from kubevouch.cli.paths import FOLDER, shown
 from kubevouch.cli.preflight_flags import findings_told, ignore_option, take_ignored
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.secret_input import take_tokens, token_file_option
 from kubevouch.cli.tracing_flag import tracing_flag
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ class Terminal:
 
 
 _FLAGS = (
-    click.option("--token", default="", help="Bootstrap token, for discovery and for the certificate request."),
+    click.option(
+        "--token",
+        default="",
+        help="Bootstrap token, for discovery and for the certificate request; - is standard input.",
+    ),
+    token_file_option,
     click.option("--discovery-token", default="", help="Token for discovery, if it is another one."),
     click.option("--tls-bootstrap-token", default="", help="Token for the certificate request, if it is another one."),
     click.option(
@@ -254,6 +260,7 @@ def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfigurati
         if found is None:
             raise ui.CLIError(f"no JoinConfiguration found in {flags['config']}", code=ExitCode.INVALID)
         return msgspec.structs.replace(found, discovery=join_settings.complete(found.discovery))
+    tokens = take_tokens(flags["token"], flags["token_file"], flags["discovery_token"], flags["tls_bootstrap_token"])
     if len(endpoints) > 1:
         ui.warning(f"more than one API server endpoint is given; the first one is used: {endpoints[0]}")
     control_plane = None
@@ -268,9 +275,9 @@ def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfigurati
         control_plane=control_plane,
         discovery=join_settings.from_flags(
             endpoints[0] if endpoints else "",
-            token=flags["token"],
-            discovery_token=flags["discovery_token"],
-            tls_bootstrap_token=flags["tls_bootstrap_token"],
+            token=tokens.token,
+            discovery_token=tokens.discovery,
+            tls_bootstrap_token=tokens.tls_bootstrap,
             discovery_file=flags["discovery_file"],
             # kubeadm takes several hashes in one flag, too.
             hashes=[each for text in flags["hashes"] for each in text.split(",")],

@@ -24,7 +24,8 @@ config_option = click.option(
 # kubeadm's list, and what it has no flag for.
 _BESIDE = frozenset(
     {
-        "allow-missing-template-keys", "config", "dry-run", "force", "ignore-preflight-errors", "kubeconfig",
+        "allow-missing-template-keys", "config", "dry-run", "force", "ignore-preflight-errors",
+        "insecure-allow-weak-token", "kubeconfig",
         "kubeconfig-dir", "log-file", "node-name", "output", "print-join-command", "print-manifest", "rootfs",
         "show-managed-fields", "timeout", "upload-certs", "v", "wait", "yes",
     }

@@ -14,9 +14,10 @@ from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.secret_input import take_token
 
 if TYPE_CHECKING:
-    from kubevouch.api.bootstrap_tokens import BootstrapToken
+    from kubevouch.api.bootstrap_tokens import BootstrapToken, Token
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.phases.token_biography import Biography
 
@@ -32,9 +33,10 @@ def token() -> None:
 @click.option("--usages", default=None, help="What the token is for.  [default: signing,authentication]")
 @click.option(
     "--separate/--no-separate",
+    default=None,
     envvar="KUBEVOUCH_SEPARATE_TOKENS",
     help="Make two tokens, one for discovery and one for authentication: the first one's signature is public and lets "
-    "anyone guess the secret.",
+    "anyone guess the secret.  [default: with --print-join-command]",
 )
 @click.option("--uses", type=int, default=None, help="How many machines may get a certificate with the token.")
 @click.option("--node-name", "node_names", multiple=True, help="The node it is for; * stands for any part of a name.")
@@ -48,6 +50,9 @@ def token() -> None:
 @click.option("--description", default="", help="What the token is for, for people.")
 @click.option("--print-join-command", is_flag=True, help="Print the whole command with which a machine joins.")
 @click.option(
+    "--insecure-allow-weak-token", "allow_weak", is_flag=True, help="Take a TOKEN whose secret can be guessed."
+)
+@click.option(
     "--certificate-key",
     default="",
     help="With --print-join-command: the command is for a control plane, with this key of init phase upload-certs.",
@@ -57,7 +62,7 @@ def create(
     text: str,
     ttl: dt.timedelta,
     usages: str | None,
-    separate: bool,
+    separate: bool | None,
     uses: int | None,
     node_names: tuple[str, ...],
     source_ranges: tuple[str, ...],
@@ -65,10 +70,11 @@ def create(
     groups: str | None,
     description: str,
     print_join_command: bool,
+    allow_weak: bool,
     certificate_key: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Create a bootstrap token: TOKEN, or a random one.
+    """Create a bootstrap token: TOKEN, or a random one; - reads it from standard input.
 
     With --separate two lines are printed, the token for discovery before the one for authentication, which is TOKEN and
     has the bounds. Bounds are kept by kubevouch's own server and controllers.
@@ -85,13 +91,15 @@ def create(
         if click.get_current_context().get_parameter_source("separate") is click.core.ParameterSource.COMMANDLINE:
             raise ui.CLIError("cannot use --usages with --separate: it says both", code=ExitCode.INVALID)
         separate = False
+    if separate is None:
+        separate = print_join_command and usages is None
     # kubeadm says so only after it has made the token.
     if certificate_key and not print_join_command:
         raise ui.CLIError("cannot use --certificate-key without --print-join-command", code=ExitCode.INVALID)
     try:
         if certificate_key:
             certificate_keys.parse(certificate_key)
-        wanted = parse_token(text) if text else generate_token()
+        wanted = _strong(parse_token(take_token(text)), allow_weak=allow_weak) if text else generate_token()
         settings: dict[str, Any] = {
             "now": SystemClock().now(),
             "ttl": ttl,
@@ -115,6 +123,20 @@ def create(
     run_async(_create(config, plans))
     for line in lines:
         ui.say(line)
+
+
+def _strong(wanted: Token, *, allow_weak: bool) -> Token:
+    """Raises WeakTokenError, with a hint."""
+    from kubevouch.api.bootstrap_tokens import WeakTokenError, verify_strength
+
+    try:
+        return verify_strength(wanted)
+    except WeakTokenError as err:
+        if not allow_weak:
+            hint = "leave TOKEN out for a random one; --insecure-allow-weak-token takes it nevertheless"
+            raise ui.CLIError(str(err), hint=hint, code=ExitCode.INVALID) from err
+        ui.warning(f"INSECURE: {err}")
+    return wanted
 
 
 async def _create(config: RESTConfig, plans: list[BootstrapToken]) -> None:
@@ -272,6 +294,8 @@ async def _biography(config: RESTConfig, token_id: str) -> Biography:
 
 
 def _print(found: Biography) -> None:
+    from kubevouch.api.token_strength import FLOOR_BITS
+
     ui.say(ui.styled(found.token_id, bold=True))
     ui.field("state", found.state)
     ui.field("description", found.description or "<none>")
@@ -279,7 +303,11 @@ def _print(found: Biography) -> None:
     ui.field("expires", found.expires or "<never>")
     ui.field("usages", ", ".join(found.usages) or "<none>")
     ui.field("groups", ", ".join(found.groups) or "<none>")
-    ui.field("cluster-info", "signed with it" if found.signed else "not signed with it")
+    guessable = "signed with it: whoever reads it can try secrets without asking the server"
+    ui.field("cluster-info", guessable if found.signed else "not signed with it")
+    if found.bits is not None:
+        weak = "" if found.bits >= FLOOR_BITS else f"; weak, expected {FLOOR_BITS:.0f} or more"
+        ui.field("secret", f"about {found.bits:.1f} bits{weak}")
     ui.field("bounds", "; ".join(found.bounds.told()) or "<none>")
     if found.uses_left is not None:
         ui.field("uses left", str(found.uses_left))

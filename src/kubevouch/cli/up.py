@@ -159,9 +159,10 @@ async def _up(options: settings.StandaloneOptions) -> None:
         ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
         ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
         ui.say("  a machine joins with")
+        discovery, authentication = cluster.tokens
         ui.say(
-            f"    kubevouch join {cluster.endpoint.address} --token {cluster.token}"
-            f" --discovery-token-ca-cert-hash {cluster.pin}"
+            f"    kubevouch join {cluster.endpoint.address} --discovery-token {discovery.text}"
+            f" --tls-bootstrap-token {authentication.text} --discovery-token-ca-cert-hash {cluster.pin}"
         )
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")

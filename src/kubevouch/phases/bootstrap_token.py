@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from kubevouch.api import catalog, token_bounds, token_record, wellknown
 from kubevouch.api.bootstrap_tokens import (
@@ -207,17 +208,29 @@ async def delete(client: Client, token_id: str) -> None:
         raise TokenPhaseError(f"failed to delete bootstrap token {quote(token_id)}: {err}", hint) from err
 
 
-async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> Token:
-    """A token with which machines can join: one that is there and holds for a while, else a new one.
+class TokenPair(NamedTuple):
+    """With what machines join: a token that cluster-info is signed with, and one that lets them in."""
+
+    discovery: Token
+    authentication: Token
+
+
+async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> TokenPair:
+    """Separate tokens with which machines can join: those that are there and hold for a while, else new ones.
 
     Raises:
         APIStatusError, TransportError
     """
+    found: dict[str, Token] = {}
     for known in (await list_tokens(client))[0]:
         lasting = known.expires is None or known.expires - now >= min(_WORTH_GIVING, ttl or _WORTH_GIVING)
-        whole = set(DEFAULT_USAGES) <= set(known.usages) and set(DEFAULT_GROUPS) <= set(known.groups)
-        if lasting and whole and not known.bounds:
-            return known.token
-    token = generate_token()
-    await create(client, plan(token, now=now, ttl=ttl, description="made by kubevouch up"))
-    return token
+        sole = known.usages[0] if len(known.usages) == 1 else ""
+        grants = sole == SIGNING or set(DEFAULT_GROUPS) <= set(known.groups)
+        if lasting and sole and grants and not known.bounds:
+            found.setdefault(sole, known.token)
+    plans = plan_separate(
+        found.get(SIGNING, generate_token()), found.get(AUTHENTICATION, generate_token()), now=now, ttl=ttl,
+        description="made by kubevouch up",
+    )  # fmt: skip
+    await create_all(client, [each for each in plans if each.usages[0] not in found])
+    return TokenPair(plans[0].token, plans[1].token)

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Protocol
 
 from kubevouch.api import catalog, kubeconfig
-from kubevouch.api.bootstrap_tokens import BootstrapToken, generate_token, parse_token, to_secret
+from kubevouch.api.bootstrap_tokens import (
+    BootstrapToken,
+    WeakTokenError,
+    generate_token,
+    parse_token,
+    to_secret,
+    verify_strength,
+)
 from kubevouch.api.cluster_info import ClusterInfo
 from kubevouch.api.kubeadm_v1beta4 import BootstrapTokenSettings
 from kubevouch.api.kubeconfig import KubeconfigError
@@ -94,6 +101,7 @@ class InitOptions:
         ignored: checks that only warn.
         timeout: seconds for the API server to answer.
         kubeconfig: for the API server; None is ``admin.conf`` of the layout.
+        allow_weak_tokens: take secrets that can be guessed.
     """
 
     settings: ClusterSettings
@@ -105,6 +113,7 @@ class InitOptions:
     rootfs: Path | None = None
     timeout: float = 240.0
     kubeconfig: Path | None = None
+    allow_weak_tokens: bool = False
 
     @property
     def admin(self) -> Path:
@@ -127,7 +136,11 @@ async def init(options: InitOptions, connect: Connect, clock: Clock, report: Rep
         TransportError: the API server did not answer in time.
         APIStatusError, OSError
     """
-    tokens = planned_tokens(options.settings, clock.now()) if Phase.BOOTSTRAP_TOKEN in options.phases else []
+    tokens = (
+        planned_tokens(options.settings, clock.now(), allow_weak=options.allow_weak_tokens)
+        if Phase.BOOTSTRAP_TOKEN in options.phases
+        else []
+    )
     if Phase.PREFLIGHT in options.phases:
         check(options, report)
     if Phase.CERTS in options.phases:
@@ -175,16 +188,25 @@ def check(options: InitOptions, report: Reporter) -> None:
     report.step("preflight checks")
 
 
-def planned_tokens(settings: ClusterSettings, now: dt.datetime) -> list[BootstrapToken]:
-    """The tokens of the configuration, one by default. Raises :class:`SettingsError`."""
-    return [_planned(each, now) for each in settings.init.bootstrap_tokens or [BootstrapTokenSettings()]]
+def planned_tokens(settings: ClusterSettings, now: dt.datetime, *, allow_weak: bool = False) -> list[BootstrapToken]:
+    """The tokens of the configuration, one by default. Raises :class:`SettingsError`.
+
+    Args:
+        allow_weak: take secrets that can be guessed.
+    """
+    return [
+        _planned(each, now, allow_weak=allow_weak)
+        for each in settings.init.bootstrap_tokens or [BootstrapTokenSettings()]
+    ]
 
 
-def _planned(wanted: BootstrapTokenSettings, now: dt.datetime) -> BootstrapToken:
+def _planned(wanted: BootstrapTokenSettings, now: dt.datetime, *, allow_weak: bool) -> BootstrapToken:
     if wanted.ttl and wanted.expires:
         raise SettingsError("a bootstrap token has ttl and expires, expected one of both")
     try:
         token = parse_token(wanted.token) if wanted.token else generate_token()
+        if not allow_weak:
+            verify_strength(token)
         ttl = gotext.parse_duration(wanted.ttl) if wanted.ttl else bootstrap_token.DEFAULT_TTL
         if wanted.expires:
             ttl = Time.parse(wanted.expires).datetime() - now
@@ -196,6 +218,9 @@ def _planned(wanted: BootstrapTokenSettings, now: dt.datetime) -> BootstrapToken
             groups=wanted.groups or None,
             description=wanted.description,
         )
+    except WeakTokenError as err:
+        hint = "leave it out for a random one; --insecure-allow-weak-token takes it nevertheless"
+        raise SettingsError(str(err), hint) from err
     except (ValueError, bootstrap_token.TokenPhaseError) as err:
         raise SettingsError(f"the bootstrap token cannot be used: {err}", getattr(err, "hint", "")) from err
 

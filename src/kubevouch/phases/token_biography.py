@@ -12,6 +12,7 @@ from kubevouch.api.bootstrap_tokens import (
     AUTHENTICATION,
     DESCRIPTION_KEY,
     EXPIRATION_KEY,
+    TOKEN_SECRET_KEY,
     USAGE_KEY_PREFIX,
     USAGES,
     BootstrapTokenError,
@@ -26,6 +27,7 @@ from kubevouch.api.cluster_info import signature_key
 from kubevouch.api.core_v1 import Secret
 from kubevouch.api.token_bounds import Bounds, TokenBoundsError
 from kubevouch.api.token_record import Attempt, Record, State, TokenRecordError
+from kubevouch.api.token_strength import estimated_bits
 from kubevouch.client.interface import Client
 from kubevouch.phases import csr_review, stored
 from kubevouch.phases.bootstrap_token import TokenPhaseError
@@ -41,6 +43,7 @@ class Biography:
         uses_left: None for a token whose uses are not counted.
         attempts: the newest first. The Secret keeps them; those of a deleted token are known for as long as csrcleaner
             leaves the requests there.
+        bits: what guessing the secret costs at most, as a power of two; None without a secret.
     """
 
     token_id: str
@@ -54,6 +57,7 @@ class Biography:
     bounds: Bounds = token_bounds.NONE
     uses_left: int | None = None
     attempts: tuple[Attempt, ...] = ()
+    bits: float | None = None
 
     def tree(self) -> dict[str, Any]:
         """The stable form for scripts."""
@@ -66,6 +70,7 @@ class Biography:
             "usages": list(self.usages),
             "groups": list(self.groups),
             "signed": self.signed,
+            "secretBits": None if self.bits is None else round(self.bits, 1),
             "bounds": {
                 "uses": self.bounds.uses,
                 "usesLeft": self.uses_left,
@@ -143,6 +148,7 @@ def tell(
         bounds,
         token_record.uses_left(bounds, record),
         record[::-1],
+        estimated_bits(token_id, _text(secret, TOKEN_SECRET_KEY)),
     )
 
 

@@ -66,14 +66,14 @@ class Running:
     """A cluster that is ready.
 
     Args:
-        token: a bootstrap token with which machines may join now.
+        tokens: with which machines may join now.
         pin: the public key hash of the CA.
         keeps_state: False if the store ends with the process.
     """
 
     server: StandaloneServer
     admin_kubeconfig: Path
-    token: str
+    tokens: bootstrap_token.TokenPair
     pin: str
     started: dt.timedelta
     keeps_state: bool
@@ -131,7 +131,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         server = await stack.enter_async_context(made)
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
-        token = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
+        tokens = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
         controllers = start_controllers(server, options.controllers, identity=options.identity)
         stack.push_async_callback(controllers.close)
         admin = options.data_dir / ADMIN_FILE
@@ -147,7 +147,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         yield Running(
             server,
             admin,
-            token.text,
+            tokens,
             pins.pin_of(pki.authority.certificate),
             dt.timedelta(seconds=clock.monotonic() - begun),
             keeps_state=not isinstance(spec, MemorySpec),

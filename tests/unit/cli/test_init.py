@@ -15,7 +15,7 @@ from kubevouch.testing import Cluster
 
 Capture = pytest.CaptureFixture[str]
 DISK = "--skip-phases=upload-config,upload-certs,bootstrap-token,cluster-info"
-TOKEN = "abcdef.0123456789abcdef"
+TOKEN = "abcdef.x4mz8tbr5hcp1vdy"
 
 
 @pytest.fixture

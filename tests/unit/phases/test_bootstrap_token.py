@@ -72,11 +72,17 @@ async def test_create_list_delete(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_ensure_gives_a_token_that_lasts(tmp_path: Path) -> None:
+async def test_ensure_gives_tokens_that_last_and_are_for_one_thing_each(tmp_path: Path) -> None:
     async with join_world(tmp_path) as world:
         client, now, day = world.server.client, world.clock.now(), dt.timedelta(days=1)
-        assert await phase.ensure(client, day, now=now) == TOKEN
+        pair = await phase.ensure(client, day, now=now)
+        assert TOKEN not in pair
+        assert await phase.ensure(client, day, now=now) == pair
+        usages = {each.token: each.usages for each in (await phase.list_tokens(client))[0]}
+        assert [usages[each] for each in pair] == [("signing",), ("authentication",)]
+        # One of the two is used up: the other stays.
+        await phase.delete(client, pair.authentication.token_id)
+        again = await phase.ensure(client, day, now=now)
+        assert again.discovery == pair.discovery and again.authentication != pair.authentication
         later = now + dt.timedelta(days=3)
-        made = await phase.ensure(client, day, now=later)
-        assert made != TOKEN
-        assert await phase.ensure(client, day, now=later) == made
+        assert not set(await phase.ensure(client, day, now=later)) & {*pair, *again}

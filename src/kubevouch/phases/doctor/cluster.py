@@ -26,6 +26,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.cluster_info import ClusterInfoError, parse_kubeconfig
 from kubevouch.api.core_v1 import Secret
 from kubevouch.api.node_recovery import RecoveryRecordError
+from kubevouch.api.token_strength import FLOOR_BITS
 from kubevouch.client.interface import Client, ClientConfigurationError, ListOptions, TransportError
 from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all
@@ -104,12 +105,18 @@ def judge_tokens(secrets: Iterable[Secret], entries: Mapping[str, str], *, now: 
     for secret in secrets:
         name = secret.metadata.name
         try:
-            from_secret(secret)
+            known = from_secret(secret)
+            weak = known.token.bits < FLOOR_BITS
         except BootstrapTokenError as err:
             yield Code.TOKEN_BROKEN.found(
                 str(err), f"kubectl -n {wellknown.KUBE_SYSTEM_NAMESPACE} delete secret {argument(name)}"
             )
             continue
+        if weak and not expiration_of(secret, now).expired:
+            yield Code.TOKEN_WEAK.found(
+                f"the secret of the token {known.token.token_id} is worth about {known.token.bits:.0f} bits",
+                f"kubevouch token delete {argument(known.token.token_id)}",
+            )
         try:
             token = accept_for_signing(secret, now)
         except TokenRefusedError:

@@ -211,6 +211,12 @@ class Code(Enum):
         "token-broken", Area.DISCOVERY, "A Secret of the bootstrap token type holds no token that counts.",
         "kubectl -n kube-system delete secret NAME",
     )  # fmt: skip
+    TOKEN_WEAK = Kind(
+        "token-weak", Area.DISCOVERY,
+        "The secret of a token can be guessed. Where cluster-info is signed with it, anybody can do so without asking "
+        "the server; with a token for authentication whoever has guessed it comes in.",
+        "kubevouch token delete ID",
+    )  # fmt: skip
     TOKEN_UNSIGNED = Kind(
         "token-unsigned", Area.DISCOVERY,
         "cluster-info lacks the signature of a token that is there for it, or has a wrong one: whoever joins with the "

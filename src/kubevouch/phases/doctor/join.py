@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kubevouch.agent.discovery import verify_authority
 from kubevouch.agent.endpoint import Endpoint, EndpointError, parse_endpoint
 from kubevouch.agent.interface import NotTrustedError
 from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import Token, TokenSyntaxError, parse_token
+from kubevouch.api.bootstrap_tokens import AUTHENTICATION, SIGNING, USAGES, Token, TokenSyntaxError, parse_token
 from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, parse_kubeconfig
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
@@ -40,6 +40,7 @@ class JoinAttempt:
 
     Args:
         environ: the environment variables of whoever joins.
+        tls_bootstrap_token: for the certificate request, if it is another one than that for discovery.
     """
 
     endpoint: str
@@ -48,6 +49,7 @@ class JoinAttempt:
     node_name: str = ""
     unsafe_skip_ca_verification: bool = False
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls_bootstrap_token: str = field(default="", repr=False)
 
 
 async def examine(attempt: JoinAttempt, clock: Clock, operator: Client | None = None) -> Report:
@@ -85,6 +87,16 @@ def judge_settings(attempt: JoinAttempt) -> tuple[Endpoint | None, Token | None,
         if not pinned and not attempt.unsafe_skip_ca_verification:
             found.append(Code.PIN_MISSING.found("no CA certificate hash is given; the join is refused without one"))
     return endpoint, token, pinned, found
+
+
+def request_token(attempt: JoinAttempt, discovery: Token | None) -> tuple[Token | None, list[Finding]]:
+    """The token for the certificate request, which is that for discovery where none is given."""
+    if not attempt.tls_bootstrap_token or attempt.tls_bootstrap_token == attempt.token:
+        return discovery, []
+    try:
+        return parse_token(attempt.tls_bootstrap_token), []
+    except TokenSyntaxError as err:
+        return None, [Code.TOKEN_MALFORMED.found(str(err))]
 
 
 def judge_refusal(err: APIStatusError) -> Finding:
@@ -149,6 +161,8 @@ class _Examination:
         self._found += found
         if info is not None:
             self._facts.append(("cluster-info", f"names {info.server}, signed with {_listed(entries)}"))
+        request, malformed = request_token(self._attempt, token)
+        self._found += malformed
         signature = None if token is None else tokens.signature_of(entries, token)
         accepted: bool | None = None
         # A token is shown only to a server that the pin, or the token's own signature, vouches for.
@@ -156,10 +170,15 @@ class _Examination:
             wrong = list(reach.judge_serving(leaf, endpoint.host, trusted, endpoint, now=self._clock.now()))
             self._found += wrong
             bad = [each for each in wrong if each.code is not Code.SERVING_CERTIFICATE_EXPIRING]
-            if token is not None and not bad:
-                accepted = await self._try_token(endpoint, token, trusted)
+            if request is not None and not bad:
+                accepted = await self._try_token(endpoint, request, trusted)
         if token is not None and signature is not None:
-            self._found += await self._judge_token(token, signature, accepted, entries)
+            if request == token:
+                self._found += await self._judge_token(token, signature, accepted, entries)
+            else:
+                self._found += await self._judge_token(token, signature, None, entries, (SIGNING,))
+        if request is not None and request != token:
+            self._found += await self._judge_request_token(request, accepted)
 
     async def _cluster_info(self, endpoint: Endpoint) -> Mapping[str, str]:
         async with self._client(endpoint, TLSSources(insecure=True)) as client:
@@ -198,16 +217,39 @@ class _Examination:
         return True
 
     async def _judge_token(
-        self, token: Token, signature: Signature, accepted: bool | None, entries: Mapping[str, str]
+        self,
+        token: Token,
+        signature: Signature,
+        accepted: bool | None,
+        entries: Mapping[str, str],
+        usages: Collection[str] = USAGES,
     ) -> list[Finding]:
         guessed = list(tokens.judge_treatment(token, signature, accepted, entries))
         if self._operator is None:
             return guessed
-        secret = await stored.find(self._operator, catalog.SECRETS, token.secret_name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        known = tokens.judge_secret(
-            secret, token, now=self._clock.now(), node_name=self._attempt.node_name, accepted=accepted
+        return await self._known(self._operator, token, accepted, usages) or guessed
+
+    async def _judge_request_token(self, token: Token, accepted: bool | None) -> list[Finding]:
+        text = f"the API server answers 401 to the token {token.token_id}"
+        guessed = [Code.TOKEN_NOT_FOR_AUTHENTICATION.found(text)] if accepted is False else []
+        if self._operator is None:
+            return guessed
+        return await self._known(self._operator, token, accepted, (AUTHENTICATION,)) or guessed
+
+    async def _known(
+        self, operator: Client, token: Token, accepted: bool | None, usages: Collection[str]
+    ) -> list[Finding]:
+        secret = await stored.find(operator, catalog.SECRETS, token.secret_name, wellknown.KUBE_SYSTEM_NAMESPACE)
+        return list(
+            tokens.judge_secret(
+                secret,
+                token,
+                now=self._clock.now(),
+                node_name=self._attempt.node_name,
+                accepted=accepted,
+                usages=usages,
+            )
         )
-        return list(known) or guessed
 
     def _client(self, endpoint: Endpoint, tls: TLSSources, token: Token | None = None) -> HTTPSClient:
         options = ClientOptions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 
 from kubevouch.api import token_record, wellknown
@@ -14,6 +14,7 @@ from kubevouch.api.bootstrap_tokens import (
     SIGNING,
     TOKEN_SECRET_KEY,
     USAGE_KEY_PREFIX,
+    USAGES,
     Token,
     expiration_of,
 )
@@ -93,13 +94,20 @@ def judge_treatment(
 
 
 def judge_secret(
-    secret: Secret | None, token: Token, *, now: dt.datetime, node_name: str = "", accepted: bool | None = None
+    secret: Secret | None,
+    token: Token,
+    *,
+    now: dt.datetime,
+    node_name: str = "",
+    accepted: bool | None = None,
+    usages: Collection[str] = USAGES,
 ) -> Iterator[Finding]:
     """What follows from the Secret of the token's ID, None if there is none.
 
     Args:
         node_name: of the machine that wants to join; empty if it is not known.
         accepted: as for :func:`judge_treatment`.
+        usages: what it has to be for.
     """
     token_id = token.token_id
     if secret is None:
@@ -115,9 +123,9 @@ def judge_secret(
     if any(finding.code is Code.TOKEN_USED_UP for finding in bound):
         # Its usages were taken away for that reason.
         return
-    if secret.data.get(f"{USAGE_KEY_PREFIX}{SIGNING}") != b"true":
+    if SIGNING in usages and secret.data.get(f"{USAGE_KEY_PREFIX}{SIGNING}") != b"true":
         yield Code.TOKEN_NOT_FOR_SIGNING.found(f"the token {token_id} has no usage {SIGNING}")
-    if secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") != b"true":
+    if AUTHENTICATION in usages and secret.data.get(f"{USAGE_KEY_PREFIX}{AUTHENTICATION}") != b"true":
         yield Code.TOKEN_NOT_FOR_AUTHENTICATION.found(f"the token {token_id} has no usage {AUTHENTICATION}")
 
 

@@ -26,6 +26,7 @@ from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
 from kubevouch.api.token_bounds import Bounds
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases import bootstrap_token
 from kubevouch.phases.doctor.findings import Code, Report
 from kubevouch.phases.doctor.join import JoinAttempt, examine, judge_settings
 from kubevouch.testing.clock import FakeClock
@@ -373,3 +374,22 @@ async def test_a_token_for_others(bounds: Bounds, cause_part: str) -> None:
         report = await examine(attempt(cluster, GOOD), SystemClock(), cluster.client())
         assert codes(report) == [Code.TOKEN_FOR_OTHERS]
         assert cause_part in cause(report)
+
+
+@async_test
+async def test_separate_tokens_are_each_looked_at_for_what_they_are_for() -> None:
+    async with world() as cluster:
+        client, now = cluster.client(), cluster.clock.now()
+        pair = await bootstrap_token.ensure(client, bootstrap_token.DEFAULT_TTL, now=now)
+        await settled(cluster)
+        discovery, request = pair.discovery.text, pair.authentication.text
+        good = attempt(cluster, discovery, tls_bootstrap_token=request)
+        assert codes(await examine(good, SystemClock())) == []
+        assert codes(await examine(good, SystemClock(), client)) == []
+        swapped = attempt(cluster, request, tls_bootstrap_token=discovery)
+        found = [Code.TOKEN_NOT_FOR_SIGNING, Code.TOKEN_NOT_FOR_AUTHENTICATION]
+        assert codes(await examine(swapped, SystemClock(), client)) == found
+        # Without a look at the Secrets it is seen by what the server makes of them.
+        assert codes(await examine(swapped, SystemClock())) == [Code.TOKEN_UNKNOWN, Code.TOKEN_NOT_FOR_AUTHENTICATION]
+        malformed = attempt(cluster, discovery, tls_bootstrap_token="nope")
+        assert codes(await examine(malformed, SystemClock())) == [Code.TOKEN_MALFORMED]
