@@ -30,6 +30,7 @@ from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
+from kubevouch.standalone.leaf_renewal import LeafRenewal
 from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
 from kubevouch.storage.interface import Store
@@ -147,6 +148,8 @@ class StandaloneServer:
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
         self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
         self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
+        renewal = LeafRenewal(self.pki, self.clock)
+        self._tasks.append(asyncio.create_task(renewal.keep(), name="leaf-renewal"))
 
     async def listen(self, sockets: list[socket.socket]) -> None:
         await self.api.listen(sockets, self._ca_files.serve_with())
