@@ -14,6 +14,7 @@ import msgspec
 import certificate_differences as differences
 import differing_certificates
 import fuzz_parsers as parsers
+import http_differential
 from fuzz_parsers import (
     CLIENT_PAIR,
     CONFIG_MAP,
@@ -196,6 +197,7 @@ TARGETS: dict[str, Target] = {
         ],
         (b"%", b"%01", b"%ff", b"%00", b"&", b";", b"=", b"9" * 30, b"-1", b"sendInitialEvents=true", b"+"),
     ),
+    "http": Target(http_differential.compare, (), http_differential.SEEDS, http_differential.WORDS),
     "path": Target(
         parsers.path,
         (),
