@@ -21,6 +21,7 @@ from kubevouch.server.connection import Connection
 from kubevouch.server.request import Request
 from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 from kubevouch.storage.watchcache.resource_cache import Watcher
+from kubevouch.util import worker
 from served_world import served
 
 ROUNDS = 2
@@ -50,8 +51,12 @@ ASKED: dict[str, tuple[str, str, dict[str, Any] | None, str]] = {
 }  # fmt: skip
 
 
-def _encoded(body: dict[str, Any] | None) -> bytes | None:
-    return None if body is None else json.dumps(body).encode()
+# With blanks behind it a body is large, and its stages run on another thread.
+LARGE = b" " * (worker.LARGE_BYTES + 1)
+
+
+def _encoded(body: dict[str, Any] | None, padding: bytes = b"") -> bytes | None:
+    return None if body is None else json.dumps(body).encode() + padding
 
 
 @contextmanager
@@ -88,9 +93,10 @@ async def test_no_connection_waits_for_the_collector(tmp_path: Path) -> None:
                 assert (found[Connection], found[HttpRequestParser]) == (0, 0)
 
 
+@pytest.mark.parametrize("padding", [b"", LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("who", ["node", "admin", "token", "bad token", "nobody"])
 @async_test
-async def test_no_request_waits_for_the_collector(tmp_path: Path, who: str) -> None:
+async def test_no_request_waits_for_the_collector(tmp_path: Path, who: str, padding: bytes) -> None:
     async with served(tmp_path) as at, acting_as(at, tmp_path, SUPER_ADMIN) as admin:
         assert (await send(admin, "POST", MAPS, MAP, JSON)).status == 201
         spec = WORKER if who == "node" else SUPER_ADMIN
@@ -101,9 +107,10 @@ async def test_no_request_waits_for_the_collector(tmp_path: Path, who: str) -> N
                     for method, path, body, media in [*ASKED.values()] * ROUNDS:
                         headers = {"Content-Type": media} if media else {}
                         if who in ("node", "admin"):
-                            await client.raw(method, path, _encoded(body), headers)
+                            await client.raw(method, path, _encoded(body, padding), headers)
                         else:
-                            async with session.request(method, path, json=body, headers=headers) as answer:
+                            said = _encoded(body, padding)
+                            async with session.request(method, path, data=said, headers=headers) as answer:
                                 await answer.read()
                 # The first round makes what is made once.
                 if round_:

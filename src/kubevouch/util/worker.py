@@ -76,8 +76,11 @@ class _Job:
     result: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Outcome:
+    """Emptied once it has been passed on: asyncio's future around the thread's one is part of a cycle (both know the
+    callbacks that chain them), which would keep the request and what was read from it."""
+
     value: Any
     error: BaseException | None
     seconds: float
@@ -86,10 +89,11 @@ class _Outcome:
 def _timed(work: Callable[[], Any]) -> _Outcome:
     begun = time.thread_time()
     try:
-        value, error = work(), None
-    except Exception as err:  # noqa: BLE001 - raised again where it is waited for
-        value, error = None, err
-    return _Outcome(value, error, time.thread_time() - begun)
+        return _Outcome(work(), None, time.thread_time() - begun)
+    # Raised again where it is waited for. No other name may hold it: this frame is in its traceback, and a cycle would
+    # keep the body of the request until somebody looks for cycles.
+    except Exception as err:  # noqa: BLE001
+        return _Outcome(None, err, time.thread_time() - begun)
 
 
 class Worker:
@@ -111,7 +115,10 @@ class Worker:
         job = _Job(partial(work, *args), loop.create_future())
         self._queue.add(flow, job)
         self._begin(loop)
-        return cast("T", await job.result)
+        try:
+            return cast("T", await job.result)
+        finally:
+            del job  # an error's traceback has this frame, and the job the error
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._busy and (following := self._queue.take()) is not None:
@@ -128,14 +135,16 @@ class Worker:
             job.result.cancel()
             return
         outcome = running.result()
+        value, error = outcome.value, outcome.error
+        outcome.value = outcome.error = None
         self.jobs += 1
         self.seconds += outcome.seconds
         self._queue.charge(flow, outcome.seconds)
         if not job.result.done():
-            if outcome.error is not None:
-                job.result.set_exception(outcome.error)
+            if error is not None:
+                job.result.set_exception(error)
             else:
-                job.result.set_result(outcome.value)
+                job.result.set_result(value)
         self._begin(loop)
 
 
