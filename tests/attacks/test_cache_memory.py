@@ -40,7 +40,7 @@ OF_TYPES = {
     "authorization.controller_policy.kubevouch_controller_policy",
     "authorization.kubeadm_policy.kubeadm_certs_policy", "authorization.kubeadm_policy.kubeadm_policy",
     "authorization.recovery_policy.recovery_policy", "cel.environment._declarations", "cel.library.texts._engine",
-    "client.headers._version", "machinery.json_codec._decoder", "machinery.json_codec._type_meta",
+    "client.headers._version", "machinery.elements._fields", "machinery.json_codec._decoder", "machinery.json_codec._type_meta",
     "machinery.protobuf._descriptor_file", "machinery.protobuf._filler", "machinery.protobuf._maker",
     "machinery.protobuf._message_class", "machinery.protobuf._support_file", "machinery.protobuf._unknown_class",
     "machinery.protobuf.envelope_prefix", "machinery.struct_compare._plan", "machinery.typed_tree.merge_type",
