@@ -13,7 +13,7 @@ from kubevouch.phases.certs_renewal import Outcome
 from kubevouch.phases.control_plane_files import Credential, Layout
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT
 from kubevouch.util.clock import Clock
-from kubevouch.util.turns import elsewhere
+from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("standalone.leaf_renewal")
 
