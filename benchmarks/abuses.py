@@ -89,7 +89,10 @@ async def slow_clients(attacker: Attacker) -> None:
 
     async def trickle(writer: asyncio.StreamWriter) -> None:
         while not attacker.is_over and not writer.is_closing():
-            writer.write(b"a")
+            try:
+                writer.write(b"a")
+            except RuntimeError as err:  # uvloop's word for a transport that the other side has closed
+                raise ConnectionResetError from err
             await writer.drain()
             await asyncio.sleep(_TRICKLE_SECONDS)
 
