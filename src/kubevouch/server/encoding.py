@@ -295,7 +295,7 @@ class ObjectEncoder:
             )
             return _wrap("BOOKMARK", table[:-2] + row + b"]}", how)
         encoder = ObjectEncoder(self.resource, self.printer) if self._from_storage else self
-        return encoder._object_frame(Change("MODIFIED", stored, None, item.revision), how).replace(
+        return encoder._object_frame(Change("MODIFIED", stored, item.revision), how).replace(
             b"MODIFIED", b"BOOKMARK", 1
         )
 

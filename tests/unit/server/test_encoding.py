@@ -25,7 +25,7 @@ PROTOBUF = Negotiated("protobuf", stream=True)
 def _change(name: str, revision: int) -> Change[ConfigMap]:
     obj = ConfigMap(metadata=ObjectMeta(name=name, resource_version=str(revision)))
     stored = Stored(f"/registry/configmaps/default/{name}", obj, Revision(revision), b"")
-    return Change("MODIFIED", stored, None, Revision(revision))
+    return Change("MODIFIED", stored, Revision(revision))
 
 
 def test_each_watcher_gets_its_own_change_in_its_own_form() -> None:
@@ -58,12 +58,12 @@ def test_large_frames_are_kept_as_far_as_their_bytes_allow() -> None:
     encoder = ObjectEncoder(catalog.CONFIG_MAPS, Printer((), lambda _obj, _now: ()))
     for number in range(1, 200):
         obj = ConfigMap(metadata=ObjectMeta(name="c"), data={"value": "x" * (1000 * number)})
-        change = Change("MODIFIED", Stored("c", obj, Revision(number), b"x" * 1000 * number), None, Revision(number))
+        change = Change("MODIFIED", Stored("c", obj, Revision(number), b"x" * 1000 * number), Revision(number))
         frame = encoder.frames([change], JSON, NOW, "", first=False)
         assert encoder.frames([change], JSON, NOW, "", first=False) is frame
         held = sum(len(kept) + len(stored.raw) for stored, _, kept in encoder._frames.values())
         assert held == encoder.frame_bytes <= FRAME_BYTES
-    huge = Change("MODIFIED", Stored("c", obj, Revision(1), b"x" * FRAME_BYTES), None, Revision(1))
+    huge = Change("MODIFIED", Stored("c", obj, Revision(1), b"x" * FRAME_BYTES), Revision(1))
     encoder.frames([huge], JSON, NOW, "", first=False)
     assert len(encoder._frames) == 1
 

@@ -56,7 +56,7 @@ def _following(initial: deque[Stored[Any]]) -> list[WatchItem]:
     while initial and len(part) < INITIAL_BATCH and size < BATCH_BYTES:
         stored = initial.popleft()
         size += len(stored.raw)
-        part.append(Change("ADDED", stored, None, stored.revision))
+        part.append(Change("ADDED", stored, stored.revision))
     return part
 
 

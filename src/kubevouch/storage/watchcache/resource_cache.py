@@ -34,11 +34,14 @@ Filter = Callable[[Stored[T]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """An event as one watcher sees it through its selector."""
+    """An event as one watcher sees it through its selector.
+
+    It does not know its event, which may keep it for other watchers: both would stay until a collection of cycles, with
+    the values that they hold.
+    """
 
     type: ChangeType
     stored: Stored[T]
-    event: CacheEvent[T] | None
     revision: Revision
 
 
@@ -296,9 +299,9 @@ class ResourceCache(Generic[T]):
         before = event.previous is not None and scope.covers(event.previous)
         if now:
             assert event.current is not None  # implied by now
-            return Change("MODIFIED" if before else "ADDED", event.current, event, event.revision)
+            return Change("MODIFIED" if before else "ADDED", event.current, event.revision)
         if before:
-            return Change("DELETED", event.deleted, event, event.revision)
+            return Change("DELETED", event.deleted, event.revision)
         return None
 
     # -------------------------------------------------------------- watchers

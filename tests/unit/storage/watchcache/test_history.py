@@ -1,5 +1,6 @@
 """What a history holds is what it says that it holds, and no more than its budgets."""
 
+import gc
 import random
 
 import pytest
@@ -120,6 +121,24 @@ def test_a_batch_is_bounded_in_bytes() -> None:
         assert sizes == [2] * 9 + [21]
 
     aio.run(scenario())
+
+
+def test_events_go_when_the_history_forgets_them() -> None:
+    """Also those that are looked at once more after they gave back what watchers share."""
+    cache: ResourceCache[ConfigMap] = ResourceCache(SECRETS, 5, Budgets(decoded=0))
+    gc.collect()
+    gc.disable()
+    try:
+        for revision in range(1, 50):
+            watchers = [cache.watch(Scope(SECRETS), Revision(max(cache.oldest, revision - 3))) for _ in range(2)]
+            _write(cache, "a", revision, None if revision % 7 == 0 else 10)
+            for watcher in watchers:
+                watcher.close()
+        watchers.clear()
+        alive = [each for each in gc.get_objects() if isinstance(each, CacheEvent)]
+    finally:
+        gc.enable()
+    assert len(alive) == 5
 
 
 # ------------------------------------------------------------------ encodings
