@@ -110,6 +110,22 @@ def test_a_turn_bounds_evaluations_in_the_course_of_others() -> None:
     assert program.holds({})
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "timestamp(x) == timestamp(x)", "duration(x) == duration(x)", "isIP(x)", "isCIDR(x)", "isURL(x)",
+        "isQuantity(x)", "isSemver(x)", "x.lowerAscii() == x", "x.split('').size() > 0", "x.findAll('a').size() > 0",
+        "x.replace('a', 'b') == x", "x.matches('(a|b)+$')", "format.dns1123Label().validate(x).hasValue()",
+        "strings.quote(x) == x",
+    ],
+)  # fmt: skip
+def test_a_long_text_is_no_single_step(call: str) -> None:
+    """Of 1 MiB, as an object may hold one."""
+    program = Environment({"x": "string"}).compile(call, (BOOL,))
+    with pytest.raises(TurnOver):
+        program.holds({"x": "a" * (1 << 20)}, turn=Turn(TURN))
+
+
 # ------------------------------------------------------------------ configuration files
 
 

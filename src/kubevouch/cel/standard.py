@@ -26,6 +26,7 @@ from kubevouch.cel.values import (
     no_such_overload,
     quotient,
     remainder,
+    size,
     type_name,
     unsigned,
 )
@@ -276,6 +277,11 @@ def _bool(value: Any) -> bool:
 
 
 @built_in("timestamp", "dyn")
+def _timestamp(value: Any, *, run: Run) -> dt.datetime:
+    run.spend(size(value))
+    return to_timestamp(value)
+
+
 def to_timestamp(value: Any) -> dt.datetime:
     """A moment from its RFC 3339 text or its seconds since 1970."""
     if type(value) is dt.datetime:
@@ -292,6 +298,11 @@ def to_timestamp(value: Any) -> dt.datetime:
 
 
 @built_in("duration", "dyn")
+def _duration(value: Any, *, run: Run) -> dt.timedelta:
+    run.spend(size(value))
+    return to_duration(value)
+
+
 def to_duration(value: Any) -> dt.timedelta:
     """A length of time from Go's text for it."""
     if type(value) is dt.timedelta:
