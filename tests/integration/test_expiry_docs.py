@@ -36,9 +36,10 @@ class Later:
         return kubevouch(*arguments, cwd=self.folder, KUBECONFIG="cluster/admin.conf", **self.variables)
 
     def join(self, up: Up) -> Ended:
-        _, token, pin = up.join_arguments
+        _, discovery, authentication, pin = up.printed_join
         return self.kubevouch(
-            "join", f"127.0.0.1:{up.port}", "--token", token, "--discovery-token-ca-cert-hash", pin,
+            "join", f"127.0.0.1:{up.port}", "--discovery-token", discovery, "--tls-bootstrap-token", authentication,
+            "--discovery-token-ca-cert-hash", pin,
             "--node-name", "worker-1", "--rootfs", "worker-1",
         )  # fmt: skip
 

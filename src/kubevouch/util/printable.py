@@ -26,10 +26,10 @@ def escaped(text: str) -> str:
 
 
 def json_escaped(text: str) -> str:
-    """JSON ``text`` that means the same, with only plain characters and line ends in it."""
-    if is_plain(text.replace("\n", "")):
+    """JSON ``text`` that means the same, with only plain characters, tabs and line ends in it."""
+    if is_plain(text.replace("\n", "").replace("\t", "")):
         return text
-    return "".join(char if char == "\n" or is_plain(char) else json.dumps(char)[1:-1] for char in text).replace(
+    return "".join(char if char in "\n\t" or is_plain(char) else json.dumps(char)[1:-1] for char in text).replace(
         "\x7f", "\\u007f"
     )
 

@@ -41,3 +41,5 @@ def test_escaped_json_means_the_same() -> None:
     assert json.loads(text) == tree
     assert is_plain(text.replace("\n", ""))
     assert json_escaped('{"a": "ä"}') == '{"a": "ä"}'
+    # What a shell is told of a command: kubectl's completion separates by a tab.
+    assert json_escaped("list\tList\n") == "list\tList\n"
