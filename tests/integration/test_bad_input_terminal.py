@@ -205,12 +205,12 @@ async def _joined(folder: Path, endpoint: str, token: str, pin: str) -> Ended:
 @pytest.mark.parametrize("what", ["kubeconfig", "signature"])
 def test_cluster_info_that_was_tampered_with(tmp_path: Path, what: str) -> None:
     with Up(tmp_path) as up:
-        assert up.join(name="witness").code == 0  # so it is signed
+        token = up.join_arguments[1]  # signed when it is told
         assert up.end() == 0
-    with Up(tmp_path, ("--controllers", "csrapproving,csrsigning")) as up:
+    with Up(tmp_path, ("--controllers", "csrapproving,csrsigning"), token=token) as up:
         wire = Wire.of_kubeconfig(tmp_path / "cluster/admin.conf", tmp_path)
         data = json.loads(wire.request("GET", CLUSTER_INFO).body)["data"]
-        key = "kubeconfig" if what == "kubeconfig" else f"jws-kubeconfig-{up.printed_join[1].partition('.')[0]}"
+        key = "kubeconfig" if what == "kubeconfig" else f"jws-kubeconfig-{token.partition('.')[0]}"
         changed = data[key] + " " if what == "kubeconfig" else data[key][:-4] + "AAAA"
         patch = json.dumps({"data": {key: changed}}).encode()
         assert wire.request("PATCH", CLUSTER_INFO, patch, "application/merge-patch+json").code == 200
