@@ -51,6 +51,7 @@ from kubevouch.pki import authority, jws, keys, x509_certificate
 from kubevouch.pki.subject_alt_names import SubjectAltNames
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
+from kubevouch.util.files import write_new
 from scripted_server import Handler, ScriptedServer, Seen, reply_json, reply_status, stream
 from throwaway_ca import Pair, server_context
 
@@ -409,7 +410,7 @@ def test_certificate_store(case: dict[str, Any], tmp_path: Path) -> None:
             CertificateStore(tmp_path).update(certificate, keys.load_pem(key), now=NOW)
         assert current.read_bytes() == certificate + key
     elif given.get("current") == "absent":
-        dated.write_bytes(certificate + key)
+        write_new(dated, certificate + key)
         updated.symlink_to(dated)
         assert CertificateStore(tmp_path).current() is not None
         assert current.readlink() == dated
@@ -423,7 +424,7 @@ def test_certificate_store(case: dict[str, Any], tmp_path: Path) -> None:
         assert found is not None and found.leaf.pem() == certificate
     else:
         assert given["file"] == "key block before certificate block"
-        dated.write_bytes(key + certificate)
+        write_new(dated, key + certificate)
         current.symlink_to(dated)
         found = CertificateStore(tmp_path).current()
         assert found is not None and found.leaf.pem() == certificate

@@ -9,9 +9,10 @@ from pathlib import Path
 from asynctest import async_test
 from controller_world import NOW
 from kubevouch.phases.certs import certificate_pem, ensure_control_plane, ensure_leaf
-from kubevouch.pki import control_plane
+from kubevouch.pki import authority, control_plane, keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.standalone.ca_files import LOOK_SECONDS, CAFiles
 from kubevouch.testing.clock import FakeClock, settle
 
@@ -31,7 +32,8 @@ async def test_a_client_ca_bundle_is_taken_in_when_it_is_one(tmp_path: Path) -> 
         assert heard == []
         path = pki.folder / "ca.crt"
         text = path.read_bytes()
-        for content, count in ((b"", 0), (b"-----BEGIN", 0), (text + pki.front_proxy_authority.certificate.pem(), 2)):
+        other = authority.create_authority("other", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
+        for content, count in ((b"", 0), (b"-----BEGIN", 0), (text + other.certificate.pem(), 2)):
             path.write_bytes(content)
             clock.advance(LOOK_SECONDS)
             await settle()
