@@ -210,7 +210,8 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
     """
     if folder.is_dir():
         return
-    if not folder.parent.is_dir():
+    # A parent that is a file is told by mkdir: not a directory.
+    if not folder.parent.exists():
         make_folder(folder.parent)
     try:
         folder.mkdir(mode)
