@@ -16,7 +16,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it arrived; ``peer_certificate`` is the DER that the client showed."""
+    """A request as it arrived: ``peer_certificate`` is the DER that the client showed, ``connection`` counts from 0."""
 
     method: str
     path: str
@@ -36,6 +36,8 @@ class ScriptedServer:
     answers: list[Handler] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     _runner: web.AppRunner | None = None
+    # Kept, so that no later connection has the identity of one that has ended.
+    _connections: list[object] = field(default_factory=list)
 
     async def __aenter__(self) -> ScriptedServer:
         self._runner = web.AppRunner(
@@ -79,12 +81,18 @@ class ScriptedServer:
                 dict(request.headers),
                 await request.read(),
                 tls.getpeercert(True) if tls else None,
-                id(request.protocol),
+                self._number(request.protocol),
                 request.raw_path,
             )
         )
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return await answer(request)
+
+    def _number(self, connection: object) -> int:
+        """How many connections have sent a request before this one did."""
+        if connection not in self._connections:
+            self._connections.append(connection)
+        return self._connections.index(connection)
 
 
 def _application(answer: Handler) -> web.Application:
