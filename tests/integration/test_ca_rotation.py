@@ -8,6 +8,8 @@ import json
 import ssl
 from pathlib import Path
 
+import pytest
+
 import aio
 from kubevouch.agent.daemon import Agent
 from kubevouch.agent.node_access import ClusterFiles
@@ -67,6 +69,8 @@ async def _renewed(agent: Agent) -> None:
         await agent.client.step()
 
 
+# Two servers, one after the other, and some ten commands, each a process.
+@pytest.mark.timeout(180)
 def test_a_rotation_with_a_running_server(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
         assert up.join().code == 0
