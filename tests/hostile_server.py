@@ -24,7 +24,8 @@ HOSTILE = (
 _KEPT = {
     "kind", "apiVersion", "resourceVersion", "uid", "continue", "request", "certificate", "namespace", "name",
     "creationTimestamp", "time", "lastUpdateTime", "lastTransitionTime", "lastHeartbeatTime", "lastProbeTime",
-    "operation", "fieldsType", "token-id", "token-secret", "jws-kubeconfig", "type", "expiration",
+    "operation", "fieldsType", "token-id", "token-secret", "jws-kubeconfig", "type", "expiration", "locked", "released",
+    "until",
 }  # fmt: skip
 
 
@@ -61,6 +62,8 @@ class Hostile:
             return [self.twisted(each, key) for each in tree]
         if not isinstance(tree, str) or not self._turns(key, tree):
             return tree
+        if tree.startswith("{"):  # JSON in a ConfigMap
+            return json.dumps(self.twisted(json.loads(tree)))
         if key in ("description",) or key.startswith(("usage-", "auth-")):
             return base64.b64encode(base64.b64decode(tree) + HOSTILE.encode()).decode()
         return tree + HOSTILE

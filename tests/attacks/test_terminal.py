@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import aio
 from hostile_server import HOSTILE, Hostile, hostile
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1 import Node
@@ -30,6 +31,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.request_builder import build_request
 from kubevouch.pki.subject import Subject
+from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.testing import Cluster
 from kubevouch.util.printable import is_plain
 from throwaway_ca import ThrowawayCA
@@ -60,6 +62,13 @@ def request(subject: str) -> CertificateSigningRequestSpec:
     return CertificateSigningRequestSpec(request=made, signer_name="example.com/s", usages=["client auth"])
 
 
+async def damaged_store(path: Path) -> None:
+    """Of one key, under which is no object."""
+    store = await SQLiteStore.open(path)
+    await store.create("/registry/configmaps/default/" + HOSTILE.replace("\0", ""), HOSTILE.encode())
+    await store.close()
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("hostile")
@@ -72,6 +81,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         for name in (CSR, EVIL):
             cluster.create(CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=request(f"who{HOSTILE}")))
         cluster.create(Node(metadata=ObjectMeta(name="worker-1")))
+        run(["node", "remove", "gone-1", "--why", "lost", "--yes", "--kubeconfig", str(cluster.kubeconfig)])
+        aio.run(damaged_store(folder / "root\x1b[31m\u202e/store.db"))
         with hostile(Wire.of_kubeconfig(cluster.kubeconfig, folder), tls) as between:
             yield Stage(cluster, between, folder, token, ca)
 
@@ -111,9 +122,12 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "init phase": ["cluster-info", *there, "--rootfs", root, "--timeout", "1s"],
         "join": [*join, "--timeout", "1s"], "join-phase": ["preflight", *join, "--node-name", HOSTILE],
         "join-status": ["worker-1", *there],
+        "node lift": ["gone-1", *there], "node lockouts": there,
+        "node remove": ["worker-1", "--why", HOSTILE, "--yes", *there],
         "recovery allow": ["worker-1", *there], "recovery forget": [f"worker-1{HOSTILE}", *there],
         "recovery list": there, "recovery revoke": ["worker-1", *there],
         "reset": ["--rootfs", root, "--dry-run"],
+        "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],
         "up": ["--data-dir", f"/proc/self{root}", "--secure-port", "0"],
@@ -130,8 +144,9 @@ def every_command() -> list[str]:
     return [each for each in found if each]
 
 
-# What deletes is asked last, so that there is something to show until then.
-COMMANDS = sorted(every_command(), key=lambda path: ("delete" in path or "deny" in path or "forget" in path, path))
+# What these take away is there to be shown until then.
+LAST = {"csr deny", "node lift", "node remove", "recovery forget", "store accept-loss", "token delete"}
+COMMANDS = sorted(every_command(), key=lambda path: (path in LAST, path))
 
 
 @contextmanager
@@ -197,7 +212,17 @@ def test_no_command_lets_a_cluster_drive_the_terminal(
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize(
-    "path", ["csr list", "csr show", "token list", "token show", "join-status", "recovery list", "doctor cluster"]
+    "path",
+    [
+        "csr list",
+        "csr show",
+        "token list",
+        "token show",
+        "join-status",
+        "recovery list",
+        "node lockouts",
+        "doctor cluster",
+    ],
 )
 def test_documents_stay_data(
     stage: Stage, path: str, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
