@@ -248,9 +248,17 @@ def test_two_machines_with_one_name(tmp_path: Path, up: Up) -> None:
     first = _joined(up, tmp_path / "first", "twin")
     with RunningAgent(tmp_path, first) as agent:
         agent.until(READY_LINE)
-        second = up.join("--rootfs", str(tmp_path / "second"), name="twin")
-        # As in Kubernetes, for a machine that was installed anew looks the same; but it says so.
-        assert second.code == 0
+        denied = up.join("--rootfs", str(tmp_path / "denied"), name="twin")
+        assert denied.code == 6 and "reason: NodeNameTaken" in denied.stderr
+        # Somebody made a token for that name, as for a machine that was installed anew; it still says so.
+        made = kubevouch("token", "create", "--node-name", "twin", "--kubeconfig", admin, cwd=tmp_path)
+        assert made.code == 0, made
+        second = kubevouch(
+            "join", f"127.0.0.1:{up.port}", "--token", made.stdout.strip(),
+            "--discovery-token-ca-cert-hash", up.printed_join[3], "--node-name", "twin", "--rootfs", "./second",
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert second.code == 0, second
         assert "another machine, with another key, has joined under this node name" in second.stderr
         _rotates(agent, after=0)
         found = kubevouch("doctor", "cluster", "--kubeconfig", admin, cwd=tmp_path)
