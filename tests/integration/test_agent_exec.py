@@ -77,17 +77,17 @@ def test_the_plugin_of_another_certificate_folder(tmp_path: Path, up: Up) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "says"),
+    ("name", "text", "code", "says"),
     [
-        ("", 3, "exit code 3"),
-        ("no credential\n", 0, "decoding stdout"),
-        (_token("abcdef.0123456789abcdef"), 0, "does not accept"),
+        ("fails", "", 3, "exit code 3"),
+        ("garbage", "no credential\n", 0, "decoding stdout"),
+        ("refused", _token("abcdef.0123456789abcdef"), 0, "does not accept"),
     ],
 )
-def test_a_plugin_that_is_no_help(tmp_path: Path, up: Up, text: str, code: int, says: str) -> None:
+def test_a_plugin_that_is_no_help(tmp_path: Path, up: Up, name: str, text: str, code: int, says: str) -> None:
     node = tmp_path / "node"
     bootstrap_kubeconfig(up.folder, node, _printer(tmp_path, text, code))
-    with RunningAgent(tmp_path, node, ("--node-name", "no-help")) as agent:
+    with RunningAgent(tmp_path, node, ("--node-name", name)) as agent:
         agent.until("the attempt failed")
         shown = agent.command("status")
         assert shown.code == 1 and says in shown.stdout, shown.stdout
