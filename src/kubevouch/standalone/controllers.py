@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kubevouch.api import catalog as resources
@@ -60,21 +60,26 @@ class RunningControllers:
     async def _is_settled(self) -> bool:
         if not self.manager.is_idle:
             return False
+        revisions = set()
         for informer in self.manager.informers.informers:
-            if not informer.synced or not await self._is_current(informer):
+            if not informer.synced:
                 return False
-        # What the comparison waited for may have made work.
-        return self.manager.is_idle
-
-    async def _is_current(self, informer: SharedInformer[Any]) -> bool:
-        items = await self._server.client.list(informer.resource, informer.namespace, informer.selectors)
-        stored = {object_key(obj): obj.metadata.resource_version for obj in items.items}
-        return stored == {object_key(obj): obj.metadata.resource_version for obj in informer.indexer.values()}
+            items = await self._server.client.list(informer.resource, informer.namespace, informer.selectors)
+            if not _is_current(informer, items.items):
+                return False
+            revisions.add(items.resource_version)
+        # What the comparison waited for may have made work, also some that is done and that no informer knows of yet.
+        return self.manager.is_idle and len(revisions) <= 1
 
     async def close(self) -> None:
         """Stop all work. What was begun and not written is done by whoever comes next."""
         self._task.cancel()
         await asyncio.wait({self._task})
+
+
+def _is_current(informer: SharedInformer[Any], items: Iterable[Any]) -> bool:
+    stored = {object_key(obj): obj.metadata.resource_version for obj in items}
+    return stored == {object_key(obj): obj.metadata.resource_version for obj in informer.indexer.values()}
 
 
 def start_controllers(
