@@ -268,7 +268,8 @@ class LoopMonitor:
 
     def _look_until_stopped(self, own: _Starvation) -> None:
         previous, busy_at = self._look(0.0), 0.0
-        pause, planned, delayed = _IDLE_SECONDS, time.monotonic() + _IDLE_SECONDS, own.seconds()
+        pause = self._pause(previous, busy_at, None)
+        planned, delayed = time.monotonic() + pause, own.seconds()
         while not self._stopped.wait(pause):
             if self._question is None and previous.step is None and self._processor_time() == previous.cpu:
                 # It has waited all the time: this is all that an idle server pays.
