@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import kubevouch
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.authentication import client_chain
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import UserInfo
@@ -19,8 +20,9 @@ from kubevouch.authorization import rbac
 from kubevouch.authorization.interface import Attributes
 from kubevouch.authorization.rbac import RBACPolicy
 from kubevouch.cel.regular_expressions import compiled_pattern
+from kubevouch.controllers import name_admission
 from kubevouch.machinery import field_set, names
-from kubevouch.pki import der, keys, pem, x509_certificate, x509_request
+from kubevouch.pki import der, keys, node_user, pem, x509_certificate, x509_request
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.request_builder import build_request
@@ -58,7 +60,9 @@ FED: dict[str, Callable[[str], object]] = {
     "machinery.field_set._cached_set": lambda text: field_set.from_fields_v1(b'{"f:%s":{}}' % text.encode()),
     "machinery.field_set._text_key_element": lambda text: field_set.key_element(("name",), (text,)),
     "machinery.names._is_qualified": names.qualified_name,
+    "controllers.name_admission._parsed": lambda text: name_admission._names_and_keys(_csr(text)),
     "pki.der._object_identifier": lambda text: der.object_identifier(b"\x2a" * len(text)),
+    "pki.node_user._node_name_of": lambda text: node_user.node_name_of(f"system:node:{text}"),
     "pki.subject._parse_certified": lambda text: x509_certificate.parse_der(_certificate(text)),
     "pki.x509_certificate._parse_first": lambda text: x509_certificate.parse_der(_certificate(text)),
     "pki.x509_request._parse_pem": lambda text: x509_request.parse_pem(_request(text), limit=1 << 20),
@@ -75,6 +79,11 @@ def _certificate(text: str) -> bytes:
     block = pem.first_block(ThrowawayCA().issue("a", organizations=(text[:60],) * (len(text) // 60)).certificate)
     assert block is not None
     return block.contents
+
+
+def _csr(text: str) -> CertificateSigningRequest:
+    signer = "kubernetes.io/kube-apiserver-client-kubelet"
+    return CertificateSigningRequest(spec=CertificateSigningRequestSpec(request=_request(text), signer_name=signer))
 
 
 def _request(text: str) -> bytes:

@@ -8,7 +8,6 @@ import gc
 import ipaddress
 import resource
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,6 @@ from kubevouch.util.allocator import return_large_blocks
 # Objects made before a collection of the youngest generation, and collections of each before one of the next. The
 # second generation, up to 300,000 objects, takes 20 ms; all of them are looked at once in 60 million.
 _COLLECT = (50_000, 5, 200)
-# How long the loop waits for the interpreter while large work is done beside it, in each of its turns. With 5 ms, which
-# is what Python has, a join would then take ten times as long.
-_SWITCH_SECONDS = 0.0005
 
 
 def _address(_ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -155,7 +151,6 @@ async def _up(options: settings.StandaloneOptions) -> None:
         # And so does what the start has made.
         gc.freeze()
         return_large_blocks()
-        sys.setswitchinterval(_SWITCH_SECONDS)
         ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
         ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
         ui.say("  a machine joins with")

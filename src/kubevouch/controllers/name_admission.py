@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kubevouch.api import certificate_ledger, wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, LEASES, NODES
@@ -204,21 +205,32 @@ def _held(csr: CertificateSigningRequest) -> list[Held]:
     return [Held(key=key_digest(leaf.public_key), issued=node_records.issued_at(leaf), not_after=leaf.not_after)]
 
 
-def _wanted(csr: CertificateSigningRequest) -> CertificateRequest | None:
+# Larger requests are parsed anew each time: their makers choose how long they are.
+_CACHED_BYTES = 4096
+
+
+def _names_and_keys(csr: CertificateSigningRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The node that a request is for, and its key; neither for requests that are for no node's client certificate."""
+    request = csr.spec.request or b""
     if csr.spec.signer_name != wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER:
-        return None
+        return (), ()
+    return _parsed(request) if len(request) <= _CACHED_BYTES else _parsed.__wrapped__(request)
+
+
+# An index is asked about the same bytes at each change of their object, for both versions of it.
+@lru_cache(maxsize=512)
+def _parsed(request: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     try:
-        return x509_request.parse_pem(csr.spec.request or b"")
+        wanted = x509_request.parse_pem(request)
     except ParseError:
-        return None
+        return (), ()
+    name = node_name_of(wanted.subject.common_name)
+    return (name,) if name else (), (key_digest(wanted.public_key),)
 
 
 def _node_names(csr: CertificateSigningRequest) -> Iterable[str]:
-    wanted = _wanted(csr)
-    name = "" if wanted is None else node_name_of(wanted.subject.common_name)
-    return (name,) if name else ()
+    return _names_and_keys(csr)[0]
 
 
 def _keys(csr: CertificateSigningRequest) -> Iterable[str]:
-    wanted = _wanted(csr)
-    return () if wanted is None else (key_digest(wanted.public_key),)
+    return _names_and_keys(csr)[1]

@@ -45,6 +45,13 @@ def is_printable(char: str) -> bool:
     return char == " " or unicodedata.category(char)[0] in "LMNPS"
 
 
+def is_printable_text(text: str) -> bool:
+    """Whether each character is."""
+    if text.isascii():
+        return text.isprintable()
+    return all(map(is_printable, text))
+
+
 def json_value(value: object) -> str:
     """A value that is not a plain string, as field errors print it."""
     return json_codec.encode(value).decode()

@@ -7,16 +7,28 @@ passes ``worker-*`` (the mistake of CVE-2021-27099).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from kubevouch.machinery import names
 
 NODE_USER_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"
 
 
+# RFC 1123 section 2.1. What is longer is no name, and is not remembered.
+_LONGEST = len(NODE_USER_PREFIX) + 253
+
+
 def node_name_of(user_name: str) -> str:
     """The node's name, a DNS-1123 subdomain; empty if it is no node's user name, or no node can have that name."""
-    if not user_name.startswith(NODE_USER_PREFIX):
+    if not user_name.startswith(NODE_USER_PREFIX) or len(user_name) > _LONGEST:
         return ""
+    return _node_name_of(user_name)
+
+
+# A join asks a dozen times, for two names.
+@lru_cache(maxsize=1024)
+def _node_name_of(user_name: str) -> str:
     return checked_node_name(user_name[len(NODE_USER_PREFIX) :])
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from kubevouch.machinery.gotext import is_printable, quote
+from kubevouch.machinery.gotext import is_printable_text, quote
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.policy import NODE_SIGNERS, verify_no_masters
@@ -120,5 +120,5 @@ def _verify_no_other_signers_node(signer_name: str, request: CertificateRequest)
 def _verify_printable(request: CertificateRequest) -> None:
     """No NUL, newline or other invisible character: what a human approves must be what is signed."""
     for _, value in request.subject.attributes:
-        if value is not None and not all(is_printable(char) for char in value):
+        if value is not None and not is_printable_text(value):
             raise PolicyError(f"subject contains unprintable characters: {quote(value)}")

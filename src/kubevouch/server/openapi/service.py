@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import partial
 
 from kubevouch.machinery import json_codec
 from kubevouch.server import negotiation
@@ -15,6 +16,7 @@ from kubevouch.server.endpoints import Served
 from kubevouch.server.negotiation import JSON
 from kubevouch.server.openapi import gnostic, v2, v3
 from kubevouch.server.request import BytesResult, Request, Result
+from kubevouch.util.worker import beside_loop
 
 ROOT_V3 = "/openapi/v3"
 
@@ -102,7 +104,7 @@ class OpenAPI:
         async with self._lock:
             if build not in self._made:
                 # Long enough to delay other requests, hence a thread.
-                documents = await asyncio.to_thread(build, self._served, self._version_info)
+                documents = await asyncio.to_thread(beside_loop, partial(build, self._served, self._version_info))
                 self._made[build] = _Made(documents, _http_date(request.received))
         return self._made[build]
 

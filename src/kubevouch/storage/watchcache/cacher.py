@@ -20,6 +20,7 @@ from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
+from kubevouch.util.worker import beside_loop
 
 log = structlog.get_logger("storage.cacher")
 
@@ -191,7 +192,7 @@ class Cacher:
         previous = cache.get(event.key)
         if event.value is not None:
             decode = partial(self._decode, registered, event.key, event.value, event.revision)
-            current = decode() if len(event.value) < LARGE_VALUE_BYTES else await asyncio.to_thread(decode)
+            current = decode() if len(event.value) < LARGE_VALUE_BYTES else await asyncio.to_thread(beside_loop, decode)
             if current is None:
                 return
             change = CacheEvent(event.revision, current, previous)
