@@ -164,7 +164,7 @@ class HTTPSServer:
         try:
             result = await self._handler(request)
         except APIStatusError as err:
-            return await self._failure(request, err)
+            return _last_if_unread(raw, await self._failure(request, err))
         finally:
             _note_authentication(request, connection)
             # It knows the request: with it, the body would stay until a collection of cycles.
@@ -181,7 +181,7 @@ class HTTPSServer:
         else:
             reply = await self._reply(request, result)
         self._traffic.answered(request, reply.content_length or 0)
-        return reply
+        return _last_if_unread(raw, reply)
 
     def _request(self, raw: web.BaseRequest, connection: Connection) -> Request:
         target = raw.raw_path
@@ -278,7 +278,7 @@ class HTTPSServer:
         if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             zipper = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
             headers |= _GZIPPED
-        reply = _warned(request, web.StreamResponse(status=result.status, headers=headers))
+        reply = _last_if_unread(raw, _warned(request, web.StreamResponse(status=result.status, headers=headers)))
         size, whole = 0, False
         try:
             writer = await reply.prepare(raw)
@@ -306,7 +306,7 @@ class HTTPSServer:
     ) -> web.StreamResponse:
         how = request.negotiated or Negotiated("json", stream=True)
         reply = _warned(request, web.StreamResponse(status=200, headers=self._headers(request, how.content_type)))
-        reply.enable_chunked_encoding()
+        _last_if_unread(raw, reply).enable_chunked_encoding()
         include = _include(request)
         current = asyncio.current_task()
         assert current is not None  # a handler always runs in a task
@@ -446,6 +446,13 @@ async def _next(request: Request, pieces: Iterator[bytes]) -> bytes | None:
 
 def _include(request: Request) -> str:
     return request.query.get("includeObject") or "Metadata"
+
+
+def _last_if_unread(raw: web.BaseRequest, reply: web.StreamResponse) -> web.StreamResponse:
+    """Says that the connection ends behind an answer that comes before the whole body: who is not told asks again."""
+    if not raw.content.is_eof():
+        reply.force_close()
+    return reply
 
 
 def _warned(request: Request, reply: web.StreamResponse) -> web.StreamResponse:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import aio
+from kubevouch.machinery import errors
 from kubevouch.registry.store import ListResult
 from kubevouch.server.https import HTTPSServer
 from kubevouch.server.request import ListingResult, Request, Result, WatchItem, WatchResult
@@ -210,5 +211,29 @@ def test_a_list_that_breaks_off_has_no_end() -> None:
             await reader.readuntil(b"\r\n\r\n")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError, ValueError)):
                 await _chunks(reader)
+
+    aio.run(scenario())
+
+
+@pytest.mark.parametrize(("body", "told"), [(b"", True), (b"1234", False)])
+def test_an_answer_before_the_whole_body_says_that_it_is_the_last_one(body: bytes, told: bool) -> None:
+    """A client would send the next request over a connection that ends."""
+
+    async def refused(_request: Request) -> Result:
+        raise errors.bad_request("no")
+
+    async def scenario() -> None:
+        server = HTTPSServer(refused, SystemClock())
+        (bound,) = network.bind(network.LOOPBACK, 0)
+        await server.start([bound], None)
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+        writer.write(b"POST /x HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\n" + body)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert (b"\r\nConnection: close\r\n" in head) == told
+        if told:
+            await reader.read()  # to the end
+        writer.close()
+        await server.close(0)
 
     aio.run(scenario())
