@@ -49,6 +49,8 @@ class JoinedNode:
 async def join_node(cluster: Cluster, root: Path, clock: Clock | None = None) -> JoinedNode:
     """``cluster`` listens and runs all controllers."""
     token = await cluster.token_async()
+    # Signed before it is looked for: who finds no signature sleeps, and the cluster's clock stands still.
+    await cluster.settle_async()
     address = cluster.url.removeprefix("https://")
     options = JoinOptions(token_discovery(address, token, [cluster.pin]), NAME, root)
     await join(options, clock or SystemClock(), Told())
@@ -58,6 +60,7 @@ async def join_node(cluster: Cluster, root: Path, clock: Clock | None = None) ->
 def join_node_aside(cluster: Cluster, root: Path, clock: Clock | None = None) -> JoinedNode:
     """:func:`join_node` beside a cluster that has a thread of its own."""
     token = cluster.token()
+    cluster.settle()
     address = cluster.url.removeprefix("https://")
     options = JoinOptions(token_discovery(address, token, [cluster.pin]), NAME, root)
     asyncio.run(_joined(options, clock or SystemClock()))
