@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -27,10 +26,6 @@ from kubevouch.util.turns import give_way
 log = structlog.get_logger("controllers")
 
 T = TypeVar("T", bound=Object)
-
-# Requests that a worker takes before it gives way. A reconcile that finds nothing to do never waits, and over a store
-# in memory neither does one that issues, which takes some milliseconds. To give way each time costs joins commits.
-BURST = 4
 
 _EXPECTED = (ReconcileError, APIStatusError, TransportError)
 
@@ -131,9 +126,9 @@ class QueueController:
         self.queue.shut_down()
 
     async def _work(self) -> None:
-        for number in count(1):
-            if number % BURST == 0:
-                await give_way()
+        while True:
+            # One that finds nothing to do never waits, and over a store in memory neither does one that issues.
+            await give_way()
             try:
                 request = await self.queue.get()
             except WorkqueueShutDown:
