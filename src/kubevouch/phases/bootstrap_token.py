@@ -37,6 +37,7 @@ DEFAULT_USAGES = (SIGNING, AUTHENTICATION)
 DEFAULT_GROUPS = (wellknown.DEFAULT_NODE_TOKEN_GROUP,)
 # A token that is about to end is no use to who has yet to copy it to a machine.
 _WORTH_GIVING = dt.timedelta(minutes=10)
+_MADE_BY_UP = "made by kubevouch up"
 _TOKEN_PATTERN = r'"\\A([a-z0-9]{6})\\.([a-z0-9]{16})\\z"'
 _TOKEN_ID_PATTERN = r'"\\A([a-z0-9]{6})\\z"'
 
@@ -216,7 +217,9 @@ class TokenPair(NamedTuple):
 
 
 async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> TokenPair:
-    """Separate tokens with which machines can join: those that are there and hold for a while, else new ones.
+    """Separate tokens with which machines can join: those made here before that hold for a while, else new ones.
+
+    Tokens that a person has made for something are not handed on: whoever reads the server's output gets these.
 
     Raises:
         APIStatusError, TransportError
@@ -226,11 +229,11 @@ async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> Toke
         lasting = known.expires is None or known.expires - now >= min(_WORTH_GIVING, ttl or _WORTH_GIVING)
         sole = known.usages[0] if len(known.usages) == 1 else ""
         grants = sole == SIGNING or set(DEFAULT_GROUPS) <= set(known.groups)
-        if lasting and sole and grants and not known.bounds:
+        if lasting and sole and grants and not known.bounds and known.description == _MADE_BY_UP:
             found.setdefault(sole, known.token)
     plans = plan_separate(
         found.get(SIGNING, generate_token()), found.get(AUTHENTICATION, generate_token()), now=now, ttl=ttl,
-        description="made by kubevouch up",
+        description=_MADE_BY_UP,
     )  # fmt: skip
     await create_all(client, [each for each in plans if each.usages[0] not in found])
     return TokenPair(plans[0].token, plans[1].token)

@@ -8,7 +8,7 @@ import pytest
 from asynctest import async_test
 from join_world import TOKEN, join_world
 from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import Token
+from kubevouch.api.bootstrap_tokens import Token, parse_token
 from kubevouch.api.core_v1 import Secret
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token as phase
@@ -80,9 +80,11 @@ async def test_ensure_gives_tokens_that_last_and_are_for_one_thing_each(tmp_path
         assert await phase.ensure(client, day, now=now) == pair
         usages = {each.token: each.usages for each in (await phase.list_tokens(client))[0]}
         assert [usages[each] for each in pair] == [("signing",), ("authentication",)]
-        # One of the two is used up: the other stays.
+        # One of the two is used up: the other stays; what a person has made for something is not handed on.
         await phase.delete(client, pair.authentication.token_id)
+        other = phase.plan(parse_token("aaaaaa.k4x09zq7m2w8r5tj"), now=now, ttl=day, usages=("authentication",))
+        await phase.create(client, other)
         again = await phase.ensure(client, day, now=now)
-        assert again.discovery == pair.discovery and again.authentication != pair.authentication
+        assert again.discovery == pair.discovery and again.authentication not in (pair.authentication, other.token)
         later = now + dt.timedelta(days=3)
         assert not set(await phase.ensure(client, day, now=later)) & {*pair, *again}
