@@ -45,3 +45,15 @@ def damaged(path: Path, got: str) -> StoreDamaged:
         " whose names begin with its own, to begin anew",
         got,
     )
+
+
+class LossFound(StoreDamaged):
+    """Writes that were acknowledged are not in the store, or nobody can say whether they are."""
+
+
+def loss(path: Path, got: str) -> LossFound:
+    return LossFound(
+        f"{path}: got {got}; restore the newest backup, or give up what is missing with"
+        f" kubevouch store accept-loss {path}",
+        got,
+    )

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import structlog
 
-from kubevouch.storage.interface import Revision, StoreDamaged
+from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite import log_frames
-from kubevouch.storage.sqlite.errors import damaged
+from kubevouch.storage.sqlite.errors import damaged, loss
 from kubevouch.storage.sqlite.mark import NO_SALTS, Noted, mark_of, read_mark
 from kubevouch.storage.sqlite.queries import read_revision
 from kubevouch.storage.sqlite.rows import one_row
@@ -43,10 +43,6 @@ SELECT (
     WHERE c.revision IS NULL OR c.revision < v.revision LIMIT 1
 )
 """
-
-
-class LossFound(StoreDamaged):
-    """Writes that were acknowledged are not in the store, or nobody can say whether they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +138,12 @@ def expect_agreement(connection: sqlite3.Connection, path: Path) -> None:
 def expect_acknowledged(path: Path, identity: int, revision: Revision, noted: Noted | None) -> None:
     """Raises LossFound unless the store reaches as far as its mark."""
     if noted is None:
-        raise _loss(path, f"no mark ({mark_of(path).name}) that says how far this store once was")
+        raise loss(path, f"no mark ({mark_of(path).name}) that says how far this store once was")
     if noted.identity != identity:
-        raise _loss(path, f"the mark ({mark_of(path).name}) of another store")
+        raise loss(path, f"the mark ({mark_of(path).name}) of another store")
     if noted.revision > revision:
         missing = noted.revision - revision
-        raise _loss(
+        raise loss(
             path,
             f"revision {revision} as the newest, where {noted.revision} was acknowledged: {missing} lost to damage, or"
             " this is an older copy",
@@ -158,7 +154,7 @@ def expect_no_commit_behind(path: Path, log: mmap.mmap) -> None:
     """Raises LossFound if the log holds commits that SQLite does not read."""
     read = frames_read(path)
     if log_frames.Log(log, PAGE_BYTES).lost_behind(read) is not None:
-        raise _loss(path, f"a log ({log_of(path).name}) damaged at frame {read + 1}, with commits behind it")
+        raise loss(path, f"a log ({log_of(path).name}) damaged at frame {read + 1}, with commits behind it")
 
 
 @contextmanager
@@ -194,11 +190,3 @@ def _in_time(connection: sqlite3.Connection, path: Path, statement: str) -> tupl
     finally:
         timer.cancel()
         timer.join()
-
-
-def _loss(path: Path, got: str) -> LossFound:
-    return LossFound(
-        f"{path}: got {got}; restore the newest backup, or give up what is missing with"
-        f" kubevouch store accept-loss {path}",
-        got,
-    )

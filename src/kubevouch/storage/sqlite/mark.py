@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubevouch.storage.interface import Revision
-from kubevouch.storage.sqlite.errors import damaged
+from kubevouch.storage.sqlite.errors import loss
 from kubevouch.util import files
 
 _SLOT = struct.Struct("<8sQQ8s")
@@ -57,7 +57,7 @@ def read_mark(path: Path) -> Noted | None:
     """What the mark of the store at ``path`` says; None if there is none.
 
     Raises:
-        StoreDamaged: neither slot is whole.
+        LossFound: neither slot is whole.
         OSError
     """
     try:
@@ -66,7 +66,7 @@ def read_mark(path: Path) -> Noted | None:
         return None
     whole = [noted for at in (0, _SECTOR) if (noted := _unpacked(content[at : at + _SECTOR])) is not None]
     if len(content) != MARK_BYTES or not whole:
-        raise damaged(path, f"a mark ({mark_of(path).name}) that cannot be read")
+        raise loss(path, f"a mark ({mark_of(path).name}) that cannot be read")
     return max(whole, key=lambda noted: noted.revision)
 
 
