@@ -16,8 +16,8 @@ from kubevouch.util.loop_monitor import STALL_SECONDS, LoopMonitor, Stall, obser
 
 _OURS = f"{Path(kubevouch.__file__).parent}/"
 _TESTS = (f"{Path(__file__).parent}/", f"{_OURS}testing/")
-# The node's side, on a loop that only a test shares with a server.
-_NODE = f"{_OURS}agent/"
+# The node's side and the work of commands, on a loop that only a test shares with a server.
+_ELSEWHERE = (f"{_OURS}agent/", f"{_OURS}phases/")
 _LINE = re.compile(r'^W.*"event loop held" seconds=\S+ cpu=(\S+) .*$|^\{.*"msg": "event loop held".*$', re.MULTILINE)
 
 
@@ -45,10 +45,10 @@ def no_stalls() -> Iterator[list[Stall]]:
 
 
 def _is_of_a_test(stall: Stall) -> bool:
-    """Whether the innermost function that is the server's or a test's is a test's, or it is the node's side."""
+    """Whether the innermost function that is the server's or a test's is a test's, or it is not the server's at all."""
     files = [file for file, _, _ in stall.stack]
     known = (file for file in files if file.startswith((_OURS, *_TESTS)))
-    return next(known, "").startswith(_TESTS) or any(file.startswith(_NODE) for file in files)
+    return next(known, "").startswith(_TESTS) or any(file.startswith(_ELSEWHERE) for file in files)
 
 
 def without_stalls(text: str) -> str:
