@@ -160,9 +160,10 @@ def test_a_deletion_is_noticed_that_happened_while_nobody_looked(tmp_path: objec
         register(first)
         first.clock.advance(30)
         first.settle()
-    with Cluster(store=f"sqlite:{tmp_path}/store.db") as second:
+        later = first.clock.now() + dt.timedelta(hours=1)
+    with Cluster(store=f"sqlite:{tmp_path}/store.db", now=later) as second:
         second.delete("Node", NAME)
-    with Cluster(controllers=CONTROLLERS, store=f"sqlite:{tmp_path}/store.db") as third:
+    with Cluster(controllers=CONTROLLERS, store=f"sqlite:{tmp_path}/store.db", now=later) as third:
         third.settle()
         assert join(third, world.token_user("second")) == "Approved,Issued"
 
