@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
+
+import msgspec
+
 from asynctest import async_test
 from ca_world import CAWorld, ca_world
 from kubevouch.api import catalog, wellknown
-from kubevouch.api.certificate_ledger import PREFIX, IssuedCertificate, decode
+from kubevouch.api.certificate_ledger import PREFIX, IssuedCertificate, decode, machine_key
 from kubevouch.controllers.certificate_ledger import BATCH_SECONDS
 
 
@@ -57,3 +61,22 @@ async def test_a_restart_misses_nothing_and_writes_nothing_twice() -> None:
         await world.cluster.restart_async()
         await world.wait(60)
         assert await _versions(world) == versions
+
+
+def _machine_of(shard: str) -> str:
+    signer = wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+    names = (f"worker-{number}" for number in count())
+    return next(name for name in names if machine_key(signer, f"system:node:{name}").startswith(shard))
+
+
+@async_test
+async def test_a_shard_that_takes_no_more_keeps_nobody_out_of_the_others() -> None:
+    async with ca_world() as world:
+        client = world.cluster.client()
+        first = await client.get(catalog.CONFIG_MAPS, f"{PREFIX}0", wellknown.KUBE_SYSTEM_NAMESPACE)
+        await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(first, immutable=True))
+        other = _machine_of("5")
+        await world.issue(_machine_of("0"))
+        await world.issue(other)
+        await world.wait(BATCH_SECONDS)
+        assert [each.machine for each in (await _ledger(world)).values()] == [other]
