@@ -50,7 +50,7 @@ def own_logs() -> None:
 
 @pytest.fixture(autouse=True)
 def no_stalls() -> Iterator[None]:
-    """Fails a test during which something held the loop of a server in this process for more than 50 ms."""
+    """Fails a test during which something held the loop of a server in this process (see `stalls`)."""
     with stalls.no_stalls():
         yield
 

@@ -1,6 +1,7 @@
-"""Fails what holds the event loop of a server for more than 50 ms: in this process, and in those that tests start.
+"""Fails what holds the event loop of a server: in this process, and in those that tests start.
 
-The verdict is by processor time of the loop's thread, so a busy machine changes nothing.
+The verdict is by processor time of the loop's thread, so it does not matter how long the thread waited for a processor.
+How much one does in a second does matter, so a test fails at three times what the monitor tells of.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import kubevouch
 from kubevouch.util.loop_monitor import STALL_SECONDS, LoopMonitor, Stall, observed
+
+ALLOWED_SECONDS = 3 * STALL_SECONDS
+"""The same step takes up to so much longer where another thread shares the core and its caches."""
 
 _OURS = f"{Path(kubevouch.__file__).parent}/"
 _TESTS = (f"{Path(__file__).parent}/", f"{_OURS}testing/")
@@ -35,7 +39,7 @@ def no_stalls() -> Iterator[list[Stall]]:
     seen: list[Stall] = []
 
     def see(stall: Stall) -> None:
-        if stall.cpu_seconds - stall.collector_seconds > STALL_SECONDS and not _is_of_a_test(stall):
+        if stall.cpu_seconds - stall.collector_seconds > ALLOWED_SECONDS and not _is_of_a_test(stall):
             seen.append(stall)
 
     with observed(see):
@@ -58,7 +62,7 @@ def without_stalls(text: str) -> str:
 
 def expect_no_stalls(text: str) -> None:
     """Raises :class:`LoopStalled` if the standard error of a server tells of processor time that held its loop."""
-    found = [each[0] for each in _LINE.finditer(text) if _cpu_seconds(each) > STALL_SECONDS]
+    found = [each[0] for each in _LINE.finditer(text) if _cpu_seconds(each) > ALLOWED_SECONDS]
     if found:
         raise LoopStalled("\n".join(found))
 

@@ -46,11 +46,6 @@ CONTROLLERS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def no_stalls() -> None:
-    """Two hundred agents, and the commands that rotate a CA, share the server's loop here and nowhere else."""
-
-
 def _issued_by(ca: CertificateAuthority, clock: Clock) -> Decide:
     """Approves, and signs with ``ca``."""
 
