@@ -54,6 +54,9 @@ Place = tuple[str, int, str]
 """File, line and function."""
 
 
+_Seen = tuple[FrameType | None, tuple[Place, ...], str]
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What was seen of the loop's thread at one moment. Times are in seconds.
@@ -267,7 +270,7 @@ class LoopMonitor:
             own.close()
 
     def _look_until_stopped(self, own: _Starvation) -> None:
-        previous, busy_at = self._look(0.0), 0.0
+        previous, busy_at = self._look(0.0, self._seen(_frames(self._ident))), 0.0
         pause = self._pause(previous, busy_at, None)
         planned, delayed = time.monotonic() + pause, own.seconds()
         while not self._stopped.wait(pause):
@@ -276,9 +279,11 @@ class LoopMonitor:
                 pause = self._pause(previous, busy_at, None)
                 planned = time.monotonic() + pause
                 continue
+            # First of all: each file that is read lets the loop go on to its next step.
+            seen = self._seen(_frames(self._ident))
             # Late, though there was a processor for this thread: something kept the interpreter.
             late = time.monotonic() - planned - (own.seconds() - delayed)
-            look = self._look(late if late > _SWITCH_SECONDS else 0.0)
+            look = self._look(late if late > _SWITCH_SECONDS else 0.0, seen)
             question = self._question
             if question is not None:
                 question.looks.append(look)
@@ -311,12 +316,11 @@ class LoopMonitor:
             return _OBSERVED_SECONDS
         return _BUSY_SECONDS if time.monotonic() - busy_at < _CALM_SECONDS else _IDLE_SECONDS
 
-    def _look(self, blind: float) -> Look:
-        step, stack, request = self._seen(_frames(self._ident))
+    def _look(self, blind: float, seen: _Seen) -> Look:
         cpu, collected = self._processor_time(), self._collector.seconds()
-        return Look(time.monotonic(), cpu, self._starved.seconds(), collected, blind, step, stack, request)
+        return Look(time.monotonic(), cpu, self._starved.seconds(), collected, blind, *seen)
 
-    def _seen(self, frames: list[FrameType]) -> tuple[FrameType | None, tuple[Place, ...], str]:
+    def _seen(self, frames: list[FrameType]) -> _Seen:
         """The step, where it is, and for which request, from the frames of the loop's thread, innermost first."""
         depth = len(frames)
         while depth and frames[depth - 1].f_code.co_filename not in _LOOP_FILES:
