@@ -65,6 +65,11 @@ class Cluster:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def scheduled_seconds(self) -> float:
+        """The same in nanoseconds' steps: what the scheduler has given all its threads (first field of schedstat)."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().partition(" ")[0]) for task in tasks) / 1e9
+
     async def quiet(self) -> None:
         """Wait until the work of a start is done: controllers look at everything once."""
         before, now = 0.0, self.cpu_seconds()

@@ -1,7 +1,7 @@
 """Measures kubevouch and writes a table, JSON and an SVG into a folder: ``make bench``.
 
-Each run uses new servers in processes of their own; this process is the only client. docs/benchmarks.md says what each
-row means.
+Each run uses new servers in processes of their own; this process and those it starts are the only clients.
+docs/benchmarks.md says what each row means.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import uvloop
 
 import joins
+import machines
 import plot
 import rates
 import reads
@@ -29,6 +30,7 @@ from kubevouch.util.clock import SystemClock
 from report import Measure, Results
 
 AT_ONCE = 64
+MACHINE_UNITS = 15.0
 PAGE = 500  # kubectl's --chunk-size
 LISTS = (20_000,)
 _MS = 1000.0
@@ -45,6 +47,14 @@ def _lists(key: str, count: str, wanted: float | None = None) -> tuple[Measure, 
     return tuple(rows)
 
 
+def _machine_rows(key: str, who: str, wanted: float | None) -> tuple[Measure, ...]:
+    return (
+        Measure(f"{key}_units", f"server CPU {who}, in units", "units", wanted),
+        Measure(f"{key}_cpu", f"server CPU {who}", "ms"),
+        Measure(f"{key}_rate", f"{who.partition(' ')[2]}s that join, 64 at once", "1/s"),
+    )
+
+
 def measures(sizes: Sizes) -> tuple[Measure, ...]:
     """All rows, in their order."""
     crowd = f"{sizes.crowd:,}"
@@ -57,6 +67,9 @@ def measures(sizes: Sizes) -> tuple[Measure, ...]:
             row = Measure(f"stall_{form}_{count}", f"longest get during a list of {shown} in {title}", "ms")
             long_lists.append(row)
     return (
+        *_machine_rows("machine", "a machine", MACHINE_UNITS),
+        *_machine_rows("whole", "a whole machine", None),
+        Measure("library_unit", "the unit of these: cryptography's CSR check and certificate", "ms"),
         Measure("cold_start", "cold start of up to /readyz", "s", 1.0),
         Measure("rss_idle", "RSS, idle", "MiB", 90),
         Measure("join_one", "one join, kept connection", "ms", 6),
@@ -100,6 +113,12 @@ class Sizes:
 async def measure(results: Results, sizes: Sizes) -> None:
     """One run."""
     with tempfile.TemporaryDirectory(prefix="kubevouch-bench-") as folder:
+        async with running(Path(folder) / "machines") as cluster:
+            await machines.fleet(cluster, sizes.joins // 10, "warm")
+            await _machines(results, cluster, "machine", sizes.joins)
+        async with running(Path(folder) / "whole") as cluster:
+            await machines.fleet(cluster, sizes.joins // 10, "warm", whole=True)
+            await _machines(results, cluster, "whole", sizes.joins)
         async with running(Path(folder) / "sqlite") as cluster:
             results.add("cold_start", cluster.cold_start)
             results.add("rss_idle", cluster.rss_mib())
@@ -122,6 +141,15 @@ async def measure(results: Results, sizes: Sizes) -> None:
         if sizes.crowd:
             async with running(Path(folder) / "crowd") as cluster:
                 await _watchers(results, cluster, "crowd", sizes.crowd)
+
+
+async def _machines(results: Results, cluster: Cluster, key: str, count: int) -> None:
+    joined = await machines.fleet(cluster, count, "machine", whole=key == "whole")
+    results.add(f"{key}_units", joined.units)
+    results.add(f"{key}_cpu", _MS * joined.cpu)
+    results.add(f"{key}_rate", joined.rate)
+    if key == "machine":
+        results.add("library_unit", _MS * joined.unit)
 
 
 async def _joins(results: Results, cluster: Cluster, storm: int) -> None:

@@ -6,6 +6,11 @@ import datetime as dt
 import statistics
 import time
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from kubevouch.pki import authority, issuance, keys, x509_request
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.request_builder import build_request
@@ -33,4 +38,26 @@ def _round(ca: authority.CertificateAuthority) -> float:
     for text in texts:
         request = x509_request.verify_signature(x509_request.parse_pem(text))
         issuance.issue(ca, request, signer_name=_SIGNER, usages=_USAGES, expiration_seconds=None, now=_NOW)
+    return (time.process_time() - begun) / _IN_A_ROUND
+
+
+def library_unit_seconds() -> float:
+    """The same with ``cryptography`` alone and nothing of this project: load, check the signature, build, sign."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return statistics.median(_library_round(key) for _ in range(_ROUNDS))
+
+
+def _library_round(ca_key: ec.EllipticCurvePrivateKey) -> float:
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    subject = Subject(common_name="system:node:bench", organizations=("system:nodes",))
+    texts = [build_request(keys.generate(KeyAlgorithm.ECDSA_P256), subject) for _ in range(_IN_A_ROUND)]
+    begun = time.process_time()
+    for text in texts:
+        request = x509.load_pem_x509_csr(text)
+        assert request.is_signature_valid  # it was made above
+        builder = x509.CertificateBuilder(issuer, request.subject, request.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(_NOW).not_valid_after(_NOW + dt.timedelta(days=365))
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        builder.sign(ca_key, hashes.SHA256())
     return (time.process_time() - begun) / _IN_A_ROUND

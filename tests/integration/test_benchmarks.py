@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(240)  # eight servers, one after another
+@pytest.mark.timeout(240)  # ten servers, one after another
 def test_a_run_leaves_table_json_and_picture(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--into", str(tmp_path), "--runs", "1"]
     sizes = ["--joins", "70", "--listed", "70", "--watchers", "5", "--seconds", "0.1", "--lists", "300", "--crowd", "6"]
