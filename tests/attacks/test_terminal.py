@@ -25,6 +25,7 @@ from hostile_server import HOSTILE, Hostile, hostile
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1 import Node
 from kubevouch.cli import commands
+from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.kubectl_plugin import completions
 from kubevouch.cli.main import run
 from kubevouch.machinery.meta import ObjectMeta
@@ -208,6 +209,20 @@ def test_no_command_lets_a_cluster_drive_the_terminal(
     said = capsys.readouterr()
     clean(said.out.replace("\r", "") if path == "csr review" else said.out)
     clean(said.err)
+    assert "this is a defect" not in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["csr", "approve", "a/../b"], ["csr", "deny", "..", "a%2fb"], ["csr", "show", "."], ["join-status", "a/b"]],
+)
+def test_a_name_that_no_object_has_is_said_to_be_none(
+    stage: Stage, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run([*words, "--kubeconfig", stage.true])
+    said = capsys.readouterr().err.splitlines()
+    assert code in (ExitCode.FAILED, ExitCode.INVALID)
+    assert said[0].startswith("error: ") and not any("defect" in line for line in said)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

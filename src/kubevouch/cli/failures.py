@@ -33,7 +33,7 @@ def explain(err: BaseException) -> Failure | None:
     from kubevouch.storage.interface import StoreError
 
     hint = str(getattr(err, "hint", ""))
-    if isinstance(err, client.ClientConfigurationError):
+    if isinstance(err, client.ClientConfigurationError | client.InvalidName):
         return Failure(str(err), hint, ExitCode.INVALID)
     if isinstance(err, client.TLSFailed | client.NotKubernetes):
         return Failure(str(err), hint, ExitCode.NOT_TRUSTED)

@@ -83,7 +83,7 @@ def _without_type_meta(obj: T) -> T:
 
 
 def decode(resource: Resource[T], body: bytes, content_type: str) -> T:
-    """The object of an answer. Raises :class:`CodecError`."""
+    """The object of an answer or an event. Raises :class:`CodecError`."""
     if media_type(content_type) == PROTOBUF:
         opened = _unseal(body)
         _expect(resource, resource.kind, opened.api_version, opened.kind)
@@ -91,6 +91,23 @@ def decode(resource: Resource[T], body: bytes, content_type: str) -> T:
     obj = _json_item(resource, body)
     _expect(resource, resource.kind, obj.api_version, obj.kind)
     return _without_type_meta(obj)
+
+
+def verify_identity(resource: Resource[Any], obj: Object, name: str, namespace: str) -> None:
+    """Raises :class:`CodecError` unless ``obj`` is the one that was asked for; an empty text asks for nothing.
+
+    Whoever reads an object by its name shows it under that name, decides about it, and writes it back to the path of
+    the name that the object says.
+    """
+    got = obj.metadata
+    if (name and got.name != name) or (namespace and got.namespace != namespace):
+        raise CodecError(
+            f"{resource.kind} {_qualified(got.namespace, got.name)!r}, expected {_qualified(namespace, name)!r}"
+        )
+
+
+def _qualified(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,8 @@ class HTTPSClient:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
         path = object_path(resource, namespace, name, subresource)
-        return await self._object(resource, HTTPRequest("GET", path, self._timeouts.get, (), self._accept()))
+        answer = await self._succeed(HTTPRequest("GET", path, self._timeouts.get, (), self._accept()))
+        return self._decoded(resource, answer, name, namespace)
 
     async def list(self, resource: Resource[T], namespace: str = "", options: ListOptions = DEFAULT_LIST) -> Items[T]:
         path = collection_path(resource, namespace)
@@ -184,7 +185,8 @@ class HTTPSClient:
             query += (("force", "true"),)
         head = {**self._accept(), "Content-Type": patch_type.media_type}
         body = json_codec.encode(patch)
-        return await self._object(resource, HTTPRequest("PATCH", path, self._timeouts.write, query, head, body))
+        answer = await self._succeed(HTTPRequest("PATCH", path, self._timeouts.write, query, head, body))
+        return self._decoded(resource, answer, name, namespace)
 
     async def delete(
         self, resource: Resource[T], name: str, namespace: str = "", options: DeleteOptions | None = None
@@ -223,7 +225,7 @@ class HTTPSClient:
             answer = await self._send_object(method, path, resource, obj, options, as_protobuf=False)
         if not 200 <= answer.status < 300:
             self._refuse(answer)
-        return self._decoded(resource, answer)
+        return self._decoded(resource, answer, obj.metadata.name, obj.metadata.namespace)
 
     async def _send_object(
         self, method: str, path: str, resource: Resource[T], obj: T, options: WriteOptions, *, as_protobuf: bool
@@ -234,20 +236,20 @@ class HTTPSClient:
             HTTPRequest(method, path, self._timeouts.write, write_query(options), head, body)
         )
 
-    async def _object(self, resource: Resource[T], request: HTTPRequest) -> T:
-        return self._decoded(resource, await self._succeed(request))
-
     async def _succeed(self, request: HTTPRequest) -> Answer:
         answer = await self._transport.send(request)
         if not 200 <= answer.status < 300:
             self._refuse(answer)
         return answer
 
-    def _decoded(self, resource: Resource[T], answer: Answer) -> T:
+    def _decoded(self, resource: Resource[T], answer: Answer, name: str, namespace: str) -> T:
+        """The object ``name`` of an answer; an empty name is the server's to choose."""
         try:
-            return codec.decode(resource, answer.body, answer.content_type)
+            obj = codec.decode(resource, answer.body, answer.content_type)
+            codec.verify_identity(resource, obj, name, namespace)
         except codec.CodecError as err:
             raise unreadable(answer, self._transport.peer, err) from err
+        return obj
 
     def _refuse(self, answer: Answer) -> NoReturn:
         raise refusal(answer, self._transport.peer, self._clock.now())

@@ -7,6 +7,7 @@ TransportError            there was no answer
 ├── NotKubernetes         an answer that is no Kubernetes answer (a proxy, a web server, plain HTTP)
 └── CredentialsFailed     nothing to ask with: a plug-in failed, a token file cannot be read
 ClientConfigurationError  what the client was told makes no connection: bad URL, bad PEM, bad kubeconfig
+InvalidName               a name or namespace that no request can be about
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ class NotKubernetes(TransportError):
 
 class CredentialsFailed(TransportError):
     """There is nothing to ask with: a credential plug-in failed, or a token file cannot be read."""
+
+
+class InvalidName(ValueError):
+    """A name or namespace that cannot stand in a path, so that no request can be about it."""
 
 
 class EventType(StrEnum):
@@ -179,7 +184,10 @@ class RawResponse:
 
 
 class Client(Protocol):
-    """Typed access to resources. Every call may raise ``APIStatusError`` and :class:`TransportError`."""
+    """Typed access to resources. Every call may raise ``APIStatusError`` and :class:`TransportError`.
+
+    A call about a name raises :class:`InvalidName` for one that no object can have.
+    """
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "", *, subresource: str = "") -> T: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from typing import Any
 
-from kubevouch.client.interface import ListOptions, WatchOptions, WriteOptions
+from kubevouch.client.interface import InvalidName, ListOptions, WatchOptions, WriteOptions
 from kubevouch.machinery.scheme import Resource
 
 Query = tuple[tuple[str, str], ...]
@@ -14,9 +14,9 @@ _SEGMENT = "!$&'()*+,;=:@~"  # what RFC 3986 lets stand in a path segment beside
 
 
 def _segment(text: str, what: str) -> str:
-    """Raises ``ValueError`` for what no API server takes as a name (apimachinery pkg/api/validation/path)."""
+    """Raises :class:`InvalidName` for what no API server takes as a name (apimachinery pkg/api/validation/path)."""
     if text in ("", ".", "..") or "/" in text or "%" in text:
-        raise ValueError(f"{what} {text!r} cannot stand in a path: it must not be empty, '.', '..' or contain / or %")
+        raise InvalidName(f"{what} {text!r} cannot stand in a path: it must not be empty, '.', '..' or contain / or %")
     return urllib.parse.quote(text, safe=_SEGMENT)
 
 

@@ -100,7 +100,8 @@ def test_a_serving_certificate_that_does_not_hold_now(tmp_path: Path, days: int)
     text = build_kubeconfig(ClusterInfo("https://a:1", ca.bundle))
     signature = jws.sign(text.encode(), TOKEN.token_id, TOKEN.token_secret)
     data = {"kubeconfig": text, f"jws-kubeconfig-{TOKEN.token_id}": signature}
-    answer = reply_json({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"}, "data": data})
+    metadata = {"name": "cluster-info", "namespace": "kube-public"}
+    answer = reply_json({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
     @async_test
     async def scenario() -> None:

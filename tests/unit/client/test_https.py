@@ -20,6 +20,7 @@ from kubevouch.client.interface import (
     Client,
     ConnectFailed,
     EventType,
+    InvalidName,
     ListOptions,
     NotKubernetes,
     WatchEvent,
@@ -162,17 +163,53 @@ async def test_names_are_escaped_and_those_that_change_the_path_refused(
     ca: ThrowawayCA, serving: ssl.SSLContext
 ) -> None:
     async with ScriptedServer(serving) as server, client(server, ca) as api:
-        server.script(reply_json({"kind": "Namespace", "apiVersion": "v1", "metadata": {}}))
-        await api.get(NAMESPACES, "system:node?x=ä b#c")
+        name = "system:node?x=ä b#c"
+        server.script(reply_json({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}))
+        await api.get(NAMESPACES, name)
         assert server.seen[0].raw_path == "/api/v1/namespaces/system:node%3Fx=%C3%A4%20b%23c"
         for name in ("", ".", "..", "a/b", "a%2fb"):
-            with pytest.raises(ValueError, match="cannot stand in a path"):
+            with pytest.raises(InvalidName, match="cannot stand in a path"):
                 await api.get(NAMESPACES, name)
         with pytest.raises(ValueError, match="need a namespace"):
             await api.get(CONFIG_MAPS, "a")
         with pytest.raises(ValueError, match="no namespaces"):
             await api.list(NAMESPACES, "n")
         assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("b", "n"), ("", "n"), ("../a", "n"), ("a", "m"), ("a", "")])
+def test_another_object_than_the_one_of_the_path_is_no_answer(
+    ca: ThrowawayCA, serving: ssl.SSLContext, name: str, namespace: str
+) -> None:
+    other = {**DOCUMENT, "metadata": {"name": name, "namespace": namespace}}
+    answers = (
+        reply_json(other),
+        reply(sealed(ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace))), content_type=codec.PROTOBUF),
+    )
+
+    @on_both_loops
+    async def scenario() -> None:
+        async with ScriptedServer(serving) as server, client(server, ca) as api:
+            for answer in answers:
+                server.script(answer)
+                for ask in (
+                    api.get(CONFIG_MAPS, "a", "n"),
+                    api.create(CONFIG_MAPS, OBJECT),
+                    api.update(CONFIG_MAPS, OBJECT),
+                    api.patch(CONFIG_MAPS, "a", {}, APPLY_PATCH, "n"),
+                ):
+                    with pytest.raises(NotKubernetes, match="expected 'n/a'"):
+                        await ask
+
+    scenario()
+
+
+@on_both_loops
+async def test_a_server_chooses_the_name_of_what_has_none(ca: ThrowawayCA, serving: ssl.SSLContext) -> None:
+    async with ScriptedServer(serving) as server, client(server, ca) as api:
+        server.script(reply_json(DOCUMENT))
+        made = await api.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(generate_name="a", namespace="n")))
+        assert made == OBJECT
 
 
 @on_both_loops
