@@ -17,8 +17,8 @@ import msgspec
 from http1 import JSON
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 NODE_NAME = "abuser"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from http1 import Connection, trusting
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _URL = re.compile(r"https://([0-9.]+):([0-9]+)")

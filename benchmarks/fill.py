@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.storage.options import DEFAULT_FILE, parse_store
 from kubevouch.util.clock import SystemClock

@@ -15,12 +15,12 @@ from http1 import Connection
 from kubevouch.agent.discovery import TokenDiscovery
 from kubevouch.agent.endpoint import Endpoint
 from kubevouch.agent.interface import Step
-from kubevouch.api.bootstrap_tokens import parse_token
 from kubevouch.phases.join import JoinOptions, join
 from kubevouch.pki import keys, pins
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records.bootstrap_tokens import parse_token
 from kubevouch.util.clock import SystemClock
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -11,10 +11,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubevouch.pki import authority, issuance, keys, x509_request
+from kubevouch.pki import authority, issuance, keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 _NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _ROUNDS, _IN_A_ROUND = 7, 60

@@ -13,13 +13,14 @@ from prometheus_client.registry import Collector
 from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
 from kubevouch.registry.write_budget import WriteBudget
-from kubevouch.server import flow_metrics, memory_metrics
-from kubevouch.server.admission_metrics import AdmissionMetrics
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
-from kubevouch.server.metrics import Metrics, exposed_name
+from kubevouch.server.metrics import flow as flow_metrics
+from kubevouch.server.metrics import memory as memory_metrics
+from kubevouch.server.metrics.admission import AdmissionMetrics
+from kubevouch.server.metrics.catalog import Metrics, exposed_name
+from kubevouch.server.metrics.series import Histogram
 from kubevouch.server.node_recovery import RecoveryMetrics
-from kubevouch.server.series import Histogram
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher

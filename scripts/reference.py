@@ -20,7 +20,7 @@ import compatibility
 import metric_reference
 from kubevouch import __version__
 from kubevouch.cli.commands import contexts
-from kubevouch.phases.doctor.findings import Area, Code
+from kubevouch.doctor.findings import Area, Code
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"

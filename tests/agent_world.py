@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch import wellknown
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import wellknown
-from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client, ConnectFailed, TLSFailed
 from kubevouch.machinery.errors import unauthorized
 from kubevouch.pki.client_certificate import TrustAnchors, verify_client
 from kubevouch.pki.errors import ClientCertificateError
+from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.testing.clock import settle
 from kubevouch.testing.cluster import ADMIN, Cluster
 from kubevouch.util.clock import Clock

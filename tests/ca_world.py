@@ -7,19 +7,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from kubevouch import wellknown
 from kubevouch.agent import trust_bundle, trust_report
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases.ca_rotation import CARotation
-from kubevouch.phases.certs import load_authority
-from kubevouch.phases.control_plane_files import Layout
-from kubevouch.pki import keys, x509_certificate
+from kubevouch.phases.certificates.ca_rotation import CARotation
+from kubevouch.phases.certificates.certs import load_authority
+from kubevouch.phases.certificates.control_plane_files import Layout
+from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.testing.clock import settle
 from kubevouch.testing.cluster import Cluster
 

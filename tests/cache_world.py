@@ -15,7 +15,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.options import ClientOptions, Retry
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing.clock import FakeClock
 from scripted_server import Handler, ScriptedServer, reply_json, stream

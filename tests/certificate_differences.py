@@ -21,15 +21,16 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import peers
-from kubevouch.pki import certificate_extensions, der, keys, pem, uri, x509_certificate, x509_request
-from kubevouch.pki.certificate_extensions import Extension
+from kubevouch.pki import keys
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.public_key import KeyKind, PublicKey
-from kubevouch.pki.signature import Digest, signing
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import OID as SUBJECT_ALT_NAME
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509 import certificate_extensions, der, pem, uri, x509_certificate, x509_request
+from kubevouch.pki.x509.certificate_extensions import Extension
+from kubevouch.pki.x509.public_key import KeyKind, PublicKey
+from kubevouch.pki.x509.signature import Digest, signing
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import OID as SUBJECT_ALT_NAME
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
 
 class DifferenceError(AssertionError):

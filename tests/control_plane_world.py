@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from kubevouch.api.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
-from kubevouch.phases import cluster_settings, control_plane_pki
+from kubevouch.config.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
+from kubevouch.phases import cluster_settings
+from kubevouch.phases.certificates import control_plane_pki
+from kubevouch.phases.certificates.control_plane_files import Layout
 from kubevouch.phases.cluster_settings import ClusterSettings
-from kubevouch.phases.control_plane_files import Layout
 from kubevouch.util.clock import SystemClock
 
 NOW = SystemClock().now()

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from kubevouch.api import catalog
-from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
 from kubevouch.machinery.scheme import Resource
-from kubevouch.phases.certs import ControlPlanePKI, ensure_control_plane
+from kubevouch.phases.certificates.certs import ControlPlanePKI, ensure_control_plane
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers

@@ -16,8 +16,8 @@ from kubevouch.authorization.policy import user as user_subject
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACPolicy
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 BOB = UserInfo("bob", groups=("system:authenticated",))
 

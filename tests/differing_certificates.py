@@ -7,11 +7,11 @@ from ipaddress import ip_address
 
 import odd_certificates
 from certificate_differences import KEY, information
-from kubevouch.pki import certificate_extensions
 from kubevouch.pki.authority import create_authority
 from kubevouch.pki.control_plane import AUTHORITIES, CA
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509 import certificate_extensions
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
 _NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _NAMES = odd_certificates.extension(

@@ -10,33 +10,31 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.admission import review
-from kubevouch.api import catalog, cluster_info, kubeconfig
+from kubevouch.admission.dynamic import review
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap, Node
 from kubevouch.authentication import bearer, impersonation
 from kubevouch.authentication.service_account import SigningKeys, _unverified_issuer
 from kubevouch.client import codec
 from kubevouch.client.frames import JSONFramer, ProtobufFramer
 from kubevouch.client.tls import check_pair
-from kubevouch.machinery import (
-    field_set,
-    json_codec,
-    json_patch,
-    merge_patch,
-    selectors,
-    strategic_merge_patch,
-)
+from kubevouch.config import kubeconfig
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.managed_fields import ManagedFieldsManager
 from kubevouch.machinery.meta import ManagedFieldsEntry, Object, ObjectMeta
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.times import Time
-from kubevouch.pki import authority, jws, keys, recovery_proof, x509_certificate, x509_request
+from kubevouch.machinery.text import selectors
+from kubevouch.machinery.text.times import Time
+from kubevouch.machinery.writing import field_set, json_patch, merge_patch, strategic_merge_patch
+from kubevouch.machinery.writing.managed_fields import ManagedFieldsManager
+from kubevouch.pki import authority, jws, keys, recovery_proof
 from kubevouch.pki.client_certificate import TrustAnchors, verify_client
 from kubevouch.pki.errors import PKIError
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509 import x509_certificate, x509_request
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import cluster_info
 from kubevouch.registry import paging
 from kubevouch.server import decoding, negotiation, query_options, request_info
 from kubevouch.server.request import Query

@@ -33,24 +33,24 @@ from fuzz_parsers import (
     YAML_WORDS,
     tellable,
 )
-from kubevouch.admission import review
-from kubevouch.api import bootstrap_tokens, catalog, cluster_info, config_file, kubeconfig
+from kubevouch.admission.dynamic import review
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.client import codec, execplugin, headers
 from kubevouch.client.frames import FrameError, JSONFramer, ProtobufFramer
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, client_context
-from kubevouch.machinery import (
-    field_set,
-    json_codec,
-    protobuf,
-    selectors,
-)
+from kubevouch.config import config_file, kubeconfig
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import certificate_chain, keys, x509_certificate
+from kubevouch.machinery.text import selectors
+from kubevouch.machinery.writing import field_set
+from kubevouch.pki import certificate_chain, keys
 from kubevouch.pki.errors import PKIError, RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import http_oracle
 from http_oracle import Message
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.server.https import HTTPSServer
+from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.request import BytesResult, Request, Result
 from kubevouch.util.clock import SystemClock
 

@@ -7,15 +7,15 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import NONE, SubjectAltNames
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import NONE, SubjectAltNames
 from kubevouch.testing.cluster import Cluster
 
 NODE_CLIENT = wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER

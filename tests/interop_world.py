@@ -15,8 +15,8 @@ from cryptography import x509
 from cutting_proxy import HOST, CuttingProxy
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from processes import Up
 from throwaway_ca import ThrowawayCA
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.testing.cluster import Cluster
 
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)

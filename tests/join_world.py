@@ -14,21 +14,24 @@ from pathlib import Path
 
 import msgspec
 
+from kubevouch import wellknown
 from kubevouch.agent.discovery import TokenDiscovery, token_discovery
 from kubevouch.agent.interface import Step
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import Token, parse_token
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
-from kubevouch.api.cluster_info import ClusterInfo, signature_key
 from kubevouch.client.interface import EventType, WatchOptions
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.phases import bootstrap_token, certs, cluster_info
-from kubevouch.pki import issuance, jws, pins, x509_request
+from kubevouch.phases import bootstrap_token, cluster_info
+from kubevouch.phases.certificates import certs
+from kubevouch.pki import issuance, jws, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.pki.x509 import x509_request
+from kubevouch.records.bootstrap_tokens import Token, parse_token
+from kubevouch.records.cluster_info import ClusterInfo, signature_key
 from kubevouch.standalone.network import bind
 from kubevouch.standalone.server import Endpoint, StandaloneServer
 from kubevouch.storage.memory import MemoryStore

@@ -11,7 +11,7 @@ from join_world import Told
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import token_discovery
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import Clock, SystemClock
 

@@ -9,11 +9,11 @@ import datetime as dt
 import itertools
 from collections.abc import Iterator
 
-from kubevouch.pki import asn1_time, certificate_extensions, der
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.keys import public_key_of
-from kubevouch.pki.signature import PrivateKey, signing
-from kubevouch.pki.subject import USER_UID, Subject
+from kubevouch.pki.x509 import asn1_time, certificate_extensions, der
+from kubevouch.pki.x509.signature import PrivateKey, signing
+from kubevouch.pki.x509.subject import USER_UID, Subject
 
 NODE = Subject(common_name="system:node:worker-1", organizations=("system:nodes",))
 OIDS = (

@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubevouch.api.bootstrap_tokens import generate_token, to_secret
 from kubevouch.phases.bootstrap_token import plan
+from kubevouch.records.bootstrap_tokens import generate_token, to_secret
 from kubevouch.util.clock import SystemClock
 from stalls import expect_no_stalls, without_stalls
 from wire import Wire

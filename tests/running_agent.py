@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubevouch.agent.certificate_store import CertificateStore
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 from processes import KUBEVOUCH, PATIENCE_SECONDS, Ended, environment, kubevouch
 
 READY_LINE = "the agent runs"

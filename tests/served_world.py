@@ -11,11 +11,11 @@ from typing import Any
 
 import aiohttp
 
-from kubevouch.api.bootstrap_tokens import generate_token
-from kubevouch.api.cluster_info import ClusterInfo
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.pki.authority import LeafSpec
+from kubevouch.records.bootstrap_tokens import generate_token
+from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.server.audit.build import prepare
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.filters.tracing import Tracing

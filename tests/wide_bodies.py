@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kubevouch.machinery import elements
+from kubevouch.machinery.codec import elements
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema
 
 Tree = dict[str, Any]

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 
 PATIENCE_SECONDS = 30.0
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -17,7 +17,7 @@ from kubevouch.cli.main import guarded
 from kubevouch.cli.runner import run_async
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.phases.join import Joined, JoinOptions, join
-from kubevouch.pki import x509_certificate
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.up import Running, running
 from kubevouch.util import logs

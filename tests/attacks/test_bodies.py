@@ -22,7 +22,7 @@ import wide_bodies
 from asynctest import async_test
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
-from kubevouch.machinery import elements, json_codec, protobuf
+from kubevouch.machinery.codec import elements, json_codec, protobuf
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import Resource
 from kubevouch.server.decoding import MAX_BODY_BYTES

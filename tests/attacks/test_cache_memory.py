@@ -20,13 +20,15 @@ from kubevouch.authorization import rbac
 from kubevouch.authorization.interface import Attributes
 from kubevouch.authorization.rbac import RBACPolicy
 from kubevouch.cel.regular_expressions import compiled_pattern
-from kubevouch.controllers import name_admission
-from kubevouch.machinery import field_set, names
-from kubevouch.pki import der, keys, node_user, pem, x509_certificate, x509_request
+from kubevouch.controllers.approval import name_admission
+from kubevouch.machinery.text import names
+from kubevouch.machinery.writing import field_set
+from kubevouch.pki import keys, node_user
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509 import der, pem, x509_certificate, x509_request
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.server import negotiation
 from kubevouch.testing.clock import FakeClock
 from throwaway_ca import ThrowawayCA
@@ -36,18 +38,19 @@ NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 
 # What a cache's keys are made of. "types": of this program's types, settings and constants, which clients do not make.
 OF_TYPES = {
-    "api.authentication_config_rules._environment", "api.authorization_config._environment",
+    "config.authentication_config_rules._environment", "config.authorization_config._environment",
     "authorization.bootstrap_policy.bootstrap_policy", "authorization.bootstrap_policy.cluster_trust_bundle_policy",
     "authorization.bootstrap_policy.node_rules", "authorization.controller_policy.kubernetes_controller_policy",
     "authorization.controller_policy.kubevouch_controller_policy",
     "authorization.kubeadm_policy.kubeadm_certs_policy", "authorization.kubeadm_policy.kubeadm_policy",
     "authorization.recovery_policy.recovery_policy", "cel.environment._declarations", "cel.library.texts._engine",
-    "client.headers._version", "machinery.elements._fields",
-    "machinery.json_codec._decoder", "machinery.json_codec._type_meta",
-    "machinery.protobuf._descriptor_file", "machinery.protobuf._filler", "machinery.protobuf._maker",
-    "machinery.protobuf._message_class", "machinery.protobuf._support_file", "machinery.protobuf._unknown_class",
-    "machinery.protobuf.envelope_prefix", "machinery.struct_compare._plan", "machinery.typed_tree.merge_type",
-    "pki.certificate_builder._usage_extensions",
+    "client.headers._version", "machinery.codec.elements._fields",
+    "machinery.codec.json_codec._decoder", "machinery.codec.json_codec._type_meta",
+    "machinery.codec.protobuf._descriptor_file", "machinery.codec.protobuf._filler", "machinery.codec.protobuf._maker",
+    "machinery.codec.protobuf._message_class", "machinery.codec.protobuf._support_file",
+    "machinery.codec.protobuf._unknown_class", "machinery.codec.protobuf.envelope_prefix",
+    "machinery.writing.struct_compare._plan", "machinery.writing.typed_tree.merge_type",
+    "pki.x509.certificate_builder._usage_extensions",
     # The names and types of a policy's variables: an administrator's, and 64 of them.
     "api.admissionregistration_v1.expressions._environment",
 }  # fmt: skip
@@ -56,21 +59,21 @@ OF_TYPES = {
 # Something long for each of the others, in the way in which clients reach it.
 FED: dict[str, Callable[[str], object]] = {
     "cel.regular_expressions._compile": lambda text: compiled_pattern(text[:4000]),
-    "machinery.field_set._cached_order": lambda text: field_set._order(f'v:"{text}"'),
-    "machinery.field_set._cached_set": lambda text: field_set.from_fields_v1(b'{"f:%s":{}}' % text.encode()),
-    "machinery.field_set._text_key_element": lambda text: field_set.key_element(("name",), (text,)),
-    "machinery.names._is_qualified": names.qualified_name,
-    "controllers.name_admission._parsed": lambda text: name_admission._names_and_keys(_csr(text)),
-    "pki.der._object_identifier": lambda text: der.object_identifier(b"\x2a" * len(text)),
+    "machinery.writing.field_set._cached_order": lambda text: field_set._order(f'v:"{text}"'),
+    "machinery.writing.field_set._cached_set": lambda text: field_set.from_fields_v1(b'{"f:%s":{}}' % text.encode()),
+    "machinery.writing.field_set._text_key_element": lambda text: field_set.key_element(("name",), (text,)),
+    "machinery.text.names._is_qualified": names.qualified_name,
+    "controllers.approval.name_admission._parsed": lambda text: name_admission._names_and_keys(_csr(text)),
+    "pki.x509.der._object_identifier": lambda text: der.object_identifier(b"\x2a" * len(text)),
     "pki.node_user._node_name_of": lambda text: node_user.node_name_of(f"system:node:{text}"),
-    "pki.subject._parse_certified": lambda text: x509_certificate.parse_der(_certificate(text)),
-    "pki.x509_certificate._parse_first": lambda text: x509_certificate.parse_der(_certificate(text)),
-    "pki.x509_request._parse_pem": lambda text: x509_request.parse_pem(_request(text), limit=1 << 20),
+    "pki.x509.subject._parse_certified": lambda text: x509_certificate.parse_der(_certificate(text)),
+    "pki.x509.x509_certificate._parse_first": lambda text: x509_certificate.parse_der(_certificate(text)),
+    "pki.x509.x509_request._parse_pem": lambda text: x509_request.parse_pem(_request(text), limit=1 << 20),
 }
 # Numbers, and texts that are refused when they are long, cut, or of one size before they get here.
 SMALL = {
-    "machinery.quantity.canonical", "machinery.quantity.rounded_up_to_milli",
-    "machinery.protobuf.field_head", "pki.public_key._p256_point", "pki.x509_request._failure",
+    "machinery.text.quantity.canonical", "machinery.text.quantity.rounded_up_to_milli",
+    "machinery.codec.protobuf.field_head", "pki.x509.public_key._p256_point", "pki.x509.x509_request._failure",
     "util.addresses.source_prefix", "server.negotiation._clauses", "server.negotiation._negotiated",
 }  # fmt: skip
 
@@ -114,7 +117,7 @@ def test_long_texts_are_not_remembered(name: str) -> None:
     cache.cache_clear()
     FED[name](LONG)
     # The name of a certificate's issuer is the short one that all have.
-    assert cache.cache_info().currsize == (name == "pki.subject._parse_certified")
+    assert cache.cache_info().currsize == (name == "pki.x509.subject._parse_certified")
 
 
 def test_of_an_accept_header_so_much_is_remembered() -> None:

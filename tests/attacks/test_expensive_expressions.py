@@ -10,9 +10,7 @@ import pytest
 from admission_webhook import config_map
 from admission_world import POLICIES, binding, install, policy, post, tree_of, with_cluster
 from asynctest import async_test
-from kubevouch.admission import questions
-from kubevouch.api.authentication_config import AuthenticationConfiguration
-from kubevouch.api.authentication_config_rules import validate
+from kubevouch.admission.dynamic import questions
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authentication.jwt_claims import user_of
 from kubevouch.authorization.interface import Attributes, Decision
@@ -20,7 +18,9 @@ from kubevouch.authorization.webhook import WebhookAuthorizer, WebhookSettings
 from kubevouch.cel.environment import BOOL, TURN, Environment, Turn, TurnOver
 from kubevouch.cel.values import Lazy
 from kubevouch.client.interface import Client
-from kubevouch.machinery import json_codec
+from kubevouch.config.authentication_config import AuthenticationConfiguration
+from kubevouch.config.authentication_config_rules import validate
+from kubevouch.machinery.codec import json_codec
 from kubevouch.testing.clock import FakeClock
 from stalls import monitored
 

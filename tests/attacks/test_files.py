@@ -17,8 +17,8 @@ import kubevouch
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import CertificateStoreError
 from kubevouch.agent.recovery_keys import RecoveryKeys
-from kubevouch.phases import certs
-from kubevouch.phases.certs import CertsError
+from kubevouch.phases.certificates import certs
+from kubevouch.phases.certificates.certs import CertsError
 from kubevouch.pki import keys
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.pki.keys import KeyAlgorithm

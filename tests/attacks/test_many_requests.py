@@ -17,7 +17,7 @@ import pytest
 
 import kubevouch.cli
 import kubevouch.phases
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -27,17 +27,17 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.cli.main import run
 from kubevouch.client.pager import PAGE_SIZE
+from kubevouch.doctor import cluster as doctor
+from kubevouch.doctor.findings import SHOWN, limited
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
-from kubevouch.phases import csr_review, join_status
-from kubevouch.phases.csr_review import Requests
-from kubevouch.phases.doctor import cluster as doctor
-from kubevouch.phases.doctor.findings import SHOWN, limited
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import create_authority, issue_leaf
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.reviews import csr_review, join_status
+from kubevouch.reviews.csr_review import Requests
 from kubevouch.testing import Cluster
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from asynctest import async_test
-from kubevouch.server import series
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics import series
+from kubevouch.server.metrics.catalog import Metrics
 from served_world import Served, served
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "FROB")

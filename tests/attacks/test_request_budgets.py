@@ -19,9 +19,9 @@ from kubevouch.admission.certificate_request_budget import (
 from kubevouch.admission.interface import Operation
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.testing.cluster import Cluster
 
 TOKEN = world.token_user()

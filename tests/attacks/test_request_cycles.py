@@ -17,7 +17,7 @@ from aiohttp.http import HttpRequestParser
 from asynctest import async_test
 from attacks.test_write_cost import WORKER, acting_as, send
 from kubevouch.pki.control_plane import SUPER_ADMIN
-from kubevouch.server.connection import Connection
+from kubevouch.server.edge.connection import Connection
 from kubevouch.server.request import Request
 from kubevouch.storage.watchcache.objects import CacheEvent, Stored
 from kubevouch.storage.watchcache.resource_cache import Watcher

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from asynctest import async_test
+from kubevouch.server.edge.http_framing import MAX_FIRST_HEAD_BYTES, MAX_HEAD_BYTES
 from kubevouch.server.flow_control.head_memory import FREE_BYTES, TOTAL_BYTES, HeadBudget
-from kubevouch.server.http_framing import MAX_FIRST_HEAD_BYTES, MAX_HEAD_BYTES
 from processes import Up
 from served_world import Served, served
 from wire import Wire

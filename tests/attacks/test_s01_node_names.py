@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 import identity_world as world
-from kubevouch.api import token_bounds, wellknown
-from kubevouch.api.bootstrap_tokens import generate_token
-from kubevouch.api.token_bounds import TOKEN_UID_EXTRA
+from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.phases import bootstrap_token
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.records import token_bounds
+from kubevouch.records.bootstrap_tokens import generate_token
+from kubevouch.records.token_bounds import TOKEN_UID_EXTRA
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.testing.cluster import ADMIN, Cluster
 

@@ -22,15 +22,18 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.controllers import csr_approving, csr_signing
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 ROOT = Path(kubevouch.__file__).parent
 
 # What a person does on a control plane's own disk, with the key at hand.
 ON_DISK = {
-    "phases/certs.py", "phases/certs_renewal.py", "phases/control_plane_pki.py", "phases/kubeconfig.py",
+    "phases/certificates/certs.py",
+    "phases/certificates/certs_renewal.py",
+    "phases/certificates/control_plane_pki.py",
+    "phases/kubeconfig.py",
     "testing/cluster_pki.py",
-}  # fmt: skip
+}
 
 
 def _calls() -> Iterator[tuple[str, str, ast.Call]]:

@@ -17,8 +17,8 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, Certificate
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import join as phase
-from kubevouch.pki import x509_certificate
 from kubevouch.pki.keys import KeyAlgorithm, public_key_of
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock
 

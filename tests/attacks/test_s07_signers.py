@@ -28,11 +28,11 @@ from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.authorization.recovery_policy import recovery_policy
 from kubevouch.controllers import csr_signing
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.profile import Profile
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.standalone.options import IdentityOptions, StandaloneOptions
 from kubevouch.standalone.up import running
 from kubevouch.testing.cluster import ADMIN, Cluster

@@ -6,8 +6,9 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from kubevouch.pki import certificate_chain, keys, pem, x509_certificate, x509_request
+from kubevouch.pki import certificate_chain, keys
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.x509 import pem, x509_certificate, x509_request
 
 MEBIBYTE = 1 << 20
 # A scanner looks for the END, then back for the BEGIN, then at the lines between them.

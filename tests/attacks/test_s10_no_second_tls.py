@@ -17,7 +17,7 @@ import kubevouch
 from contract import route_matrix
 
 SOURCE = Path(kubevouch.__file__).parent
-CLIENT, SERVER = "client/tls.py", "server/tls.py"
+CLIENT, SERVER = "client/tls.py", "server/edge/tls.py"
 # Where a library would make a context of its own, or do without.
 MAKERS = {
     "SSLContext", "create_default_context", "_create_unverified_context", "_create_default_https_context",
@@ -30,8 +30,8 @@ KEYWORDS = {"ssl", "ssl_context", "verify", "verify_ssl"}
 
 # Whoever may be answered by anybody: discovery and its diagnosis, which verify the answer by other means; two readers
 # of the certificate that is shown, which hang up behind the handshake; and the words of a kubeconfig.
-LOOKERS = {"phases/doctor/reach.py", "phases/served_certificates.py"}
-TRUSTING = {"agent/discovery.py", "phases/doctor/join.py", "client/rest_config.py", CLIENT}
+LOOKERS = {"doctor/reach.py", "phases/certificates/served_certificates.py"}
+TRUSTING = {"agent/discovery.py", "doctor/join.py", "client/rest_config.py", CLIENT}
 
 
 @cache

@@ -15,8 +15,8 @@ from contract import route_matrix
 from contract.route_matrix import Route
 from join_requests import KEY
 from kubevouch.api import catalog
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.testing import Cluster
 
 # Every version that there is, not only what is on.

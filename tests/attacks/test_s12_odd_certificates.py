@@ -15,7 +15,8 @@ import pytest
 
 import odd_certificates
 from asynctest import async_test
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -25,10 +26,11 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki import certificate_chain, issuance, keys, pem, recognizers, x509_certificate, x509_request
+from kubevouch.pki import certificate_chain, issuance, keys, recognizers
 from kubevouch.pki.client_certificate import TrustAnchors, verify_client
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509 import pem, x509_certificate, x509_request
 from kubevouch.server.request import Query, Request
 from kubevouch.testing import Cluster
 from kubevouch.util.turns import give_way

@@ -11,7 +11,7 @@ import pytest
 
 import kubevouch
 from fuzz_targets import TARGETS
-from kubevouch.pki import pem
+from kubevouch.pki.x509 import pem
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(kubevouch.__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.server import connection
+from kubevouch.server.edge import connection
 from processes import kubevouch
 
 

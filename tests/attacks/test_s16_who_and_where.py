@@ -13,11 +13,11 @@ import pytest
 
 import kubevouch
 from asynctest import async_test
-from kubevouch.phases.certs import CertsError, ensure_control_plane, pair_at
-from kubevouch.pki import x509_certificate
+from kubevouch.phases.certificates.certs import CertsError, ensure_control_plane, pair_at
 from kubevouch.pki.authority import create_authority
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA, SUPER_ADMIN
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.server.audit.options import AuditOptions, LogFileOptions
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.testing.cluster_pki import NAMES

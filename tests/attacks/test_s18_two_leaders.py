@@ -14,14 +14,16 @@ import pytest
 
 from asynctest import async_test
 from join_requests import GROUPS
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.interface import EventType, WatchOptions
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki import certificate_builder, keys, x509_certificate
+from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509 import certificate_builder, x509_certificate
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.testing.cluster import Cluster
 

@@ -16,17 +16,18 @@ from pathlib import Path
 import pytest
 
 import processes
-from kubevouch.api.bootstrap_tokens import (
+from kubevouch.cli import ui
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags import secret_input
+from kubevouch.cli.main import run
+from kubevouch.records.bootstrap_tokens import (
     Token,
     WeakTokenError,
     generate_token,
     parse_token,
     verify_strength,
 )
-from kubevouch.api.token_strength import FLOOR_BITS, estimated_bits
-from kubevouch.cli import secret_input, ui
-from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.main import run
+from kubevouch.records.token_strength import FLOOR_BITS, estimated_bits
 from kubevouch.testing import Cluster
 from processes import Up
 

@@ -12,12 +12,12 @@ import aiohttp
 
 from asynctest import async_test
 from join_requests import KEY
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.standalone.controllers import start_controllers
 from served_world import Served, served
 from wire import CSRS

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import identity_world as world
-from kubevouch.api import node_recovery, token_bounds
-from kubevouch.api.bootstrap_tokens import generate_token
 from kubevouch.api.catalog import CONFIG_MAPS
-from kubevouch.api.node_recovery import RecoveryPolicy
-from kubevouch.api.token_bounds import TOKEN_UID_EXTRA
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import bootstrap_token, node_removal
 from kubevouch.pki import keys
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.records import node_recovery, token_bounds
+from kubevouch.records.bootstrap_tokens import generate_token
+from kubevouch.records.node_recovery import RecoveryPolicy
+from kubevouch.records.token_bounds import TOKEN_UID_EXTRA
 from kubevouch.revocation import node_records
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.testing.cluster import Cluster

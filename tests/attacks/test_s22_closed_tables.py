@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import identity_world as world
-from kubevouch.pki import policy, x509_request
+from kubevouch.pki import policy
 from kubevouch.pki.errors import AuthorityError
+from kubevouch.pki.x509 import x509_request
 from kubevouch.policy import node_names
 from kubevouch.testing.cluster import ADMIN, Cluster
 from wire import CSRS, Wire

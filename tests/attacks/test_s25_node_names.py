@@ -12,11 +12,11 @@ import pytest
 import identity_world as world
 import kubevouch
 from identity_world import NODE_CLIENT, NODE_SERVING
-from kubevouch.api import token_bounds
-from kubevouch.api.bootstrap_tokens import generate_token
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import bootstrap_token
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.records import token_bounds
+from kubevouch.records.bootstrap_tokens import generate_token
 from kubevouch.testing.cluster import ADMIN, Cluster
 
 NAMES = [

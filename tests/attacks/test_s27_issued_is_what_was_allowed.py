@@ -14,14 +14,15 @@ from cryptography.x509.oid import NameOID
 import identity_world as world
 from controller_world import FIXTURES, NOW
 from identity_world import NODE_CLIENT, NODE_SERVING
-from kubevouch.pki import certificate_builder, issuance, keys, x509_request
+from kubevouch.pki import issuance, keys
 from kubevouch.pki.authority import CertificateAuthority
-from kubevouch.pki.certificate_builder import CertificateTemplate
 from kubevouch.pki.errors import IssuedMismatchError, PolicyError
 from kubevouch.pki.profile import Profile, verify_profile
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.usages import resolve
+from kubevouch.pki.x509 import certificate_builder, x509_request
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.usages import resolve
 
 CA_FILE, CA_KEY = FIXTURES / "ca-ec.crt", FIXTURES / "ca-ec.key"
 CA = CertificateAuthority.load(

@@ -17,8 +17,8 @@ from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.interface import Client
 from kubevouch.client.rest_config import client_from_kubeconfig
-from kubevouch.machinery import selectors
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.text import selectors
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.registry.store import SCAN_SLICE
 from served_world import Served, served

@@ -13,7 +13,7 @@ import pytest
 
 import aio
 from kubevouch.api import catalog
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import store as phase
 from kubevouch.storage.interface import Compacted, Revision, StoreDamaged, StoreEvent, StoreUnavailable

@@ -30,8 +30,8 @@ from kubevouch.cli.kubectl_plugin import completions
 from kubevouch.cli.main import run
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.testing import Cluster
 from kubevouch.util.printable import is_plain

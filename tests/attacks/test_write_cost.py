@@ -18,8 +18,8 @@ from kubevouch.pki import keys
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.registry import write_budget
 from kubevouch.registry.write_budget import NODE, Allowance
 from served_world import Served, served

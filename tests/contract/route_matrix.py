@@ -23,15 +23,15 @@ from kubevouch.api import catalog, rbac_v1
 from kubevouch.api.authentication_v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from kubevouch.api.core_v1 import Node, Secret, ServiceAccount
 from kubevouch.api.rbac_v1 import ClusterRoleBinding, RoleRef, Subject
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource
-from kubevouch.phases.certs import certificate_pem
+from kubevouch.phases.certificates.certs import certificate_pem
 from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf
 from kubevouch.pki.control_plane import FRONT_PROXY_CLIENT
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.usages import CLIENT_AUTH
+from kubevouch.pki.x509.usages import CLIENT_AUTH
 from kubevouch.server.endpoints import Served
 from kubevouch.testing import Cluster
 from throwaway_ca import Pair, ThrowawayCA

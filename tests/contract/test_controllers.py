@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import FIXTURES, NOW, Case, World, answer, cases, fixture, ids, world
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessReviewStatus
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import (
@@ -29,13 +29,13 @@ from kubevouch.controllers import csr_approving, csr_cleaner, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Request
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import parse_duration
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
-from kubevouch.pki import signature, x509_certificate
+from kubevouch.machinery.text.gotext import parse_duration
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
 from kubevouch.pki.profile import Profile
+from kubevouch.pki.x509 import signature, x509_certificate
 from kubevouch.signers.catalog import FLAG_PREFIXES, PairFiles, SigningOptions, build_signers
 from kubevouch.signers.interface import SignerError
 from kubevouch.standalone.controllers import RunningControllers, controller_user

@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import FIXTURES, Case, World, answer, cases, fixture, ids, world
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import TokenSyntaxError, groups_of, parse_token
+from kubevouch import wellknown
 from kubevouch.api.catalog import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
@@ -42,9 +41,10 @@ from kubevouch.controllers.interface import Context, Request
 from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile, RootCAPublisher
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import jws
 from kubevouch.pki.errors import SignatureError
+from kubevouch.records.bootstrap_tokens import TokenSyntaxError, groups_of, parse_token
 from kubevouch.standalone.controllers import RunningControllers
 
 BOOTSTRAP_SIGNER = cases("bootstrapsigner")

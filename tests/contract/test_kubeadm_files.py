@@ -1,7 +1,7 @@
 """What kubeadm 1.36 and a kubelet put on disk and into the API, each thing in a row, and ours beside it.
 
-Contents of certificates are compared in ``tests/unit/phases/test_control_plane_pki.py``. What differs on purpose is in
-``docs/compatibility.md``.
+Contents of certificates are compared in ``tests/unit/phases/certificates/test_control_plane_pki.py``. What differs on
+purpose is in ``docs/compatibility.md``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import yaml
 
 from control_plane_world import control_plane_files, settings
 from joined_node import NAME, join_node_aside
-from kubevouch.api import catalog, kubeconfig
+from kubevouch.api import catalog
 from kubevouch.client.interface import Client
-from kubevouch.machinery import json_codec
+from kubevouch.config import kubeconfig
+from kubevouch.machinery.codec import json_codec
 from kubevouch.phases import upload_config
 from kubevouch.phases.init import Initialized, InitOptions, init
 from kubevouch.testing import Cluster

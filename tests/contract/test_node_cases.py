@@ -37,18 +37,24 @@ from kubevouch.agent.interface import (
     SettingsError,
 )
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import kubeconfig
-from kubevouch.api.bootstrap_tokens import TokenRefusedError, TokenSyntaxError, accept_for_authentication, parse_token
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.options import ClientOptions
+from kubevouch.config import kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.phases.join import JoinOptions, kubelet_kubeconfig
-from kubevouch.pki import authority, jws, keys, x509_certificate
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki import authority, jws, keys
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.records.bootstrap_tokens import (
+    TokenRefusedError,
+    TokenSyntaxError,
+    accept_for_authentication,
+    parse_token,
+)
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 from kubevouch.util.files import write_new

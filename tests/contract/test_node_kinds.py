@@ -17,7 +17,7 @@ from kubevouch.client.interface import APPLY_PATCH, ListOptions
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.core import pods
 from kubevouch.registry.resource import resourceslices
 from kubevouch.testing import Cluster

@@ -14,18 +14,19 @@ import aio
 from join_world import Told, join_world
 from kubevouch.agent import file_discovery
 from kubevouch.agent.interface import SettingsError
-from kubevouch.api import catalog, kubeconfig
-from kubevouch.api import kubeadm_v1beta4 as kubeadm
-from kubevouch.api.bootstrap_tokens import to_secret
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
+from kubevouch.api import catalog
+from kubevouch.cli.flags.kubeadm_config import given_flags, verify_unmixed
 from kubevouch.cli.join import join as join_command
-from kubevouch.cli.kubeadm_config import given_flags, verify_unmixed
+from kubevouch.config import kubeadm_v1beta4 as kubeadm
+from kubevouch.config import kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import join_settings, upload_certs
-from kubevouch.phases.certs import CertsError
+from kubevouch.phases.certificates.certs import CertsError
 from kubevouch.pki import authority, certificate_key, keys
 from kubevouch.pki.errors import KeyMaterialError
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.records.bootstrap_tokens import to_secret
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.util.clock import SystemClock
 from scripted_server import ScriptedServer, reply_json, reply_status
 from throwaway_ca import Pair, server_context

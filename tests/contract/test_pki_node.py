@@ -17,21 +17,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kubevouch.pki import (
-    authority,
-    csr_name,
-    issuance,
-    jws,
-    keys,
-    pins,
-    policy,
-    recognizers,
-    request_builder,
-    rotation,
-    usages,
-    x509_certificate,
-    x509_request,
-)
+from kubevouch.pki import authority, csr_name, issuance, jws, keys, pins, policy, recognizers, rotation
 from kubevouch.pki.errors import (
     IncompatibleRequestError,
     NameSquattedError,
@@ -40,8 +26,9 @@ from kubevouch.pki.errors import (
     PolicyError,
     SignatureError,
 )
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509 import request_builder, usages, x509_certificate, x509_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

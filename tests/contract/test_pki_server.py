@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubevouch.pki import certificate_chain, client_certificate, x509_certificate, x509_request
+from kubevouch.pki import certificate_chain, client_certificate
 from kubevouch.pki.errors import (
     CertificateExpiredError,
     ClientCertificateError,
@@ -24,6 +24,7 @@ from kubevouch.pki.errors import (
     SignatureError,
     UnknownAuthorityError,
 )
+from kubevouch.pki.x509 import x509_certificate, x509_request
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FIXTURES = VECTORS / "fixtures-server"

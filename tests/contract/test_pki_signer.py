@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from kubevouch.machinery.gotext import parse_duration, quote
-from kubevouch.pki import der, issuance, policy, recognizers, x509_certificate, x509_request
+from kubevouch.machinery.text.gotext import parse_duration, quote
+from kubevouch.pki import issuance, policy, recognizers
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.errors import AuthorityError, ParseError, PKIError, PolicyError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.profile import Profile, verify_profile
+from kubevouch.pki.x509 import der, x509_certificate, x509_request
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FIXTURES = VECTORS / "fixtures-controllers"

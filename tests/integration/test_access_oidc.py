@@ -19,8 +19,8 @@ from joserfc.jwk import ECKey, OctKey
 import aio
 from identity_provider import IdentityProvider
 from kubevouch.authentication.interface import AuthenticationError, UserInfo
-from kubevouch.machinery import yamltext
-from kubevouch.server.access_metrics import digest
+from kubevouch.machinery.codec import yamltext
+from kubevouch.server.metrics.access import digest
 from kubevouch.standalone.access import RELOAD_SECONDS, Access, AccessError
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.testing import Cluster

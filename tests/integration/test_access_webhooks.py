@@ -13,12 +13,12 @@ from aiohttp import web
 
 import aio
 from kubevouch.api import catalog
-from kubevouch.api.kubeconfig import Cluster as ClusterEntry
-from kubevouch.api.kubeconfig import Context, Kubeconfig, User, dump
 from kubevouch.authentication.interface import AuthenticationError, UserInfo
 from kubevouch.authorization.always import AlwaysDenyAuthorizer
 from kubevouch.authorization.interface import Attributes, Decision
-from kubevouch.machinery import yamltext
+from kubevouch.config.kubeconfig import Cluster as ClusterEntry
+from kubevouch.config.kubeconfig import Context, Kubeconfig, User, dump
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.standalone.access import RELOAD_SECONDS, Access, AccessError
 from kubevouch.standalone.access_options import AccessOptions

@@ -14,7 +14,7 @@ from asynctest import async_test
 from kubevouch.client.interface import Client
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.rest_config import resolve
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.testing import Cluster
 from served_world import served

@@ -29,17 +29,17 @@ from admission_world import (
     with_webhook,
 )
 from decisions import admission_request, request_pem, rights_of
+from kubevouch.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
+from kubevouch.admission.dynamic.webhook_call import WebhookCaller
+from kubevouch.admission.dynamic.webhook_source import HookSource
 from kubevouch.admission.interface import Operation
-from kubevouch.admission.mutating_webhook import MutatingAdmissionWebhook
-from kubevouch.admission.webhook_call import WebhookCaller
-from kubevouch.admission.webhook_source import HookSource
 from kubevouch.api import catalog
 from kubevouch.api.admissionregistration_v1.webhooks import MutatingWebhookConfiguration, default_mutating
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.interface import Client
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.rest_config import resolve
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing import Cluster
 from kubevouch.testing.clock import FakeClock

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 from processes import PATIENCE_SECONDS, Up
 from running_agent import READY_LINE, RunningAgent, bootstrap_kubeconfig, healthz_port
 

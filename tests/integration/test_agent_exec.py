@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import ExecConfig, User
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import ExecConfig, User
 from processes import KUBEVOUCH, Up, kubevouch
 from running_agent import RunningAgent, bootstrap_kubeconfig
 

@@ -18,21 +18,23 @@ from agent_world import LoopbackAccess, Managed, Network, managed, pass_time, ru
 from join_world import APPROVED, Decide, JoinWorld
 from kubevouch.agent import trust_bundle, trust_report
 from kubevouch.agent.daemon import REFRESH_SECONDS
-from kubevouch.api import ca_rotation, catalog
-from kubevouch.api.ca_rotation import RENEWAL_ANNOTATION
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestStatus
-from kubevouch.api.cluster_info import kubeconfig_of, parse_kubeconfig
-from kubevouch.phases.ca_rotation import CARotation, CARotationError
-from kubevouch.phases.ca_rotation_plan import Phase, Rotation
-from kubevouch.phases.certs import load_authority, read_bundle
-from kubevouch.phases.control_plane_files import Layout
-from kubevouch.pki import issuance, keys, x509_request
+from kubevouch.phases.certificates.ca_rotation import CARotation, CARotationError
+from kubevouch.phases.certificates.ca_rotation_plan import Phase, Rotation
+from kubevouch.phases.certificates.certs import load_authority, read_bundle
+from kubevouch.phases.certificates.control_plane_files import Layout
+from kubevouch.pki import issuance, keys
 from kubevouch.pki.authority import CertificateAuthority, create_authority
 from kubevouch.pki.client_certificate import TrustAnchors, is_issued_by, verify_chain
 from kubevouch.pki.errors import ClientCertificateError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.usages import EXTENDED_KEY_USAGES, SERVER_AUTH
-from kubevouch.pki.x509_certificate import parse_bundle
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES, SERVER_AUTH
+from kubevouch.pki.x509.x509_certificate import parse_bundle
+from kubevouch.records import ca_rotation
+from kubevouch.records.ca_rotation import RENEWAL_ANNOTATION
+from kubevouch.records.cluster_info import kubeconfig_of, parse_kubeconfig
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import Clock
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubevouch.phases.certs import load_authority, pair_at
+from kubevouch.phases.certificates.certs import load_authority, pair_at
 from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, create_authority, issue_leaf
 from kubevouch.pki.control_plane import SUPER_ADMIN

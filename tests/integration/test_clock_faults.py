@@ -16,7 +16,7 @@ import aio
 from faketime import WrongClock, wrong_clock
 from join_world import TOKEN, JoinWorld, join_world
 from kubevouch.agent.interface import Step
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 from processes import Ended, Up, kubevouch
 from running_agent import READY_LINE, RunningAgent, bootstrap_kubeconfig
 

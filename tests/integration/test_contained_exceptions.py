@@ -23,9 +23,9 @@ from kubevouch.machinery.field import FieldError
 from kubevouch.phases import kubeconfig
 from kubevouch.pki import control_plane, keys, recognizers
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.registry.core import configmaps
 from kubevouch.standalone.controllers import start_controllers
 from wire import CSRS, Reply, Wire

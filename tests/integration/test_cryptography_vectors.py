@@ -19,15 +19,16 @@ from asynctest import async_test
 from fuzz_targets import TARGETS
 from kubevouch.agent import discovery
 from kubevouch.agent.interface import NotTrustedError
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.authentication.interface import Credentials
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, check_pair, client_context
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import pem, pins, x509_certificate, x509_request
+from kubevouch.pki import pins
 from kubevouch.pki.client_certificate import TrustAnchors, verify_client
 from kubevouch.pki.errors import ParseError, PKIError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import pem, x509_certificate, x509_request
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.server.request import Query, Request
 from kubevouch.testing import Cluster
 from served_world import served

@@ -16,14 +16,15 @@ from join_world import Told
 from kubevouch.agent.discovery import token_discovery
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
-from kubevouch.api.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
 from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.rest_config import rest_config
+from kubevouch.config.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases import cluster_settings, control_plane_pki, mark_control_plane
+from kubevouch.phases import cluster_settings, mark_control_plane
 from kubevouch.phases.bootstrap_token import list_tokens
-from kubevouch.phases.certs import CertsError
-from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.certificates import control_plane_pki
+from kubevouch.phases.certificates.certs import CertsError
+from kubevouch.phases.certificates.control_plane_files import Layout
 from kubevouch.phases.control_plane_join import ControlPlane
 from kubevouch.phases.init import Initialized, InitOptions, Phase, init
 from kubevouch.phases.join import KUBELET_CONF, JoinOptions, join, run

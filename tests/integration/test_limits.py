@@ -175,7 +175,7 @@ async def test_a_second_request_for_the_same_key_is_warned_of_the_first(tmp_path
 
 
 def _as_json(obj: CertificateSigningRequest) -> bytes:
-    from kubevouch.machinery import json_codec
+    from kubevouch.machinery.codec import json_codec
 
     tree = json_codec.to_builtins(obj)
     return json.dumps({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", **tree}).encode()

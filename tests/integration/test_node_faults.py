@@ -9,7 +9,7 @@ disk slow in the middle of a rotation          here (a process that stands still
 killed in the middle of a rotation, a join     ``test_agent_kill``, ``test_join_kill``
 two programs and a reader on one folder        ``test_agent_kill``, here
 file truncated, swapped, wrong mode, a         ``unit/agent/test_certificate_manager`` (``BREAKAGES``),
-regular file in place of the link              ``unit/phases/doctor/test_node``
+regular file in place of the link              ``unit/doctor/test_node``
 wrong owner                                    here
 token expiring between discovery and request   here
 request denied, failed, deleted, re-created    ``unit/agent/test_certificate_manager``, ``unit/agent/test_bootstrap``
@@ -43,10 +43,10 @@ from join_world import TOKEN, Told, join_world
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import RequestDeniedError, Step
 from kubevouch.api import catalog
-from kubevouch.api.bootstrap_tokens import parse_token
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.phases import bootstrap_token
 from kubevouch.phases.join import KUBELET_CONF, JoinOptions, join
+from kubevouch.records.bootstrap_tokens import parse_token
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 from processes import Up, kubevouch

@@ -17,26 +17,29 @@ import pytest
 import aio
 from asynctest import async_test
 from joined_node import NAME, USER, JoinedNode, join_node
+from kubevouch import wellknown
 from kubevouch.agent.daemon import Agent
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import catalog, kubeconfig, node_recovery, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.api.node_recovery import Record, RecoveryPolicy
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import RawResponse
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
+from kubevouch.config import kubeconfig
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys, recovery_proof
 from kubevouch.pki.recovery_proof import Answer
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Record, RecoveryPolicy
 from kubevouch.testing import Cluster
 from kubevouch.util.clock import SystemClock
 

@@ -8,9 +8,9 @@ import ssl
 from pathlib import Path
 
 from asynctest import async_test
-from kubevouch.phases.certs import renewal_time
-from kubevouch.pki import x509_certificate
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.phases.certificates.certs import renewal_time
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.standalone.ca_files import LOOK_SECONDS
 from kubevouch.standalone.leaf_renewal import LOOK_SECONDS as RENEWAL_SECONDS
 from kubevouch.standalone.options import StandaloneOptions

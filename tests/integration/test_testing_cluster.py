@@ -20,19 +20,20 @@ from kubernetes import watch as official_watch
 from kubernetes.client.exceptions import ApiException
 
 from asynctest import async_test
-from kubevouch.api import catalog, kubeconfig
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import MERGE_PATCH, EventType, ListOptions, WatchOptions
+from kubevouch.config import kubeconfig
 from kubevouch.controllers.catalog import UnknownControllerError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.bootstrap_token import TokenPhaseError
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.testing import (
     Cluster,
     ClusterError,

@@ -10,20 +10,23 @@ import pytest
 
 from asynctest import async_test
 from join_world import Told
+from kubevouch import wellknown
 from kubevouch.agent.discovery import token_discovery
 from kubevouch.agent.interface import AgentError
-from kubevouch.api import catalog, token_bounds, wellknown
-from kubevouch.api.bootstrap_tokens import Token, generate_token
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.api.token_bounds import Bounds
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases import bootstrap_token, token_biography
+from kubevouch.phases import bootstrap_token
 from kubevouch.phases import join as phase
+from kubevouch.records import token_bounds
+from kubevouch.records.bootstrap_tokens import Token, generate_token
+from kubevouch.records.token_bounds import Bounds
+from kubevouch.reviews import token_biography
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock
 

@@ -16,8 +16,8 @@ from typing import Any
 import processes
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from processes import KUBEVOUCH, Up, environment
 from wire import CSRS, Wire
 

@@ -17,8 +17,8 @@ from interop.clients.official import OfficialClient
 from interop_world import InteropWorld, condition, interop_world, manifest, unique
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 CONFIG: Any = config
 WATCH: Any = watch

@@ -19,7 +19,7 @@ import peers
 from kubevouch.machinery import errors
 from kubevouch.server import request_info
 from kubevouch.server.discovery import Discovery
-from kubevouch.server.https import HTTPSServer
+from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.openapi import OpenAPI, v3
 from kubevouch.server.openapi.schemas import Tree
 from kubevouch.server.request import BytesResult, Request, Result

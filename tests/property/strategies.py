@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.declaration import Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
-from kubevouch.machinery.times import ZERO_SECONDS, MicroTime, Time
+from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
 
 S = TypeVar("S", bound=msgspec.Struct)
 

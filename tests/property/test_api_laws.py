@@ -14,20 +14,22 @@ from hypothesis import strategies as st
 from kubevouch.api import (
     authentication_v1,
     authorization_v1,
-    bootstrap_tokens,
     certificates_v1,
     certificates_v1beta1,
     coordination_v1,
     core_v1,
     events_v1,
-    kubeconfig,
     meta_v1,
     rbac_v1,
 )
-from kubevouch.machinery import errors, json_codec, names
+from kubevouch.config import kubeconfig
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import DeleteOptions
 from kubevouch.machinery.scheme import GroupVersionKind
+from kubevouch.machinery.text import names
+from kubevouch.records import bootstrap_tokens
 from property.strategies import struct_strategy
 
 NOW = dt.datetime(2031, 3, 1, tzinfo=dt.UTC)

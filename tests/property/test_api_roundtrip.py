@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubevouch.api.catalog import SCHEME
-from kubevouch.machinery import gojson, json_codec, protobuf
+from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.schema import ListSchema, MapSchema, StructSchema, TypeSchema, schema_of
 from property.strategies import struct_strategy
 

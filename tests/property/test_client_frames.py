@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubevouch.client.frames import FrameError, Framer, JSONFramer, ProtobufFramer
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 
 documents = st.lists(
     st.dictionaries(

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.client.kubeconfig import Located, merge
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 
 names = st.sampled_from(["a", "b", "c", ""])
 words = st.text("xyz", max_size=3)

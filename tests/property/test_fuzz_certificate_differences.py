@@ -10,8 +10,8 @@ import certificate_differences as differences
 import differing_certificates
 import odd_certificates
 from certificate_differences import DifferenceError, signed
-from kubevouch.pki import x509_certificate, x509_request
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.x509 import x509_certificate, x509_request
 from property.fuzz_strategies import examples, inputs
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubevouch.api.catalog import SCHEME
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.scheme import GroupVersionKind
 from property.second_reader import TABLE, find, read, without_zeros
 from property.strategies import same_on_the_wire, struct_strategy

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubevouch.machinery.quantity import canonical, rounded_up_to_milli
+from kubevouch.machinery.text.quantity import canonical, rounded_up_to_milli
 
 _FACTORS = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1), "k": Fraction(10**3),

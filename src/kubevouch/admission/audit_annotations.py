@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from kubevouch.admission.interface import Request
-from kubevouch.machinery import names
+from kubevouch.machinery.text import names
 
 PATCH = "patch.webhook.admission.k8s.io"
 """Prefix of annotations that show what was written: for events that hold the request's object, and only for them."""

@@ -15,15 +15,15 @@ from kubevouch.admission.certificate_signing import CertificateSigning
 from kubevouch.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
-from kubevouch.admission.configured import ConfiguredAdmission
+from kubevouch.admission.dynamic.configured import ConfiguredAdmission
+from kubevouch.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
+from kubevouch.admission.dynamic.validating_admission_policy import ValidatingAdmissionPolicyPlugin
+from kubevouch.admission.dynamic.validating_webhook import ValidatingAdmissionWebhook
 from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
-from kubevouch.admission.mutating_webhook import MutatingAdmissionWebhook
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
 from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
 from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
-from kubevouch.admission.validating_admission_policy import ValidatingAdmissionPolicyPlugin
-from kubevouch.admission.validating_webhook import ValidatingAdmissionWebhook
 from kubevouch.api.core_v1.namespaces import Namespace
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.util.clock import Clock

@@ -14,17 +14,17 @@ import hashlib
 from collections.abc import Iterable
 from typing import TypeVar
 
+from kubevouch import wellknown
 from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
 from kubevouch.admission.refusal import refused
-from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
-from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
-from kubevouch.pki import x509_request
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.x509 import x509_request
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.util.addresses import source_prefix
 
 # A node has one client and one serving request under way, and those of a few restarts.

@@ -10,8 +10,8 @@ from kubevouch.admission.refusal import refused
 from kubevouch.admission.signer_permission import may_use_signer
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.authorization.interface import Authorizer
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.machinery.text.gotext import quote
 
 
 class CertificateSigning:

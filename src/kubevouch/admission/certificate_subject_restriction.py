@@ -8,10 +8,10 @@ from __future__ import annotations
 from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
-from kubevouch.api.wellknown import KUBE_APISERVER_CLIENT_SIGNER, MASTERS_GROUP
 from kubevouch.machinery.scheme import GroupResource
-from kubevouch.pki import x509_request
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import x509_request
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_SIGNER, MASTERS_GROUP
 
 
 class CertificateSubjectRestriction:

@@ -11,8 +11,8 @@ from kubevouch.admission.signer_permission import may_use_signer
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.authorization.rbac_escalation import only_lifecycle_changes
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.machinery.text.gotext import quote
 
 
 class ClusterTrustBundleAttest:

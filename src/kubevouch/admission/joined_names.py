@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.pki import x509_request
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.x509 import x509_request
 
 
 class JoinedNames:

@@ -14,12 +14,12 @@ from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
 from kubevouch.api.catalog import LOCAL_SUBJECT_ACCESS_REVIEWS, NAMESPACES
 from kubevouch.api.core_v1.namespaces import TERMINATING, Namespace
-from kubevouch.api.wellknown import UNDELETABLE_NAMESPACES
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import StatusCause
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.util.clock import Clock
+from kubevouch.wellknown import UNDELETABLE_NAMESPACES
 
 # For so long after its deletion the cache is not believed about a namespace.
 RECENTLY_SECONDS = 30.0

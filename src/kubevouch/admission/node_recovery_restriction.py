@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
-from kubevouch.api.node_recovery import RecoveryRefusedError, node_of_user, verify_request
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.records.node_recovery import RecoveryRefusedError, node_of_user, verify_request
 
 
 class NodeRecoveryRestriction:

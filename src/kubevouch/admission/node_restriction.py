@@ -16,19 +16,19 @@ from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
 from kubevouch.api.core_v1.nodes import Node
 from kubevouch.api.core_v1.pods import Pod
-from kubevouch.api.wellknown import (
+from kubevouch.authentication.node_identifier import node_name_of
+from kubevouch.machinery import errors
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import GroupResource
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import x509_request
+from kubevouch.wellknown import (
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_NODE_LEASE_NAMESPACE,
     KUBELET_SERVING_SIGNER,
     NODE_USER_PREFIX,
 )
-from kubevouch.authentication.node_identifier import node_name_of
-from kubevouch.machinery import errors
-from kubevouch.machinery.gotext import quote
-from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.scheme import GroupResource
-from kubevouch.pki import x509_request
-from kubevouch.pki.errors import ParseError
 
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
 

@@ -10,8 +10,8 @@ import msgspec
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1.nodes import NO_SCHEDULE, Node, Taint
-from kubevouch.api.wellknown import NOT_READY_TAINT
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.wellknown import NOT_READY_TAINT
 
 _NOT_READY = Taint(key=NOT_READY_TAINT, effect=NO_SCHEDULE)
 

@@ -15,11 +15,11 @@ from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import Observer, Step
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.client.interface import Client
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 

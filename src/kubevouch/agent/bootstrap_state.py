@@ -9,13 +9,13 @@ import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Kubeconfig, KubeconfigError, User
-from kubevouch.machinery.times import Time
-from kubevouch.pki import x509_certificate
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Kubeconfig, KubeconfigError, User
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.authority import load_key_pair
 from kubevouch.pki.errors import AuthorityError, ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 _MAX_BYTES = 1 << 20
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
+from kubevouch import wellknown
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, obtain
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.file_faults import explain
@@ -41,15 +42,14 @@ from kubevouch.agent.rotation_plan import (
     schedule,
 )
 from kubevouch.agent.servers import answers
-from kubevouch.api import wellknown
-from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.client.interface import ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import CertificateNotYetValidError, ClientCertificateError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.usages import EXTENDED_KEY_USAGES
+from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES
+from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import Stamp

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kubevouch import wellknown
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.csr_wait import wait_for_certificate
 from kubevouch.agent.interface import (
@@ -20,13 +21,12 @@ from kubevouch.agent.interface import (
     WrongCertificateError,
 )
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.interface import NotKubernetes, TLSFailed, TransportError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
-from kubevouch.pki import certificate_chain, csr_name, issued_leaf, keys, usages
+from kubevouch.machinery.text.times import Time
+from kubevouch.pki import certificate_chain, csr_name, issued_leaf, keys
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.csr_name import FoundRequest, OwnRequest
 from kubevouch.pki.errors import (
@@ -37,12 +37,13 @@ from kubevouch.pki.errors import (
     ParseError,
 )
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
 from kubevouch.pki.rotation import WantedCertificate
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import NONE, SubjectAltNames
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import usages
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import NONE, SubjectAltNames
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.policy import node_names
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import keys, pem, x509_certificate
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.pki import keys
 from kubevouch.pki.authority import load_key_pair
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import pem, x509_certificate
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.files import (
     PRIVATE,
     FileInUseError,

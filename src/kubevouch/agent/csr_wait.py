@@ -7,9 +7,9 @@ import math
 import random as random_module
 from contextlib import aclosing
 
+from kubevouch import wellknown
 from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError, Step
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -17,7 +17,7 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.client.interface import EventType, TransportError
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.policy import node_names
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock

@@ -22,10 +22,10 @@ from kubevouch.agent.node_access import NodeAccess
 from kubevouch.agent.options import AgentOptions, Extra
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
-from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff, systemd
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import Supervisor

@@ -12,21 +12,23 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kubevouch import wellknown
 from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url, parse_endpoint
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Observer, SettingsError, Step
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import Token, TokenSyntaxError, parse_token
-from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, parse_kubeconfig, signature_key
+from kubevouch.api import catalog
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import NotKubernetes, TLSFailed, TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import human_duration, quote
-from kubevouch.pki import jws, pins, x509_certificate
+from kubevouch.machinery.text.gotext import human_duration, quote
+from kubevouch.pki import jws, pins
 from kubevouch.pki.errors import ParseError, PinError, SignatureError
 from kubevouch.pki.pins import PinSet
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.bootstrap_tokens import Token, TokenSyntaxError, parse_token
+from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, parse_kubeconfig, signature_key
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline

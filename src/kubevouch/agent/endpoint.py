@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass
 
-from kubevouch.machinery import names
+from kubevouch.machinery.text import names
 
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 

@@ -12,21 +12,23 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubevouch import wellknown
 from kubevouch.agent.discovery import TIMEOUT_SECONDS, DiscoveredCluster, is_definite
 from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Observer, SettingsError, Step
-from kubevouch.api import catalog, kubeconfig, wellknown
-from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Kubeconfig, KubeconfigError
+from kubevouch.api import catalog
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts
 from kubevouch.client.tls import TLSFiles, TLSSources
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Kubeconfig, KubeconfigError
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import x509_certificate
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.pins import PinSet
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline

@@ -12,8 +12,8 @@ import structlog
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.interface import Step
-from kubevouch.api.ca_rotation import RenewalOrder
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.records.ca_rotation import RenewalOrder
 
 if TYPE_CHECKING:
     from kubevouch.agent.certificate_manager import CertificateManager

@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 import structlog
 
+from kubevouch import wellknown
 from kubevouch.agent import file_discovery, trust_bundle
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
@@ -22,19 +23,21 @@ from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.servers import Servers
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.agent.trust_bundle import Bundle
-from kubevouch.api import bootstrap_tokens, ca_rotation, catalog, kubeconfig, node_recovery, wellknown
-from kubevouch.api.ca_rotation import RenewalOrder
-from kubevouch.api.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
+from kubevouch.api import catalog
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import ClientConfigurationError, ConnectFailed, TLSFailed, TransportError
 from kubevouch.client.options import Retry, Timeouts
 from kubevouch.client.rest_config import RESTConfig, rest_config
 from kubevouch.client.tls import TLSSources
+from kubevouch.config import kubeconfig
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
+from kubevouch.records import bootstrap_tokens, ca_rotation, node_recovery
+from kubevouch.records.ca_rotation import RenewalOrder
+from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp

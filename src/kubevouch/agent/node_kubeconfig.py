@@ -6,10 +6,11 @@ import datetime as dt
 import os
 from pathlib import Path
 
+from kubevouch import wellknown
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import SettingsError
-from kubevouch.api import kubeconfig, wellknown
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.util.files import PRIVATE, make_folder, write_atomically

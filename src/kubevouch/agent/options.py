@@ -17,14 +17,15 @@ from kubevouch.agent.hooks import Command
 from kubevouch.agent.interface import CertificateStoreError, SettingsError
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.report import CLIENT, SERVING
-from kubevouch.api import agent_config, config_file
-from kubevouch.api.agent_config import AgentCertificate, Hook
-from kubevouch.machinery import names
-from kubevouch.pki import node_user, rotation, usages
+from kubevouch.config import agent_config, config_file
+from kubevouch.config.agent_config import AgentCertificate, Hook
+from kubevouch.machinery.text import names
+from kubevouch.pki import node_user, rotation
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509 import usages
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
 KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 BOOTSTRAP_KUBECONFIG = Path("/etc/kubernetes/bootstrap-kubelet.conf")

@@ -17,12 +17,12 @@ from kubevouch.agent.interface import RequestDeniedError
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.node_recovery import CHALLENGE_PATH, SESSION_PATH
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import NotKubernetes
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status
 from kubevouch.pki import recovery_proof
+from kubevouch.records.node_recovery import CHALLENGE_PATH, SESSION_PATH
 
 log = structlog.get_logger("agent.recovery")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
-from kubevouch.api import node_recovery
-from kubevouch.pki import keys, pem
+from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.recovery_proof import RECOVERY_KEY
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509 import pem
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.records import node_recovery
 from kubevouch.util.files import (
     PRIVATE,
     FileInUseError,

@@ -14,8 +14,8 @@ from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.manager_interface import Standing
 from kubevouch.agent.recovery_keys import RecoveryKeys
-from kubevouch.machinery.gotext import human_duration
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.gotext import human_duration
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import rotation
 from kubevouch.util.clock import Clock
 

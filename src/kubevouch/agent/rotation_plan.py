@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubevouch.api.ca_rotation import RenewalOrder, due_at, fingerprint
-from kubevouch.machinery.gotext import human_duration
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.gotext import human_duration
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import rotation
 from kubevouch.pki.client_certificate import is_issued_by
 from kubevouch.pki.rotation import WantedCertificate
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.ca_rotation import RenewalOrder, due_at, fingerprint
 from kubevouch.util import backoff
 
 CHECK_SECONDS = 60.0

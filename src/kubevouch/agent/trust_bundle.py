@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from kubevouch.agent.interface import AgentError
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Kubeconfig
-from kubevouch.pki import x509_certificate
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Kubeconfig
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.files import PRIVATE, PUBLIC, write_atomically
 
 HASH_ANNOTATION = "agent.kubevouch.dev/trust-bundle"

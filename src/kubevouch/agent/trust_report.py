@@ -5,8 +5,9 @@ Its requests say the same, but they are rare and are cleaned after an hour. A No
 
 from __future__ import annotations
 
+from kubevouch import wellknown
 from kubevouch.agent.trust_bundle import HASH_ANNOTATION
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.client.interface import MERGE_PATCH, Client
 from kubevouch.machinery.errors import APIStatusError, Reason

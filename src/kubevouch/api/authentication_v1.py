@@ -13,7 +13,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.declaration import ExtraValue, Int64, Struct, always, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 GROUP = "authentication.k8s.io"
 

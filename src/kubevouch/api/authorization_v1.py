@@ -14,7 +14,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.declaration import ExtraValue, Struct, always, named, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import FieldSelectorRequirement, LabelSelectorRequirement, Object, ObjectMeta
-from kubevouch.machinery.selectors import MAX_TERMS
+from kubevouch.machinery.text.selectors import MAX_TERMS
 
 GROUP = "authorization.k8s.io"
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from kubevouch.api import wellknown
-from kubevouch.machinery import field, gotext, names
+from kubevouch import wellknown
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import ExtraValue, Int32, Struct, always, null, wire
 from kubevouch.machinery.field import FieldError, TypedString
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import Time
-from kubevouch.pki import usages
+from kubevouch.machinery.text import gotext, names
+from kubevouch.machinery.text.times import Time
+from kubevouch.pki.x509 import usages
 
 GROUP = "certificates.k8s.io"
 
@@ -178,8 +179,8 @@ def _errors(csr: CertificateSigningRequest, tolerated: _Tolerated) -> list[Field
 
 def _request_fault(request: bytes) -> str:
     """What is wrong with ``spec.request``, or nothing."""
-    from kubevouch.pki import x509_request
     from kubevouch.pki.errors import ParseError, SignatureError
+    from kubevouch.pki.x509 import x509_request
 
     try:
         x509_request.verify_signature(x509_request.parse_pem(request))

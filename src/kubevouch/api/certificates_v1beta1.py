@@ -13,14 +13,16 @@ from typing import Annotated
 
 import msgspec
 
-from kubevouch.api import certificates_v1, wellknown
+from kubevouch import wellknown
+from kubevouch.api import certificates_v1
 from kubevouch.api.certificates_v1 import GROUP as GROUP
 from kubevouch.api.certificates_v1 import validate_signer_name
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import ExtraValue, Int32, Struct, always, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.times import Time
 
 # ------------------------------------------------------------------ ClusterTrustBundle
 
@@ -87,7 +89,7 @@ def _name_faults(name: str, prefix: bool, signer_name: str) -> list[str]:
 
 def _anchor_errors(text: str) -> list[FieldError]:
     # Imported late for the reason that certificates_v1 gives.
-    from kubevouch.pki import pem
+    from kubevouch.pki.x509 import pem
 
     path = "spec.trustBundle"
     contents = text.encode(errors="surrogatepass")
@@ -113,8 +115,8 @@ def _anchor_errors(text: str) -> list[FieldError]:
 
 
 def _anchor_fault(label: str, headers: Mapping[str, str], contents: bytes) -> str:
-    from kubevouch.pki import pem, x509_certificate
     from kubevouch.pki.errors import ParseError
+    from kubevouch.pki.x509 import pem, x509_certificate
 
     if label != pem.CERTIFICATE:
         return f"has bad block type: {label}"
@@ -194,8 +196,9 @@ def default_certificate_signing_request(csr: CertificateSigningRequest) -> Certi
 
 
 def _guessed_signer(request: bytes, usages: list[str]) -> str:
-    from kubevouch.pki import policy, x509_request
+    from kubevouch.pki import policy
     from kubevouch.pki.errors import ParseError
+    from kubevouch.pki.x509 import x509_request
 
     try:
         return policy.default_signer_name(x509_request.parse_pem(request), usages)

@@ -13,7 +13,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int32, Struct, always, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import MicroTime
+from kubevouch.machinery.text.times import MicroTime
 
 GROUP = "coordination.k8s.io"
 

@@ -12,7 +12,7 @@ from kubevouch.api.core_v1.events import EventSource
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.machinery.declaration import Int32, Struct, always, null, wire
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 
 GROUP = "events.k8s.io"
 API_VERSION = "events.k8s.io/v1"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from kubevouch.machinery import field, names, object_meta, selectors
+from kubevouch.machinery import field, object_meta
 from kubevouch.machinery.declaration import Int64, Struct, always, named, null, wire
 from kubevouch.machinery.field import FieldError, TypedString
 from kubevouch.machinery.meta import DeleteOptions, LabelSelector, LabelSelectorRequirement
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import names, selectors
+from kubevouch.machinery.text.times import Time
 
 GROUP = "meta.k8s.io"
 

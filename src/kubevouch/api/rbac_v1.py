@@ -11,10 +11,11 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from kubevouch.api.meta_v1 import validate_label_selector
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Struct, always, named, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import LabelSelector, Object
+from kubevouch.machinery.text import names
 
 GROUP = "rbac.authorization.k8s.io"
 

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import msgspec
 
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int32, Int64, Struct, always, always_named, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
+from kubevouch.machinery.text import names
 
 GROUP = "storage.k8s.io"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubevouch.api.token_bounds import covers
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import (
     Authentication,
@@ -15,6 +14,7 @@ from kubevouch.authentication.interface import (
     Credentials,
     TokenAuthenticator,
 )
+from kubevouch.records.token_bounds import covers
 
 INVALID_TOKEN = "invalid bearer token"
 EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"

@@ -1,6 +1,7 @@
 """Bootstrap tokens as bearer tokens.
 
-Source: plugin/pkg/auth/authenticator/token/bootstrap (Kubernetes 1.36); the rules are in ``api/bootstrap_tokens.py``.
+Source: plugin/pkg/auth/authenticator/token/bootstrap (Kubernetes 1.36); the rules are in
+``records/bootstrap_tokens.py``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from kubevouch.api import bootstrap_tokens, token_bounds
-from kubevouch.api.bootstrap_tokens import TokenRefusedError, TokenSyntaxError
 from kubevouch.api.core_v1.secrets import Secret
-from kubevouch.api.token_bounds import TOKEN_UID_EXTRA, TokenBoundsError
 from kubevouch.authentication.interface import Authentication, UserInfo
+from kubevouch.records import bootstrap_tokens, token_bounds
+from kubevouch.records.bootstrap_tokens import TokenRefusedError, TokenSyntaxError
+from kubevouch.records.token_bounds import TOKEN_UID_EXTRA, TokenBoundsError
 from kubevouch.util.clock import Clock
 
 METHOD = "bootstrap-token"

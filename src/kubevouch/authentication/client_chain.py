@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubevouch.authentication.interface import AuthenticationError
-from kubevouch.pki import x509_certificate
 from kubevouch.pki.client_certificate import MAX_PRESENTED, TrustAnchors, describe, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
-from kubevouch.api.wellknown import (
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery import errors
+from kubevouch.machinery.text import gotext, names
+from kubevouch.wellknown import (
     ANONYMOUS_USER,
     AUTHENTICATED_GROUP,
     SERVICE_ACCOUNT_USER_PREFIX,
@@ -16,8 +19,6 @@ from kubevouch.api.wellknown import (
     SERVICE_ACCOUNTS_GROUP_PREFIX,
     UNAUTHENTICATED_GROUP,
 )
-from kubevouch.authentication.interface import UserInfo
-from kubevouch.machinery import errors, gotext, names
 
 USER_HEADER = "impersonate-user"
 UID_HEADER = "impersonate-uid"

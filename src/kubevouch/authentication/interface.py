@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kubevouch.api.token_bounds import Network
+from kubevouch.records.token_bounds import Network
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED_GROUP = "system:authenticated"

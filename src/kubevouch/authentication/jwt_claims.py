@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubevouch.api.authentication_config import PrefixedClaimOrExpression
-from kubevouch.api.authentication_config_rules import CLAIMS, USER, CompiledAuthenticator
 from kubevouch.authentication.interface import CREDENTIAL_ID, AuthenticationError, UserInfo
 from kubevouch.cel.environment import EvaluationError, Program, Turn
+from kubevouch.config.authentication_config import PrefixedClaimOrExpression
+from kubevouch.config.authentication_config_rules import CLAIMS, USER, CompiledAuthenticator
 
 Claims = Mapping[str, Any]
 

@@ -5,9 +5,9 @@ Source: pkg/auth/nodeidentifier (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from kubevouch.api.wellknown import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.pki import node_user
+from kubevouch.wellknown import NODE_USER_PREFIX, NODES_GROUP
 
 
 def node_name_of(user: UserInfo) -> str | None:

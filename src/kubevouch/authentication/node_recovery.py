@@ -17,13 +17,13 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
-from kubevouch.api import node_recovery
-from kubevouch.api.node_recovery import CloneError, Record, RecoveryPolicy, Use
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import RecoveryProofError
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
 from kubevouch.pki.recovery_proof import Answer, verify_answer
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import CloneError, Record, RecoveryPolicy, Use
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubevouch.api.authentication_config_rules import CompiledAuthenticator, CompiledConfiguration
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import Authentication, AuthenticationError, UserInfo
 from kubevouch.authentication.issuer_http import IssuerHTTP
@@ -18,6 +17,7 @@ from kubevouch.authentication.oidc_keys import ALGORITHMS, IssuerKeys
 from kubevouch.authentication.oidc_recorder import IssuerRecorder, Unrecorded
 from kubevouch.authentication.oidc_token import TokenVerifier, unverified_issuer
 from kubevouch.cel.environment import TURN, Turn, TurnOver
+from kubevouch.config.authentication_config_rules import CompiledAuthenticator, CompiledConfiguration
 from kubevouch.util.clock import Clock
 from kubevouch.util.worker import elsewhere
 

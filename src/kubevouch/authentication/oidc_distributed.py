@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.api.authentication_config import Issuer
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.issuer_http import IssuerHTTP
 from kubevouch.authentication.oidc_keys import IssuerKeys
 from kubevouch.authentication.oidc_token import TokenVerifier, unverified_issuer
 from kubevouch.client.interface import ClientConfigurationError, TransportError
+from kubevouch.config.authentication_config import Issuer
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
 

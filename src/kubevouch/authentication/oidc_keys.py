@@ -15,10 +15,10 @@ import structlog
 from joserfc import jwk, jws
 from joserfc.errors import JoseError
 
-from kubevouch.api.authentication_config import Issuer
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.issuer_http import IssuerHTTP
 from kubevouch.client.interface import ClientConfigurationError, TransportError
+from kubevouch.config.authentication_config import Issuer
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("authentication.oidc")

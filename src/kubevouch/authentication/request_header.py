@@ -12,7 +12,7 @@ from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.impersonation import unescape_extra_key
 from kubevouch.authentication.interface import Authentication, AuthenticationError, Credentials, UserInfo
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
 
 METHOD = "request-header"

@@ -21,10 +21,10 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.authentication.interface import CREDENTIAL_ID, Authentication, AuthenticationError, UserInfo
 from kubevouch.machinery.meta import Object
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
 

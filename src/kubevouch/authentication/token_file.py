@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from kubevouch.authentication.interface import Authentication, UserInfo
-from kubevouch.machinery.gocsv import CSVError, records
+from kubevouch.machinery.text.gocsv import CSVError, records
 
 METHOD = "token-file"
 

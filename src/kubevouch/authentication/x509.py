@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubevouch.api.wellknown import CREDENTIAL_ID_EXTRA
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import Authentication, AuthenticationError, Credentials, UserInfo
 from kubevouch.pki.client_certificate import TrustAnchors, identify
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
+from kubevouch.wellknown import CREDENTIAL_ID_EXTRA
 
 METHOD = "x509"
 

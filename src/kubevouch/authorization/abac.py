@@ -13,11 +13,11 @@ from typing import Any
 
 import structlog
 
-from kubevouch.api.wellknown import AUTHENTICATED_GROUP
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rule, Rules, Verdict
-from kubevouch.machinery import gojson
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.codec import gojson
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.wellknown import AUTHENTICATED_GROUP
 
 GROUP = "abac.authorization.kubernetes.io"
 MAX_FILE_BYTES = 16 << 20

@@ -8,20 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.rbac_v1 import ClusterRole, PolicyRule
-from kubevouch.api.wellknown import (
-    AUTHENTICATED_GROUP,
-    CLUSTER_ADMIN_ROLE,
-    KUBE_CONTROLLER_MANAGER_USER,
-    KUBE_PROXY_USER,
-    KUBE_SCHEDULER_USER,
-    KUBE_SYSTEM_NAMESPACE,
-    MASTERS_GROUP,
-    MONITORING_GROUP,
-    SERVICE_ACCOUNTS_GROUP,
-    UNAUTHENTICATED_GROUP,
-)
 from kubevouch.authorization.controller_policy import kubernetes_controller_policy
 from kubevouch.authorization.policy import (
     EVENTS,
@@ -36,6 +24,18 @@ from kubevouch.authorization.policy import (
     rule,
     service_account,
     user,
+)
+from kubevouch.wellknown import (
+    AUTHENTICATED_GROUP,
+    CLUSTER_ADMIN_ROLE,
+    KUBE_CONTROLLER_MANAGER_USER,
+    KUBE_PROXY_USER,
+    KUBE_SCHEDULER_USER,
+    KUBE_SYSTEM_NAMESPACE,
+    MASTERS_GROUP,
+    MONITORING_GROUP,
+    SERVICE_ACCOUNTS_GROUP,
+    UNAUTHENTICATED_GROUP,
 )
 
 AGGREGATE_TO_ADMIN = "rbac.authorization.k8s.io/aggregate-to-admin"

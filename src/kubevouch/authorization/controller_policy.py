@@ -14,9 +14,20 @@ from functools import cache
 
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
-from kubevouch.api.certificate_ledger import PREFIX, SHARDS
 from kubevouch.api.rbac_v1 import PolicyRule
-from kubevouch.api.wellknown import (
+from kubevouch.authorization.policy import (
+    EVENTS,
+    Policy,
+    cluster_role,
+    cluster_role_binding,
+    namespaced_role,
+    role_binding,
+    rule,
+    service_account,
+)
+from kubevouch.records.certificate_ledger import PREFIX, SHARDS
+from kubevouch.revocation import node_records
+from kubevouch.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
@@ -45,17 +56,6 @@ from kubevouch.api.wellknown import (
     TOKEN_USES_CONTROLLER,
     VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
 )
-from kubevouch.authorization.policy import (
-    EVENTS,
-    Policy,
-    cluster_role,
-    cluster_role_binding,
-    namespaced_role,
-    role_binding,
-    rule,
-    service_account,
-)
-from kubevouch.revocation import node_records
 
 CONTROLLERS = (
     CSR_APPROVING_CONTROLLER,

@@ -14,11 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kubevouch.api.wellknown import (
-    MASTERS_GROUP,
-    NODE_NAME_EXTRA,
-    NODES_GROUP,
-)
 from kubevouch.authentication.impersonation import (
     resulting_user,
     service_account_groups,
@@ -28,11 +23,17 @@ from kubevouch.authentication.impersonation import (
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.node_user import node_name_of
+from kubevouch.wellknown import (
+    MASTERS_GROUP,
+    NODE_NAME_EXTRA,
+    NODES_GROUP,
+)
 
 LEGACY_VERB = "impersonate"
 

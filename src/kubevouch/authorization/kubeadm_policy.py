@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubevouch.api.wellknown import (
-    ANONYMOUS_USER,
-    CLUSTER_ADMIN_ROLE,
-    CLUSTER_ADMINS_GROUP,
-    CLUSTER_INFO_CONFIGMAP,
-    DEFAULT_NODE_TOKEN_GROUP,
-    KUBE_PUBLIC_NAMESPACE,
-    KUBE_SYSTEM_NAMESPACE,
-    NODES_GROUP,
-)
 from kubevouch.authorization.policy import (
     Policy,
     cluster_role,
@@ -27,6 +17,16 @@ from kubevouch.authorization.policy import (
     role_binding,
     rule,
     user,
+)
+from kubevouch.wellknown import (
+    ANONYMOUS_USER,
+    CLUSTER_ADMIN_ROLE,
+    CLUSTER_ADMINS_GROUP,
+    CLUSTER_INFO_CONFIGMAP,
+    DEFAULT_NODE_TOKEN_GROUP,
+    KUBE_PUBLIC_NAMESPACE,
+    KUBE_SYSTEM_NAMESPACE,
+    NODES_GROUP,
 )
 
 KUBELET_CLIENT_USER = "kube-apiserver-kubelet-client"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubevouch.authorization.interface import Attributes
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.scheme import GroupResource
+from kubevouch.machinery.text.gotext import quote
 
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kubevouch.api.rbac_v1 import PolicyRule
-from kubevouch.api.wellknown import KUBE_NODE_LEASE_NAMESPACE
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authentication.node_identifier import node_name_of
 from kubevouch.authorization.interface import Attributes, Decision, Rules, Verdict
 from kubevouch.authorization.rbac_rules import CompiledRules
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.scheme import GroupResource
-from kubevouch.machinery.selectors import SelectorError, parse_field_selector
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.selectors import SelectorError, parse_field_selector
+from kubevouch.wellknown import KUBE_NODE_LEASE_NAMESPACE
 
 _ALLOW = Verdict(Decision.ALLOW)
 _NO_OPINION = Verdict(Decision.NO_OPINION)

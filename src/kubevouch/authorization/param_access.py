@@ -7,9 +7,9 @@ Source: pkg/registry/admissionregistration/validatingadmissionpolicy{,binding}/a
 
 from __future__ import annotations
 
-from kubevouch.api.wellknown import MASTERS_GROUP
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
+from kubevouch.wellknown import MASTERS_GROUP
 
 ANY = "*"
 

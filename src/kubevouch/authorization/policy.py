@@ -22,13 +22,13 @@ from kubevouch.api.rbac_v1 import (
     RoleRef,
     Subject,
 )
-from kubevouch.api.wellknown import (
+from kubevouch.machinery.meta import LabelSelector, Object, ObjectMeta, replace_metadata
+from kubevouch.wellknown import (
     AUTOUPDATE_ANNOTATION,
     BOOTSTRAPPING_LABEL,
     KUBE_SYSTEM_NAMESPACE,
     RBAC_DEFAULTS,
 )
-from kubevouch.machinery.meta import LabelSelector, Object, ObjectMeta, replace_metadata
 
 T = TypeVar("T", bound=Object)
 

@@ -5,8 +5,8 @@ Source: k8s.io/apiserver/pkg/authorization/authorizerfactory (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from kubevouch.api.wellknown import MASTERS_GROUP
 from kubevouch.authorization.interface import Attributes, Decision, Verdict
+from kubevouch.wellknown import MASTERS_GROUP
 
 _ALLOW = Verdict(Decision.ALLOW)
 _NO_OPINION = Verdict(Decision.NO_OPINION)

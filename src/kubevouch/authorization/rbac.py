@@ -23,14 +23,14 @@ from kubevouch.api.rbac_v1 import (
     RoleRef,
     Subject,
 )
-from kubevouch.api.wellknown import SERVICE_ACCOUNT_USER_PREFIX
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rule, Rules, Verdict
 from kubevouch.authorization.rbac_rules import CompiledRules
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.wellknown import SERVICE_ACCOUNT_USER_PREFIX
 
 # Bounds the memory that many users, or one with many different requests, can take. A decision is about 300 bytes.
 MAX_USERS = 20_000

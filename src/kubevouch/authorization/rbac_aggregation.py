@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubevouch.api.rbac_v1 import ClusterRole, PolicyRule
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.selectors import label_selector_of
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.selectors import label_selector_of
 
 
 def aggregated_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> list[PolicyRule] | None:

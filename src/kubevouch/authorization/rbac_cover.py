@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubevouch.api.rbac_v1 import ALL, PolicyRule
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 
 
 def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:

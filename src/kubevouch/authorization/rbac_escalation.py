@@ -22,16 +22,16 @@ from kubevouch.api.rbac_v1 import (
     combination_errors,
     combinations,
 )
-from kubevouch.api.wellknown import MASTERS_GROUP
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.rbac import RBACPolicy, RoleNotFoundError
 from kubevouch.authorization.rbac_cover import compact, describe, quoted_slice, uncovered
 from kubevouch.machinery import errors
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.util.worker import elsewhere
+from kubevouch.wellknown import MASTERS_GROUP
 
 ROLES = GroupResource(GROUP, "roles")
 CLUSTER_ROLES = GroupResource(GROUP, "clusterroles")

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubevouch.api.rbac_v1 import AggregationRule, ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from kubevouch.api.wellknown import AUTOUPDATE_ANNOTATION
 from kubevouch.authorization.rbac_cover import uncovered
 from kubevouch.machinery.meta import Object, replace_metadata
+from kubevouch.wellknown import AUTOUPDATE_ANNOTATION
 
 R = TypeVar("R", bound=Role | ClusterRole)
 B = TypeVar("B", bound=RoleBinding | ClusterRoleBinding)

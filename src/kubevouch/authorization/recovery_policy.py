@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubevouch.api.node_recovery import CHALLENGE_PATH, NAMESPACE, RECOVERERS_GROUP, SESSION_PATH
 from kubevouch.api.rbac_v1 import PolicyRule
-from kubevouch.api.wellknown import AUTHENTICATED_GROUP, NODE_RECOVERY_CONTROLLER, UNAUTHENTICATED_GROUP
 from kubevouch.authorization.policy import (
     Policy,
     cluster_role,
@@ -21,6 +19,8 @@ from kubevouch.authorization.policy import (
     service_account,
 )
 from kubevouch.pki.recognizers import RECOVERED_NODE_CLIENT
+from kubevouch.records.node_recovery import CHALLENGE_PATH, NAMESPACE, RECOVERERS_GROUP, SESSION_PATH
+from kubevouch.wellknown import AUTHENTICATED_GROUP, NODE_RECOVERY_CONTROLLER, UNAUTHENTICATED_GROUP
 
 _REQUESTS = "certificatesigningrequests"
 _ASK, _RECOVER = "kubevouch:node-recovery-challenge", "kubevouch:node-recovery"

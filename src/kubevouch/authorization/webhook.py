@@ -18,9 +18,9 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rules, Verdict
 from kubevouch.cel.environment import TURN, EvaluationError, Program, Turn, TurnOver
 from kubevouch.client.webhook import Webhook, WebhookError
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.gotext import quote
-from kubevouch.machinery.selectors import Operator, SelectorError, parse_field_selector, parse_label_selector
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.selectors import Operator, SelectorError, parse_field_selector, parse_label_selector
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
 from kubevouch.util.worker import elsewhere

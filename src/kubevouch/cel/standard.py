@@ -30,8 +30,8 @@ from kubevouch.cel.values import (
     type_name,
     unsigned,
 )
-from kubevouch.machinery.gotext import parse_duration
-from kubevouch.machinery.times import parse_go_rfc3339
+from kubevouch.machinery.text.gotext import parse_duration
+from kubevouch.machinery.text.times import parse_go_rfc3339
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LEAST_MOMENT, _GREATEST_MOMENT = dt.datetime.min.replace(tzinfo=dt.UTC), dt.datetime.max.replace(tzinfo=dt.UTC)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
-from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.paths import FOLDER
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:

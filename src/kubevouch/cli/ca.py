@@ -11,17 +11,17 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import ADMIN_FILE, connected, kubeconfig_option, rest_config_of
-from kubevouch.cli.control_plane_flags import layout_flags, take_layout
-from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.control_plane import layout_flags, take_layout
+from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
-    from kubevouch.phases.ca_rotation import CARotation, CARotationError
-    from kubevouch.phases.ca_rotation_plan import Obstacle, Rotation, Standing
-    from kubevouch.phases.control_plane_files import Layout
-    from kubevouch.pki.x509_certificate import Certificate
+    from kubevouch.phases.certificates.ca_rotation import CARotation, CARotationError
+    from kubevouch.phases.certificates.ca_rotation_plan import Obstacle, Rotation, Standing
+    from kubevouch.phases.certificates.control_plane_files import Layout
+    from kubevouch.pki.x509.x509_certificate import Certificate
 
 T = TypeVar("T")
 _SHOWN = 20
@@ -64,8 +64,8 @@ def start(
     **flags: Any,
 ) -> None:  # fmt: skip
     """Begin a rotation, or go on with one: by one phase, if nothing is in the way."""
-    from kubevouch.phases.ca_rotation import CARotationError, Settings
-    from kubevouch.phases.ca_rotation_plan import Phase
+    from kubevouch.phases.certificates.ca_rotation import CARotationError, Settings
+    from kubevouch.phases.certificates.ca_rotation_plan import Phase
     from kubevouch.pki.errors import KeyMaterialError
     from kubevouch.pki.keys import KeyAlgorithm
     from kubevouch.util.clock import SystemClock
@@ -196,7 +196,7 @@ def _authority_words(each: dict[str, Any]) -> str:
 
 
 def _time(moment: dt.datetime | None) -> str:
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     return "" if moment is None else str(Time.of(moment))
 
@@ -247,8 +247,8 @@ def tree(rotation: Rotation | None, standing: Standing) -> dict[str, Any]:
 
 def _change(flags: dict[str, Any], work: Callable[[CARotation], Awaitable[None]]) -> None:
     """One at a time on this machine; says afterwards what to restart."""
-    from kubevouch.phases import ca_rotation_files
-    from kubevouch.phases.ca_rotation import CARotationError
+    from kubevouch.phases.certificates import ca_rotation_files
+    from kubevouch.phases.certificates.ca_rotation import CARotationError
     from kubevouch.util.files import FileInUseError, locked
 
     layout = take_layout(dict(flags))
@@ -273,7 +273,7 @@ def _tell_obstacles(err: CARotationError) -> None:
 
 
 def _with_rotation(flags: dict[str, Any], work: Callable[[CARotation], Awaitable[T]]) -> T:
-    from kubevouch.phases.ca_rotation import CARotation
+    from kubevouch.phases.certificates.ca_rotation import CARotation
     from kubevouch.util.clock import SystemClock
 
     named: Path | None = flags.pop("kubeconfig")
@@ -296,8 +296,8 @@ def _admin_file(layout: Layout) -> Path | None:
 
 
 def _credential(config: RESTConfig) -> Certificate | None:
-    from kubevouch.pki import x509_certificate
     from kubevouch.pki.errors import ParseError
+    from kubevouch.pki.x509 import x509_certificate
 
     source = config.tls.certificate
     try:

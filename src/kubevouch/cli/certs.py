@@ -11,16 +11,16 @@ import click
 
 from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
-from kubevouch.cli.control_plane_flags import layout_flags, settings_flags, take_layout, take_settings
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.flags.control_plane import layout_flags, settings_flags, take_layout, take_settings
+from kubevouch.cli.flags.paths import FOLDER
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
-    from kubevouch.phases.certs_expiration import Expiration, Expirations
-    from kubevouch.phases.certs_renewal import Outcome
-    from kubevouch.phases.control_plane_files import Credential, Layout
-    from kubevouch.phases.served_certificates import Served
+    from kubevouch.phases.certificates.certs_expiration import Expiration, Expirations
+    from kubevouch.phases.certificates.certs_renewal import Outcome
+    from kubevouch.phases.certificates.control_plane_files import Credential, Layout
+    from kubevouch.phases.certificates.served_certificates import Served
 
 ALL = "all"
 _DONE = (
@@ -46,7 +46,7 @@ def certs() -> None:
 @layout_flags
 def check_expiration(output: str, **flags: Any) -> None:
     """Show when the certificates of this control plane end."""
-    from kubevouch.phases import certs_expiration
+    from kubevouch.phases.certificates import certs_expiration
     from kubevouch.util.clock import SystemClock
 
     found = certs_expiration.check(take_layout(flags))
@@ -67,7 +67,7 @@ def text_tables(found: Expirations, now: dt.datetime) -> list[str]:
 
 
 def _row(each: Expiration, now: dt.datetime, *between: str) -> tuple[str, ...]:
-    from kubevouch.machinery.gotext import short_human_duration
+    from kubevouch.machinery.text.gotext import short_human_duration
 
     if each.not_after is None:
         return (f"!MISSING! {each.name}", "", "", *("" for _ in between), "")
@@ -89,7 +89,7 @@ def document(found: Expirations, now: dt.datetime, output: str) -> str:
 
 
 def _tree(each: Expiration, now: dt.datetime) -> dict[str, Any]:
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     return {
         "name": each.name,
@@ -115,9 +115,9 @@ def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, output: s
 
     Names and kind of key stay. Nothing is restarted; what still serves an old certificate afterwards is named.
     """
-    from kubevouch.phases import certs_renewal, control_plane_files
-    from kubevouch.phases.certs import CertsError
-    from kubevouch.phases.certs_renewal import Outcome
+    from kubevouch.phases.certificates import certs_renewal, control_plane_files
+    from kubevouch.phases.certificates.certs import CertsError
+    from kubevouch.phases.certificates.certs_renewal import Outcome
     from kubevouch.pki.errors import KeyMaterialError
     from kubevouch.pki.keys import KeyAlgorithm
     from kubevouch.util.clock import SystemClock
@@ -151,8 +151,8 @@ def renew(names: tuple[str, ...], key_algorithm: str, skip_dial: bool, output: s
 
 def told(credential: Credential, outcome: Outcome) -> str:
     """kubeadm's line."""
-    from kubevouch.phases.certs_renewal import Outcome
-    from kubevouch.phases.control_plane_files import display_name
+    from kubevouch.phases.certificates.certs_renewal import Outcome
+    from kubevouch.phases.certificates.control_plane_files import display_name
 
     match outcome:
         case Outcome.MISSING:
@@ -164,7 +164,7 @@ def told(credential: Credential, outcome: Outcome) -> str:
 
 
 async def _dial(renewed: list[str], layout: Layout) -> list[Served]:
-    from kubevouch.phases import served_certificates
+    from kubevouch.phases.certificates import served_certificates
     from kubevouch.util.clock import SystemClock
 
     return [
@@ -219,9 +219,9 @@ def generate_csr(ctx: click.Context, /, names: tuple[str, ...], **flags: Any) ->
 
     NAME is one of those that check-expiration lists, or kubelet.conf for a worker; all of them by default.
     """
-    from kubevouch.phases import certs_requests, control_plane_files
-    from kubevouch.phases.certs import CertsError
-    from kubevouch.phases.control_plane_pki import LOCAL_CONFS, kubeconfigs, pairs
+    from kubevouch.phases.certificates import certs_requests, control_plane_files
+    from kubevouch.phases.certificates.certs import CertsError
+    from kubevouch.phases.certificates.control_plane_pki import LOCAL_CONFS, kubeconfigs, pairs
 
     settings = take_settings(ctx, flags)
     layout = take_layout(flags, settings.cluster.certificates_dir)
@@ -246,8 +246,8 @@ def import_(assignments: tuple[str, ...], folder: Path | None, **flags: Any) -> 
 
     NAME is that of generate-csr, or ca, front-proxy-ca or etcd-ca for an authority's certificate.
     """
-    from kubevouch.phases import certs_requests, control_plane_files
-    from kubevouch.phases.control_plane_files import AUTHORITIES, display_name
+    from kubevouch.phases.certificates import certs_requests, control_plane_files
+    from kubevouch.phases.certificates.control_plane_files import AUTHORITIES, display_name
     from kubevouch.util.clock import SystemClock
 
     layout = take_layout(flags)

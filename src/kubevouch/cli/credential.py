@@ -12,7 +12,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.flags.paths import FOLDER
 
 if TYPE_CHECKING:
     from kubevouch.agent.certificate_store import CertificateStore, StoredPair

@@ -18,7 +18,7 @@ from kubevouch.cli.runner import rare_collections, run_async
 if TYPE_CHECKING:
     from kubevouch.api.certificates_v1 import CertificateSigningRequest
     from kubevouch.client.interface import Client
-    from kubevouch.phases.csr_review import Requests, Review
+    from kubevouch.reviews.csr_review import Requests, Review
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def review(kubeconfig: Path | None) -> None:
 
 
 def _with_cluster(kubeconfig: Path | None, work: Callable[[Client, Requests], Awaitable[T]]) -> T:
-    from kubevouch.phases.csr_review import fetch
+    from kubevouch.reviews.csr_review import fetch
 
     config = rest_config_of(kubeconfig)
 
@@ -136,7 +136,7 @@ def _with_cluster(kubeconfig: Path | None, work: Callable[[Client, Requests], Aw
 
 
 def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path | None) -> None:
-    from kubevouch.phases.csr_review import fetch_named
+    from kubevouch.reviews.csr_review import fetch_named
 
     config = rest_config_of(kubeconfig)
 
@@ -150,7 +150,7 @@ def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path
 
 
 async def _write(client: Client, each: CertificateSigningRequest, condition: str, message: str) -> None:
-    from kubevouch.phases.csr_review import decide
+    from kubevouch.reviews.csr_review import decide
 
     verb = "approve" if condition == "Approved" else "deny"
     await decide(client, each, condition, message or f"This CSR was {condition.lower()} by kubevouch csr {verb}.")
@@ -158,13 +158,13 @@ async def _write(client: Client, each: CertificateSigningRequest, condition: str
 
 
 async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
-    from kubevouch.phases.csr_review import outlook
+    from kubevouch.reviews.csr_review import outlook
 
     return _reviewed(each, found, await outlook(client, each))
 
 
 def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "", *, signature: bool = True) -> Review:
-    from kubevouch.phases import csr_review
+    from kubevouch.reviews import csr_review
     from kubevouch.util.clock import SystemClock
 
     return csr_review.review(each, found, SystemClock().now(), outlook, signature=signature)
@@ -174,7 +174,7 @@ def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "
 
 
 def _age(each: Review) -> str:
-    from kubevouch.machinery.gotext import human_duration
+    from kubevouch.machinery.text.gotext import human_duration
 
     return human_duration(max(each.age.total_seconds(), 0))
 
@@ -192,8 +192,8 @@ def _codes(each: Review) -> str:
 
 
 def _print(each: Review) -> None:
-    from kubevouch.api import wellknown
-    from kubevouch.phases.csr_review import names_of
+    from kubevouch import wellknown
+    from kubevouch.reviews.csr_review import names_of
 
     spec = each.csr.spec
     ui.say(ui.styled(each.name, bold=True))
@@ -225,7 +225,7 @@ def _print(each: Review) -> None:
 
 def _tree(each: Review) -> dict[str, Any]:
     """The stable form for scripts."""
-    from kubevouch.phases.csr_review import names_of
+    from kubevouch.reviews.csr_review import names_of
 
     spec = each.csr.spec
     tree: dict[str, Any] = {

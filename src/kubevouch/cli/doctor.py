@@ -11,14 +11,14 @@ import click
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.flags.paths import FOLDER
+from kubevouch.cli.flags.secret_input import take_tokens, token_file_option
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.secret_input import take_tokens, token_file_option
 
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
-    from kubevouch.phases.doctor.findings import Report
-    from kubevouch.phases.doctor.join import JoinAttempt
+    from kubevouch.doctor.findings import Report
+    from kubevouch.doctor.join import JoinAttempt
 
 
 @click.group(cls=ui.Group)
@@ -67,7 +67,7 @@ def join(
     """Try a join up to the request, from this machine, with the same arguments."""
     import socket
 
-    from kubevouch.phases.doctor.join import JoinAttempt
+    from kubevouch.doctor.join import JoinAttempt
 
     _quiet()
     listed = tuple(each for text in hashes for each in text.split(","))
@@ -87,8 +87,8 @@ def join(
 @ui.output_option
 def node(rootfs: Path | None, cert_dir: Path | None, offline: bool, output: str) -> int:
     """Look at this node's kubeconfig and certificate, and ask the API server about them."""
-    from kubevouch.phases.doctor import node as phase
-    from kubevouch.phases.doctor.kubelets import KUBELET_PORT
+    from kubevouch.doctor import node as phase
+    from kubevouch.doctor.kubelets import KUBELET_PORT
     from kubevouch.util.clock import SystemClock
 
     _quiet()
@@ -102,7 +102,7 @@ def node(rootfs: Path | None, cert_dir: Path | None, offline: bool, output: str)
 @ui.output_option
 def cluster(kubeconfig: Path | None, output: str) -> int:
     """Look at CA, cluster-info, tokens, rights, requests and the kubelets' certificates of a cluster."""
-    from kubevouch.phases.doctor import cluster as phase
+    from kubevouch.doctor import cluster as phase
     from kubevouch.util.clock import SystemClock
 
     _quiet()
@@ -113,7 +113,7 @@ def cluster(kubeconfig: Path | None, output: str) -> int:
 
 
 async def _join(attempt: JoinAttempt, operator: RESTConfig | None) -> Report:
-    from kubevouch.phases.doctor import join as phase
+    from kubevouch.doctor import join as phase
     from kubevouch.util.clock import SystemClock
 
     if operator is None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
-from kubevouch.cli.control_plane_flags import layout_flags, settings_flags, take_layout, take_settings, ttl_option
-from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.preflight_flags import findings_told, ignore_option, take_ignored
+from kubevouch.cli.flags.control_plane import layout_flags, settings_flags, take_layout, take_settings, ttl_option
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.preflight import findings_told, ignore_option, take_ignored
+from kubevouch.cli.flags.secret_input import take_token
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.secret_input import take_token
 
 if TYPE_CHECKING:
     from kubevouch.client.interface import Client
@@ -90,11 +90,11 @@ def _split(texts: Iterable[str]) -> list[str]:
 
 
 def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: Iterable[str] = ()) -> None:
-    from kubevouch.api.token_strength import FLOOR_BITS
     from kubevouch.phases import init as phases
     from kubevouch.phases.cluster_settings import SettingsError
     from kubevouch.pki import certificate_key
     from kubevouch.pki.errors import KeyMaterialError
+    from kubevouch.records.token_strength import FLOOR_BITS
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 

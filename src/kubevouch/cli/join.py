@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from kubevouch.cli import kubeadm_config, names, ui
-from kubevouch.cli.durations import DURATION
+from kubevouch.cli import names, ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.kubeadm_config import config_option
-from kubevouch.cli.paths import FOLDER, shown
-from kubevouch.cli.preflight_flags import findings_told, ignore_option, take_ignored
+from kubevouch.cli.flags import kubeadm_config
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.kubeadm_config import config_option
+from kubevouch.cli.flags.paths import FOLDER, shown
+from kubevouch.cli.flags.preflight import findings_told, ignore_option, take_ignored
+from kubevouch.cli.flags.secret_input import take_tokens, token_file_option
+from kubevouch.cli.flags.tracing import tracing_flag
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.secret_input import take_tokens, token_file_option
-from kubevouch.cli.tracing_flag import tracing_flag
 
 if TYPE_CHECKING:
     from kubevouch.agent.discovery import TokenDiscovery
     from kubevouch.agent.file_discovery import FileDiscovery
     from kubevouch.agent.interface import AgentError, Step
-    from kubevouch.api.bootstrap_tokens import Token
-    from kubevouch.api.kubeadm_v1beta4 import JoinConfiguration
+    from kubevouch.config.kubeadm_v1beta4 import JoinConfiguration
     from kubevouch.phases.control_plane_join import ControlPlane
     from kubevouch.phases.join import Joined, JoinOptions
     from kubevouch.phases.join_phases import Phase
     from kubevouch.phases.join_wait import Serving
+    from kubevouch.records.bootstrap_tokens import Token
 
 T = TypeVar("T")
 
@@ -217,7 +218,7 @@ def _date(moment: dt.datetime) -> str:
 
 def _tree(options: JoinOptions, joined: Joined | None, serving: Serving | None) -> dict[str, Any]:
     """The stable form for scripts."""
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     tree: dict[str, Any] = {"nodeName": options.node_name, "phases": sorted(each.value for each in options.phases)}
     if joined is not None:
@@ -247,7 +248,7 @@ def _phases(only: str, skipped: Iterable[str]) -> frozenset[Phase]:
 
 def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfiguration:
     """What file or flags say. Raises :class:`CLIError`."""
-    from kubevouch.api import kubeadm_v1beta4 as kubeadm
+    from kubevouch.config import kubeadm_v1beta4 as kubeadm
     from kubevouch.phases import join_settings
 
     endpoints: tuple[str, ...] = flags["endpoints"]
@@ -349,7 +350,7 @@ def _control_plane(config: JoinConfiguration) -> ControlPlane | None:
 
 
 def _seconds(what: str, text: str, default: float) -> float:
-    from kubevouch.machinery.gotext import parse_duration
+    from kubevouch.machinery.text.gotext import parse_duration
 
     try:
         found = parse_duration(text).total_seconds() if text else default

@@ -14,7 +14,7 @@ from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
-    from kubevouch.phases.join_status import JoinStatus
+    from kubevouch.reviews.join_status import JoinStatus
 
 
 @click.command("join-status")
@@ -35,7 +35,7 @@ def join_status(name: str, kubeconfig: Path | None, output: str) -> int:
 
 
 async def _look(config: RESTConfig, name: str) -> JoinStatus:
-    from kubevouch.phases import join_status as phase
+    from kubevouch.reviews import join_status as phase
     from kubevouch.util.clock import SystemClock
 
     async with connected(config) as client:
@@ -43,7 +43,7 @@ async def _look(config: RESTConfig, name: str) -> JoinStatus:
 
 
 def _print(found: JoinStatus) -> None:
-    from kubevouch.phases.join_status import Progress
+    from kubevouch.reviews.join_status import Progress
 
     steps = [each for each in Progress if each is not Progress.NOTHING]
     reached = 0 if found.progress is Progress.NOTHING else steps.index(found.progress) + 1

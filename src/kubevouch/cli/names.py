@@ -29,7 +29,7 @@ def starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 def certificates(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """A control plane's certificates, and ``all``."""
-    from kubevouch.phases.control_plane_files import CREDENTIALS
+    from kubevouch.phases.certificates.control_plane_files import CREDENTIALS
 
     return starting(["all", *(each.name for each in CREDENTIALS)], incomplete)
 

@@ -110,7 +110,7 @@ async def _lockouts(config: RESTConfig) -> dict[str, NodeRecord]:
 
 
 def _tree(name: str, record: NodeRecord) -> dict[str, Any]:
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     def text(moment: Any) -> str:
         return "" if moment is None else str(Time.of(moment))

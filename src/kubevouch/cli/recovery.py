@@ -15,9 +15,9 @@ from kubevouch.cli.runner import run_async
 if TYPE_CHECKING:
     import datetime as dt
 
-    from kubevouch.api.node_recovery import Record
     from kubevouch.client.https import HTTPSClient
     from kubevouch.client.rest_config import RESTConfig
+    from kubevouch.records.node_recovery import Record
 
 
 @click.group(cls=ui.Group)
@@ -52,7 +52,7 @@ async def _list(config: RESTConfig) -> tuple[list[Record], list[str]]:
 
 
 def _row(record: Record, now: dt.datetime) -> tuple[str, ...]:
-    from kubevouch.machinery.gotext import human_duration
+    from kubevouch.machinery.text.gotext import human_duration
 
     def ago(moment: dt.datetime) -> str:
         return f"{human_duration((now - moment).total_seconds())} ago"
@@ -68,7 +68,7 @@ def _row(record: Record, now: dt.datetime) -> tuple[str, ...]:
 
 
 def _tree(record: Record) -> dict[str, Any]:
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     return {
         "node": record.node,

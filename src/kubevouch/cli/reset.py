@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from kubevouch.cli import ui
-from kubevouch.cli.control_plane_flags import layout_flags, take_layout
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.control_plane import layout_flags, take_layout
 
 _LEFT = (
     "not touched: running programs, mounts, CNI configuration, iptables and IPVS rules, $HOME/.kube/config, "

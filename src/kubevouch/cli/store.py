@@ -9,7 +9,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.paths import FOLDER
+from kubevouch.cli.flags.paths import FOLDER
 
 if TYPE_CHECKING:
     from kubevouch.storage.sqlite.verification import Verified

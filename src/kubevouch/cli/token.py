@@ -11,15 +11,15 @@ import click
 from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
-from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.secret_input import take_token
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.secret_input import take_token
 
 if TYPE_CHECKING:
-    from kubevouch.api.bootstrap_tokens import BootstrapToken, Token
     from kubevouch.client.rest_config import RESTConfig
-    from kubevouch.phases.token_biography import Biography
+    from kubevouch.records.bootstrap_tokens import BootstrapToken, Token
+    from kubevouch.reviews.token_biography import Biography
 
 
 @click.group(cls=ui.Group)
@@ -79,11 +79,11 @@ def create(
     With --separate two lines are printed, the token for discovery before the one for authentication, which is TOKEN and
     has the bounds. Bounds are kept by kubevouch's own server and controllers.
     """
-    from kubevouch.api import token_bounds
-    from kubevouch.api.bootstrap_tokens import TokenSyntaxError, generate_token, parse_token
     from kubevouch.phases import bootstrap_token as phase
     from kubevouch.pki import certificate_key as certificate_keys
     from kubevouch.pki.errors import KeyMaterialError
+    from kubevouch.records import token_bounds
+    from kubevouch.records.bootstrap_tokens import TokenSyntaxError, generate_token, parse_token
     from kubevouch.util.clock import SystemClock
 
     if usages is not None and separate:
@@ -127,7 +127,7 @@ def create(
 
 def _strong(wanted: Token, *, allow_weak: bool) -> Token:
     """Raises WeakTokenError, with a hint."""
-    from kubevouch.api.bootstrap_tokens import WeakTokenError, verify_strength
+    from kubevouch.records.bootstrap_tokens import WeakTokenError, verify_strength
 
     try:
         return verify_strength(wanted)
@@ -158,8 +158,9 @@ def join_command(config: RESTConfig, token: str, tls_bootstrap_token: str = "", 
     from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
     from kubevouch.client.interface import ClientConfigurationError
     from kubevouch.client.tls import MAX_PEM_BYTES, read_bounded
-    from kubevouch.pki import pins, x509_certificate
+    from kubevouch.pki import pins
     from kubevouch.pki.errors import ParseError
+    from kubevouch.pki.x509 import x509_certificate
 
     source = config.tls.ca_bundle
     try:
@@ -219,8 +220,8 @@ async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str], di
 
 def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[str, str] | None = None) -> list[str]:
     """kubeadm's columns and placeholders; with ``uses_left``, by ID, two columns more."""
-    from kubevouch.machinery.gotext import short_human_duration
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.gotext import short_human_duration
+    from kubevouch.machinery.text.times import Time
 
     rows = []
     for each in tokens:
@@ -246,7 +247,7 @@ def document(each: BootstrapToken, output: str) -> str:
     """One document a token, as kubeadm's scripts expect: objects after another, not a list."""
     import json
 
-    from kubevouch.machinery.times import Time
+    from kubevouch.machinery.text.times import Time
 
     tree: dict[str, Any] = {
         "kind": "BootstrapToken",
@@ -286,7 +287,7 @@ def show(text: str, output: str, kubeconfig: Path | None) -> None:
 
 
 async def _biography(config: RESTConfig, token_id: str) -> Biography:
-    from kubevouch.phases import token_biography
+    from kubevouch.reviews import token_biography
     from kubevouch.util.clock import SystemClock
 
     async with connected(config) as client:
@@ -294,7 +295,7 @@ async def _biography(config: RESTConfig, token_id: str) -> Biography:
 
 
 def _print(found: Biography) -> None:
-    from kubevouch.api.token_strength import FLOOR_BITS
+    from kubevouch.records.token_strength import FLOOR_BITS
 
     ui.say(ui.styled(found.token_id, bold=True))
     ui.field("state", found.state)
@@ -359,7 +360,7 @@ async def _delete(config: RESTConfig, token_ids: list[str]) -> None:
 @token.command()
 def generate() -> None:
     """Print a random token. Nothing is asked or changed."""
-    from kubevouch.api.bootstrap_tokens import generate_token
+    from kubevouch.records.bootstrap_tokens import generate_token
 
     ui.say(generate_token().text)
 

@@ -167,7 +167,7 @@ def document(tree: Any, output: str) -> None:
 
 def yaml_text(tree: Any) -> str:
     """``tree`` as YAML. The same as kubectl's, unless a text in it would drive the terminal."""
-    from kubevouch.machinery import yamltext
+    from kubevouch.machinery.codec import yamltext
 
     text = yamltext.dumps(tree)
     return text if is_plain(text.replace("\n", "")) else yamltext.dumps(tree, ascii_only=True)

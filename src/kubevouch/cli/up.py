@@ -14,16 +14,16 @@ from typing import Any
 import click
 
 from kubevouch.cli import ui
-from kubevouch.cli.access_flags import access_flags, take_access
-from kubevouch.cli.audit_flags import audit_flags, take_audit
-from kubevouch.cli.durations import DURATION
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.identity_flags import identity_flags, take_identity
-from kubevouch.cli.paths import FOLDER, shown
-from kubevouch.cli.recovery_flags import recovery_flags, take_recovery
+from kubevouch.cli.flags.access import access_flags, take_access
+from kubevouch.cli.flags.audit import audit_flags, take_audit
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.identity import identity_flags, take_identity
+from kubevouch.cli.flags.paths import FOLDER, shown
+from kubevouch.cli.flags.recovery import recovery_flags, take_recovery
+from kubevouch.cli.flags.server import server_flags, take_disabled_admission, take_server, verbose
+from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.server_flags import server_flags, take_disabled_admission, take_server, verbose
-from kubevouch.cli.service_account_flags import service_account_flags, take_service_accounts
 from kubevouch.standalone import options as settings
 from kubevouch.util.allocator import return_large_blocks
 

@@ -13,7 +13,7 @@ import msgspec
 
 from kubevouch.client.frames import Framer, JSONFramer, ProtobufFramer
 from kubevouch.client.interface import EventType, WatchEvent
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.meta import ListMeta, Object, Status
 from kubevouch.machinery.scheme import Resource
 

@@ -23,8 +23,8 @@ import structlog
 from kubevouch.client.credentials import Credential, bearer
 from kubevouch.client.interface import ClientConfigurationError, CredentialsFailed
 from kubevouch.client.tls import check_pair
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.times import Time
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
 

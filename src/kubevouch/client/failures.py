@@ -19,7 +19,7 @@ from kubevouch.client import codec
 from kubevouch.client.interface import ConnectFailed, NotKubernetes, TLSFailed, TransportError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import Status, StatusDetails
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.util import backoff
 
 _EXCERPT = 200  # characters of a foreign answer that may stand in a message

@@ -30,7 +30,7 @@ from kubevouch.client.options import ClientOptions
 from kubevouch.client.paths import collection_path, list_query, object_path, watch_query, write_query
 from kubevouch.client.tls import TLSFiles
 from kubevouch.client.transport import HTTPRequest, HTTPSTransport, ServerDate, Stream, log_warning
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import DeleteOptions, Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.util import backoff

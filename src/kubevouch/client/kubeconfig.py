@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.interface import ClientConfigurationError
+from kubevouch.config import kubeconfig as stanzas
 
 log = structlog.get_logger("client.kubeconfig")
 

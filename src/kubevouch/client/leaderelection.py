@@ -23,7 +23,7 @@ from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import MicroTime
+from kubevouch.machinery.text.times import MicroTime
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline

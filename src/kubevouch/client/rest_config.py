@@ -13,7 +13,6 @@ from typing import cast, get_args
 
 import msgspec
 
-from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.credentials import CredentialSource, FixedCredential, TokenFile
 from kubevouch.client.execplugin import ExecCluster, ExecConfig, ExecPlugin, InteractiveMode
 from kubevouch.client.https import HTTPSClient
@@ -22,6 +21,7 @@ from kubevouch.client.kubeconfig import E, KubeconfigError, Located, Merged, can
 from kubevouch.client.options import ClientOptions, Impersonation, Timeouts
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, TLSFiles, TLSSources, read_bounded
 from kubevouch.client.transport import log_warning
+from kubevouch.config import kubeconfig as stanzas
 from kubevouch.util.clock import Clock, SystemClock
 
 # Names fixed by the kubelet's token volume and by exec plug-ins.

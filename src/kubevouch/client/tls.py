@@ -16,8 +16,8 @@ from pathlib import Path
 import structlog
 
 from kubevouch.client.interface import ClientConfigurationError
-from kubevouch.pki import pem
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import pem
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("client.tls")

@@ -23,7 +23,7 @@ from kubevouch.client.options import Timeouts
 from kubevouch.client.rest_config import RESTConfig, resolve
 from kubevouch.client.tls import TLSFiles
 from kubevouch.client.transport import HTTPRequest, HTTPSTransport
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import token_id_of_user
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client
 from kubevouch.controllers.interface import Context
+from kubevouch.records.bootstrap_tokens import token_id_of_user
 
 TOKEN_INDEX = "bootstrap-token"
 """Of requests, by the ID of the token that they came with."""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import structlog
 
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import TokenRefusedError, accept_for_signing, expiration_of
+from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap, Secret
 from kubevouch.client.cache.lister import Lister
@@ -23,6 +22,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.pki import jws
+from kubevouch.records.bootstrap_tokens import TokenRefusedError, accept_for_signing, expiration_of
 from kubevouch.util.clock import Clock
 from kubevouch.util.worker import elsewhere
 

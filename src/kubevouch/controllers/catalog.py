@@ -31,7 +31,7 @@ from kubevouch.controllers import (
     validating_admission_policy_status,
 )
 from kubevouch.controllers.interface import Context, Controller
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 
 ALL = "*"
 

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from kubevouch.api import certificate_ledger, wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
-from kubevouch.api.certificate_ledger import PREFIX, SHARDS, IssuedCertificate, entry_of
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.lister import Lister
@@ -23,8 +22,10 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, Request, Result
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki import x509_certificate
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records import certificate_ledger
+from kubevouch.records.certificate_ledger import PREFIX, SHARDS, IssuedCertificate, entry_of
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 

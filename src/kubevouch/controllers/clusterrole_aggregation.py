@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_ROLES
 from kubevouch.api.rbac_v1 import ClusterRole
 from kubevouch.authorization.rbac_aggregation import aggregated_rules
@@ -18,7 +18,7 @@ from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.selectors import SelectorError
+from kubevouch.machinery.text.selectors import SelectorError
 
 NAME = wellknown.CLUSTER_ROLE_AGGREGATION_CONTROLLER
 

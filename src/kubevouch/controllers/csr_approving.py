@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import token_id_of_name
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -20,25 +19,26 @@ from kubevouch.api.certificates_v1 import (
     has_condition,
 )
 from kubevouch.api.core_v1 import Secret
-from kubevouch.api.node_recovery import RecoveryRefusedError
-from kubevouch.api.token_bounds import TokenBoundError
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.access_review import may_create
+from kubevouch.controllers.approval.access_review import may_create
+from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, name_caches
+from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
+from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
-from kubevouch.controllers.name_admission import NameAdmission, NameRefusedError, name_caches
-from kubevouch.controllers.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.recovery_records import RecoveryRecords
-from kubevouch.controllers.token_admission import TokenAdmission
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import x509_request
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.records.bootstrap_tokens import token_id_of_name
+from kubevouch.records.node_recovery import RecoveryRefusedError
+from kubevouch.records.token_bounds import TokenBoundError
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
 DENIED_REASON = "OutsideTokenBounds"

@@ -11,18 +11,18 @@ import datetime as dt
 
 import structlog
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.interface import Context
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
-from kubevouch.machinery.times import Time
-from kubevouch.pki import pem, x509_certificate
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import pem, x509_certificate
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -25,12 +25,12 @@ from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_lim
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
-from kubevouch.machinery.times import Time
-from kubevouch.pki import x509_request
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import ParseError, PKIError, PolicyError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
+from kubevouch.pki.x509 import x509_request
 from kubevouch.revocation import node_records
 from kubevouch.signers.interface import Approval, DecisionRecords, Requester, Signer, SignerError, Wanted
 from kubevouch.signers.issuance import issue

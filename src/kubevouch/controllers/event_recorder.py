@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import EVENTS
 from kubevouch.api.core_v1.events import Event, EventSource
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.interface import MERGE_PATCH, Client
-from kubevouch.machinery import names
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.times import Time
 from kubevouch.util.clock import Clock
 
 BURST = 25

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import EVENTS, NAMESPACES
 from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.references import ObjectReference
@@ -26,9 +26,9 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
 from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.text.gotext import quote
 
 log = structlog.get_logger("controllers")
 

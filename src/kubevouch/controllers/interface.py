@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.signers.interface import DecisionRecords, Signer
 from kubevouch.signers.issuance import LogRecords
 from kubevouch.util.clock import Clock

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import secret_name, token_id_of_user
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -26,15 +25,16 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.api.core_v1 import Secret
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.api.token_record import attempt_of
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
+from kubevouch.controllers.approval.csr_outlook import Outlook, outlook
 from kubevouch.controllers.bootstrap_secrets import requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.csr_outlook import Outlook, outlook
 from kubevouch.controllers.event_recorder import Allowance, EventRecorder
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.records.bootstrap_tokens import secret_name, token_id_of_user
+from kubevouch.records.token_record import attempt_of
 from kubevouch.util.clock import Clock
 
 NAME = wellknown.JOIN_STATUS_CONTROLLER

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import NAMESPACES
 from kubevouch.api.core_v1 import Namespace, NamespaceCondition
 from kubevouch.api.core_v1.namespaces import TERMINATING
@@ -22,7 +22,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.util.clock import Clock
 
 NAME = wellknown.NAMESPACE_CONTROLLER

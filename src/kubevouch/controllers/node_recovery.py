@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubevouch.api import node_recovery, wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1.events import NORMAL
-from kubevouch.api.node_recovery import CloneError, Record
 from kubevouch.client.cache.lister import Lister
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, Request, Result, request_of
 from kubevouch.controllers.recovery_records import RecoveryRecords
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import CloneError, Record
 
 NAME = wellknown.NODE_RECOVERY_CONTROLLER
 REGISTERED_REASON = "RecoveryKeyRegistered"

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import structlog
 
-from kubevouch.api import node_recovery
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.api.node_recovery import CloneError, Record, RecoveryRecordError
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import ReconcileError
 from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import CloneError, Record, RecoveryRecordError
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.node_recovery")

@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from kubevouch.api import node_recovery, wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.events import WARNING
@@ -24,6 +24,7 @@ from kubevouch.controllers.interface import DONE, Context, ReconcileError, Reque
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
+from kubevouch.records import node_recovery
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import SHARDS, NodeRecord, NodeRecordsFullError, shard_of
 from kubevouch.util.clock import Clock

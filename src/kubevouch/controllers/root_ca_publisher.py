@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, NAMESPACES
 from kubevouch.api.core_v1 import ConfigMap, Namespace
 from kubevouch.api.core_v1.namespaces import ACTIVE
@@ -32,8 +32,8 @@ from kubevouch.controllers.interface import (
 )
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
-from kubevouch.pki import x509_certificate
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.util.files import stamp
 
 log = structlog.get_logger("controllers.root_ca_publisher")

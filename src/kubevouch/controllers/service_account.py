@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import NAMESPACES, SERVICE_ACCOUNTS
 from kubevouch.api.core_v1 import Namespace, ServiceAccount
 from kubevouch.api.core_v1.namespaces import ACTIVE

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from kubevouch.api import wellknown
-from kubevouch.api.bootstrap_tokens import expiration_of
+from kubevouch import wellknown
 from kubevouch.api.catalog import SECRETS
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client.cache.lister import Lister
@@ -21,6 +20,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
+from kubevouch.records.bootstrap_tokens import expiration_of
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.token_cleaner")

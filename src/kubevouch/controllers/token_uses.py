@@ -12,13 +12,10 @@ from collections.abc import Iterable
 import msgspec
 import structlog
 
-from kubevouch.api import token_bounds, token_record, wellknown
-from kubevouch.api.bootstrap_tokens import secret_name, token_id_of_name, token_id_of_user, turned_off
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
-from kubevouch.api.token_bounds import TokenBoundsError
-from kubevouch.api.token_record import MAX_OTHERS, Attempt, Record, State, TokenRecordError
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, is_token, requests_by_token, token_informer
@@ -34,6 +31,10 @@ from kubevouch.controllers.interface import (
 )
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import replace_metadata
+from kubevouch.records import token_bounds, token_record
+from kubevouch.records.bootstrap_tokens import secret_name, token_id_of_name, token_id_of_user, turned_off
+from kubevouch.records.token_bounds import TokenBoundsError
+from kubevouch.records.token_record import MAX_OTHERS, Attempt, Record, State, TokenRecordError
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.token_uses")

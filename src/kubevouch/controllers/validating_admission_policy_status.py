@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.admissionregistration_v1.policies import TypeChecking, ValidatingAdmissionPolicy
 from kubevouch.api.admissionregistration_v1.type_checking import warnings_for
 from kubevouch.api.catalog import STORED, VALIDATING_ADMISSION_POLICIES

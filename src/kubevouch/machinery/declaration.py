@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import msgspec
 
-from kubevouch.machinery import quantity
+from kubevouch.machinery.text import quantity
 
 T = TypeVar("T")
 

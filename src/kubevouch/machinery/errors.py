@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubevouch.machinery import field, gotext
+from kubevouch.machinery import field
 from kubevouch.machinery.meta import ListMeta, Status, StatusCause, StatusDetails
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
+from kubevouch.machinery.text import gotext
 
 MAX_FAULTS = 1000
 # What is wrong with a body of 3 MiB may be as long as the body; nobody reads more than this.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kubevouch.machinery import gotext
+from kubevouch.machinery.text import gotext
 
 
 class ErrorType(Enum):

@@ -21,7 +21,7 @@ from kubevouch.machinery.declaration import (
     null,
     wire,
 )
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 
 class OwnerReference(Struct):

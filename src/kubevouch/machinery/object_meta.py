@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubevouch.machinery import field, gotext, names
+from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError, TypedString
 from kubevouch.machinery.meta import DeleteOptions, ManagedFieldsEntry, ObjectMeta, OwnerReference
-from kubevouch.machinery.names import NameRule
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind
+from kubevouch.machinery.text import gotext, names
+from kubevouch.machinery.text.names import NameRule
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024  # keys and values together
 MAX_FIELD_MANAGER_BYTES = 128

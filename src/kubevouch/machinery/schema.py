@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from kubevouch.machinery.declaration import GoType, ListType, Quantity, RawJSON, Wrapped, wire
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 
 ScalarKind = Literal["string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "json"]
 

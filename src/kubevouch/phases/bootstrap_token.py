@@ -8,8 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from kubevouch.api import catalog, token_bounds, token_record, wellknown
-from kubevouch.api.bootstrap_tokens import (
+from kubevouch import wellknown
+from kubevouch.api import catalog
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.pager import PAGES, list_all
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.records import token_bounds, token_record
+from kubevouch.records.bootstrap_tokens import (
     AUTHENTICATION,
     SIGNING,
     BootstrapToken,
@@ -25,12 +31,8 @@ from kubevouch.api.bootstrap_tokens import (
     verify_group,
     verify_usages,
 )
-from kubevouch.api.token_bounds import Bounds
-from kubevouch.api.token_record import TokenRecordError
-from kubevouch.client.interface import Client, TransportError
-from kubevouch.client.pager import PAGES, list_all
-from kubevouch.machinery.errors import APIStatusError, Reason
-from kubevouch.machinery.gotext import quote
+from kubevouch.records.token_bounds import Bounds
+from kubevouch.records.token_record import TokenRecordError
 
 DEFAULT_TTL = dt.timedelta(hours=24)
 DEFAULT_USAGES = (SIGNING, AUTHENTICATION)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig, config_map
-from kubevouch.api.node_recovery import ALLOWED_ANNOTATION
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.client.interface import MERGE_PATCH, Client
 from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, config_map
+from kubevouch.records.node_recovery import ALLOWED_ANNOTATION
 from kubevouch.server.bootstrap import rbac
 
 _ATTEMPTS = 5

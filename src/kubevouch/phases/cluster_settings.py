@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kubevouch.agent.endpoint import Endpoint, EndpointError, parse_endpoint
-from kubevouch.api.kubeadm_v1beta4 import (
+from kubevouch.config.kubeadm_v1beta4 import (
     DEFAULT_BIND_PORT,
     APIEndpoint,
     ClusterConfiguration,
@@ -24,10 +24,10 @@ from kubevouch.api.kubeadm_v1beta4 import (
     LocalEtcd,
     Networking,
 )
-from kubevouch.machinery import gotext, names
-from kubevouch.machinery.gotext import quote
-from kubevouch.phases.certs import DEFAULT_ALGORITHM
-from kubevouch.phases.control_plane_files import PKI_FOLDER
+from kubevouch.machinery.text import gotext, names
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM
+from kubevouch.phases.certificates.control_plane_files import PKI_FOLDER
 from kubevouch.phases.kubeconfig import CLUSTER_NAME
 from kubevouch.pki.authority import AUTHORITY_VALIDITY, LEAF_VALIDITY
 from kubevouch.pki.control_plane import ControlPlaneNames

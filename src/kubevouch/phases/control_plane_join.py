@@ -9,17 +9,19 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.api.config_file import ConfigFileError
-from kubevouch.api.kubeadm_v1beta4 import APIEndpoint, InitConfiguration
 from kubevouch.client.interface import Client
-from kubevouch.phases import cluster_settings, control_plane_pki, upload_certs, upload_config
-from kubevouch.phases.certs import CertsError
+from kubevouch.config.config_file import ConfigFileError
+from kubevouch.config.kubeadm_v1beta4 import APIEndpoint, InitConfiguration
+from kubevouch.phases import cluster_settings, upload_certs, upload_config
+from kubevouch.phases.certificates import control_plane_pki
+from kubevouch.phases.certificates.certs import CertsError
+from kubevouch.phases.certificates.control_plane_files import Layout
 from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
-from kubevouch.phases.control_plane_files import Layout
 from kubevouch.phases.join_phases import PREPARE, Phase
-from kubevouch.pki import certificate_key, x509_certificate
+from kubevouch.pki import certificate_key
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.util.clock import Clock
 
 _NOT_PUBLISHED = "kubevouch init phase upload-config on the first control plane publishes it"

@@ -16,11 +16,12 @@ from enum import Enum
 from typing import Any
 
 from kubevouch.agent.certificate_store import StoredPair
-from kubevouch.machinery.times import Time
-from kubevouch.pki import keys, x509_certificate
+from kubevouch.machinery.text.times import Time
+from kubevouch.pki import keys
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 V1 = "client.authentication.k8s.io/v1"
 _VERSION = re.compile(r"client\.authentication\.k8s\.io/v1(beta1)?", re.ASCII)

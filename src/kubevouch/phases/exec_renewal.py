@@ -11,7 +11,7 @@ from kubevouch.agent.manager_interface import LoggingObserver
 from kubevouch.agent.node_access import ClusterFiles, NodeAccess
 from kubevouch.client.interface import ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.phases.exec_credential import Action, CredentialError, plan
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock

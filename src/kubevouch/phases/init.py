@@ -13,8 +13,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from kubevouch.api import catalog, kubeconfig
-from kubevouch.api.bootstrap_tokens import (
+from kubevouch.api import catalog
+from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.client import stored
+from kubevouch.client.interface import Client, NotKubernetes, TLSFailed, TransportError
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeadm_v1beta4 import BootstrapTokenSettings
+from kubevouch.config.kubeconfig import KubeconfigError
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.text import gotext
+from kubevouch.machinery.text.times import Time
+from kubevouch.phases import bootstrap_token, cluster_info, preflight, upload_certs, upload_config
+from kubevouch.phases.certificates import certs, control_plane_pki
+from kubevouch.phases.certificates.control_plane_files import Layout
+from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
+from kubevouch.phases.preflight_machine import Machine
+from kubevouch.pki import certificate_key
+from kubevouch.records.bootstrap_tokens import (
     BootstrapToken,
     WeakTokenError,
     generate_token,
@@ -22,28 +37,7 @@ from kubevouch.api.bootstrap_tokens import (
     to_secret,
     verify_strength,
 )
-from kubevouch.api.cluster_info import ClusterInfo
-from kubevouch.api.kubeadm_v1beta4 import BootstrapTokenSettings
-from kubevouch.api.kubeconfig import KubeconfigError
-from kubevouch.authorization.kubeadm_policy import kubeadm_policy
-from kubevouch.client.interface import Client, NotKubernetes, TLSFailed, TransportError
-from kubevouch.machinery import gotext
-from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.times import Time
-from kubevouch.phases import (
-    bootstrap_token,
-    certs,
-    cluster_info,
-    control_plane_pki,
-    preflight,
-    stored,
-    upload_certs,
-    upload_config,
-)
-from kubevouch.phases.cluster_settings import ClusterSettings, SettingsError
-from kubevouch.phases.control_plane_files import Layout
-from kubevouch.phases.preflight_machine import Machine
-from kubevouch.pki import certificate_key
+from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.server.bootstrap import rbac
 from kubevouch.util.clock import Clock
 

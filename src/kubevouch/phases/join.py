@@ -17,18 +17,18 @@ from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
 from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import Observer, SettingsError, Step
-from kubevouch.api import catalog, kubeconfig
-from kubevouch.api.bootstrap_tokens import Token
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.api import catalog
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.machinery import names
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.phases import (
     control_plane_join,
     mark_control_plane,
@@ -39,9 +39,11 @@ from kubevouch.phases.control_plane_join import ControlPlane
 from kubevouch.phases.join_phases import ALL, ASK_THE_CLUSTER, PREPARE, Phase
 from kubevouch.phases.kubeconfig import write
 from kubevouch.phases.preflight_machine import Machine
-from kubevouch.pki import rotation, x509_certificate
+from kubevouch.pki import rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.bootstrap_tokens import Token
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PUBLIC, make_folder, write_atomically

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from kubevouch.agent.interface import Observer
 from kubevouch.client.interface import Client
-from kubevouch.phases import control_plane_join, control_plane_pki, upload_certs, upload_config
-from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases import control_plane_join, upload_certs, upload_config
+from kubevouch.phases.certificates import control_plane_pki
+from kubevouch.phases.certificates.control_plane_files import Layout
 from kubevouch.phases.control_plane_join import ControlPlane
 from kubevouch.phases.join import (
     BOOTSTRAP_CONF,

@@ -12,10 +12,10 @@ from kubevouch.agent.discovery import TIMEOUT_SECONDS, TokenDiscovery, token_dis
 from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
 from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import SettingsError
-from kubevouch.api import kubeadm_v1beta4 as kubeadm
-from kubevouch.api import kubeconfig
-from kubevouch.api.bootstrap_tokens import Token, TokenSyntaxError, parse_token
+from kubevouch.config import kubeadm_v1beta4 as kubeadm
+from kubevouch.config import kubeconfig
 from kubevouch.phases.join_phases import Phase
+from kubevouch.records.bootstrap_tokens import Token, TokenSyntaxError, parse_token
 from kubevouch.util.clock import Clock
 
 _NO_CREDENTIALS = (

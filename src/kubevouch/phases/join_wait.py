@@ -6,20 +6,22 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kubevouch import wellknown
 from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError
 from kubevouch.agent.serving import PREFIX
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import client_from_kubeconfig
-from kubevouch.machinery import yamltext
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.phases.csr_review import State, state_of
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, KUBELET_CONFIG
-from kubevouch.pki import rotation, x509_certificate
+from kubevouch.pki import rotation
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.reviews.csr_review import State, state_of
 from kubevouch.util.clock import Clock
 
 _POLL_SECONDS = 1.0

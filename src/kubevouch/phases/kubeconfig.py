@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
-from kubevouch.phases.certs import DEFAULT_ALGORITHM, certificate_pem, renewal_time
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM, certificate_pem, renewal_time
 from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf, load_key_pair
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain

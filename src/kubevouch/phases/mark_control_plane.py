@@ -8,7 +8,7 @@ from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NO_SCHEDULE, Taint
 from kubevouch.client.interface import STRATEGIC_MERGE_PATCH, Client
-from kubevouch.phases.stored import find
+from kubevouch.client.stored import find
 
 ROLE = "node-role.kubernetes.io/control-plane"
 LABELS = {ROLE: "", "node.kubernetes.io/exclude-from-external-load-balancers": ""}

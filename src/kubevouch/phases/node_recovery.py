@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubevouch.api import node_recovery
 from kubevouch.api.catalog import CONFIG_MAPS
-from kubevouch.api.node_recovery import Record, RecoveryRecordError
+from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError, Reason
-from kubevouch.phases import stored
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Record, RecoveryRecordError
 from kubevouch.util.clock import Clock
 
 REVOKED = "an operator has revoked it"

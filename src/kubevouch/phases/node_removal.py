@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubevouch.api import node_recovery
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
-from kubevouch.api.node_recovery import RecoveryRecordError
+from kubevouch.client import stored
 from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.machinery.errors import APIStatusError, Reason
-from kubevouch.phases import stored
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import RecoveryRecordError
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import NodeRecord, NodeRecordsFullError
 from kubevouch.util.clock import Clock

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.certificates.control_plane_files import Layout
 from kubevouch.util.files import sync_folder
 
 _CONFS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kubevouch.api import catalog
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.scheme import Resource
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite import acceptance, verification

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kubevouch.api import tracing_config
-from kubevouch.api.config_file import ConfigFileError
+from kubevouch.config import tracing_config
+from kubevouch.config.config_file import ConfigFileError
 from kubevouch.util import otlp
 from kubevouch.util.tracing import Kind, Tracer, active
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import BootstrapToken, generate_token, to_secret
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Secret
-from kubevouch.api.kubeadm_v1beta4 import ExternalEtcd
 from kubevouch.authorization.kubeadm_policy import KUBEADM_CERTS, kubeadm_certs_policy
 from kubevouch.client.interface import Client
+from kubevouch.client.stored import create_or_update
+from kubevouch.config.kubeadm_v1beta4 import ExternalEtcd
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
-from kubevouch.phases.certs import CertsError
-from kubevouch.phases.control_plane_files import Layout, display_name
-from kubevouch.phases.stored import create_or_update
+from kubevouch.phases.certificates.certs import CertsError
+from kubevouch.phases.certificates.control_plane_files import Layout, display_name
 from kubevouch.pki import certificate_key
 from kubevouch.pki.control_plane import CA, ETCD_CA, FRONT_PROXY_CA
 from kubevouch.pki.errors import KeyMaterialError
+from kubevouch.records.bootstrap_tokens import BootstrapToken, generate_token, to_secret
 from kubevouch.server.bootstrap import rbac
 from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, write_atomically
 

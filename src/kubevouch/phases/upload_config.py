@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.api.kubeadm_v1beta4 import KUBELET, KUBELET_GROUP_VERSION, ClusterConfiguration, dump_cluster, load
 from kubevouch.authorization.kubeadm_policy import KUBEADM_CONFIG, KUBELET_CONFIG, kubeadm_policy
 from kubevouch.client.interface import Client
-from kubevouch.machinery import yamltext
+from kubevouch.client.stored import create_or_update
+from kubevouch.config.kubeadm_v1beta4 import KUBELET, KUBELET_GROUP_VERSION, ClusterConfiguration, dump_cluster, load
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.cluster_settings import ClusterSettings
-from kubevouch.phases.stored import create_or_update
 from kubevouch.server.bootstrap import rbac
 
 CLUSTER_KEY, KUBELET_KEY = "ClusterConfiguration", "kubelet"

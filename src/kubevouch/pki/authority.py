@@ -6,16 +6,17 @@ import datetime as dt
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote, string_slice
-from kubevouch.pki import certificate_builder, keys, pem, x509_certificate
-from kubevouch.pki.certificate_builder import CertificateTemplate
+from kubevouch.machinery.text.gotext import quote, string_slice
+from kubevouch.pki import keys
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
-from kubevouch.pki.public_key import KeyKind
-from kubevouch.pki.signature import PrivateKey, Signing, signing
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, resolve
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import certificate_builder, pem, x509_certificate
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.public_key import KeyKind
+from kubevouch.pki.x509.signature import PrivateKey, Signing, signing
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, resolve
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 AUTHORITY_VALIDITY = dt.timedelta(hours=87600)
 """kubeadm's ``caCertificateValidityPeriod``."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import pem
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.x509_certificate import Certificate, parse_concatenated
+from kubevouch.pki.x509 import pem
+from kubevouch.pki.x509.x509_certificate import Certificate, parse_concatenated
 
 
 def verify_certificate_chain(text: bytes) -> list[Certificate]:

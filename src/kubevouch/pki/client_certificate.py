@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote, string_slice
-from kubevouch.pki import certificate_extensions, signature, x509_certificate
+from kubevouch.machinery.text.gotext import quote, string_slice
 from kubevouch.pki.errors import (
     CertificateExpiredError,
     CertificateNotYetValidError,
@@ -26,10 +25,11 @@ from kubevouch.pki.errors import (
     SignatureError,
     UnknownAuthorityError,
 )
-from kubevouch.pki.public_key import KeyKind
-from kubevouch.pki.subject import USER_UID
-from kubevouch.pki.usages import ANY_OID, CLIENT_AUTH_OID
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import certificate_extensions, signature, x509_certificate
+from kubevouch.pki.x509.public_key import KeyKind
+from kubevouch.pki.x509.subject import USER_UID
+from kubevouch.pki.x509.usages import ANY_OID, CLIENT_AUTH_OID
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 MAX_PRESENTED = 10
 """Certificates a peer may send; real chains have two to four."""

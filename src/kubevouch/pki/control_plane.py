@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from kubevouch.pki.authority import LeafSpec
-from kubevouch.pki.subject_alt_names import SubjectAltNames, canonical
-from kubevouch.pki.usages import CLIENT_AUTH, SERVER_AUTH
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames, canonical
+from kubevouch.pki.x509.usages import CLIENT_AUTH, SERVER_AUTH
 
 CA = "ca"
 FRONT_PROXY_CA = "front-proxy-ca"

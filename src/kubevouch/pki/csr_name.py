@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import signature, x509_certificate, x509_request
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import IncompatibleRequestError, NameSquattedError, ParseError, SignatureError
 from kubevouch.pki.policy import go_time
-from kubevouch.pki.public_key import PublicKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import signature, x509_certificate, x509_request
+from kubevouch.pki.x509.public_key import PublicKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 PREFIX = "node-csr-"
 

@@ -11,17 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote
-from kubevouch.pki import (
-    certificate_builder,
-    certificate_extensions,
-    issued_leaf,
-    signature,
-    x509_certificate,
-    x509_request,
-)
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.pki import issued_leaf
 from kubevouch.pki.authority import CertificateAuthority
-from kubevouch.pki.certificate_builder import CertificateTemplate
 from kubevouch.pki.errors import IssuedMismatchError, ParseError, PKIError, SignatureError
 from kubevouch.pki.policy import (
     DEFAULT_SIGNING_DURATION,
@@ -32,12 +24,14 @@ from kubevouch.pki.policy import (
     verify_shape,
 )
 from kubevouch.pki.profile import Profile, verify_profile
-from kubevouch.pki.public_key import PublicKey
-from kubevouch.pki.subject import KNOWN_ATTRIBUTES, Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.usages import CertificateUsages, resolve
-from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import certificate_builder, certificate_extensions, signature, x509_certificate, x509_request
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.public_key import PublicKey
+from kubevouch.pki.x509.subject import KNOWN_ATTRIBUTES, Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.usages import CertificateUsages, resolve
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 
 class SigningRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from kubevouch.pki import der, subject_alt_names, usages
 from kubevouch.pki.errors import DERError
 from kubevouch.pki.policy import BACKDATE, MIN_TTL
-from kubevouch.pki.subject import COMMON_NAME, ORGANIZATION, Attribute, Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames, canonical
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import der, subject_alt_names, usages
+from kubevouch.pki.x509.subject import COMMON_NAME, ORGANIZATION, Attribute, Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames, canonical
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 SLACK = dt.timedelta(hours=1)
 """Added to a life that was asked for: other signers date their certificates back by more than Kubernetes' do."""

@@ -12,8 +12,8 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import SignatureError
 
 SIGNATURE_PREFIX = "jws-kubeconfig-"

@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from kubevouch.machinery.gotext import quote, string_slice
-from kubevouch.pki import der, pem, public_key
+from kubevouch.machinery.text.gotext import quote, string_slice
 from kubevouch.pki.errors import KeyMaterialError
-from kubevouch.pki.public_key import CURVES, PublicKey
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509 import der, pem, public_key
+from kubevouch.pki.x509.public_key import CURVES, PublicKey
+from kubevouch.pki.x509.signature import PrivateKey
 
 
 class KeyAlgorithm(StrEnum):

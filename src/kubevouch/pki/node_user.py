@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kubevouch.machinery import names
+from kubevouch.machinery.text import names
 
 NODE_USER_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import PinError
 
 if TYPE_CHECKING:
-    from kubevouch.pki.x509_certificate import Certificate
+    from kubevouch.pki.x509.x509_certificate import Certificate
 
 FORMAT = "sha256"
 _DIGEST_SIZE = 32

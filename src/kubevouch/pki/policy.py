@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
 from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP, node_name_of
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBE_APISERVER_CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, verify_shape
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 APPROVED_REASON = "AutoApproved"
 RECOVERY_USER_PREFIX = "kubevouch:recovery:"

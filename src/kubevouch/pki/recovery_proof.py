@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.pki import keys, signature, x509_certificate, x509_request
+from kubevouch.pki import keys
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import (
     ClientCertificateError,
@@ -20,10 +20,11 @@ from kubevouch.pki.errors import (
     SignatureError,
 )
 from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
-from kubevouch.pki.public_key import PublicKey
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import signature, x509_certificate, x509_request
+from kubevouch.pki.x509.public_key import PublicKey
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 RECOVERY_KEY = keys.KeyAlgorithm.ECDSA_P256
 """The one kind of recovery key: every machine and every FIPS module can make it."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
-from kubevouch.pki.subject_alt_names import IPAddress, SubjectAltNames, canonical
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.subject_alt_names import IPAddress, SubjectAltNames, canonical
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 _EARLIEST = 0.7
 _SPREAD = 0.2

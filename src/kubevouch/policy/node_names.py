@@ -17,7 +17,7 @@ import msgspec
 
 from kubevouch.api.coordination_v1 import Lease
 from kubevouch.api.core_v1.nodes import Node
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import NodeRecord
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.names import NameRule, subdomain_name
 from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.text.names import NameRule, subdomain_name
 
 T = TypeVar("T", bound=Object)
 

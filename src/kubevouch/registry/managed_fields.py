@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from kubevouch.machinery import managed_fields
-from kubevouch.machinery.managed_fields import ManagedFieldsManager
-from kubevouch.machinery.managed_versions import Foreign
 from kubevouch.machinery.meta import Object, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
+from kubevouch.machinery.writing import managed_fields
+from kubevouch.machinery.writing.managed_fields import ManagedFieldsManager
+from kubevouch.machinery.writing.managed_versions import Foreign
 from kubevouch.registry.interface import Context, Definition
 
 T = TypeVar("T", bound=Object)

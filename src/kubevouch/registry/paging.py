@@ -8,7 +8,8 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from kubevouch.machinery import errors, gojson, json_codec
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import gojson, json_codec
 
 VERSION = "meta.k8s.io/v1"
 MAX_TOKEN_BYTES = 4096  # a key is at most a few hundred bytes

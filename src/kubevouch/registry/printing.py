@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from kubevouch.machinery import gotext
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text import gotext
+from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.registry.interface import Column
 
 UNKNOWN = "<unknown>"

@@ -15,11 +15,12 @@ import structlog
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
-from kubevouch.machinery import elements, errors, field, object_meta, protobuf
+from kubevouch.machinery import errors, field, object_meta
+from kubevouch.machinery.codec import elements, protobuf
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.generate_name import generate_name
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.generate_name import generate_name
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry import paging
 from kubevouch.registry.interface import Context, Definition, Strategy
 from kubevouch.registry.managed_fields import FieldTracker

@@ -11,10 +11,10 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from kubevouch.api import wellknown
-from kubevouch.api.node_recovery import RECOVERERS_GROUP
+from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery import errors
+from kubevouch.records.node_recovery import RECOVERERS_GROUP
 from kubevouch.util.clock import Clock
 
 # More writers than any cluster has nodes; who was not seen for longest begins anew.

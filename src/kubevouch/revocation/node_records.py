@@ -20,10 +20,10 @@ import msgspec
 
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import BACKDATE
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 NAMESPACE = "kube-system"
 PREFIX = "kubevouch-nodes-"

@@ -21,7 +21,7 @@ from kubevouch.authentication.service_account import Issuer
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, RuleResolver
 from kubevouch.client.interface import Client
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
@@ -30,11 +30,12 @@ from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
-from kubevouch.server import flow_metrics, memory_metrics, version
-from kubevouch.server.admission_metrics import AdmissionMetrics
+from kubevouch.server import version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.discovery import Discovery
+from kubevouch.server.edge.https import HTTPSServer
+from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.endpoints import Action, Served, install
 from kubevouch.server.filters.audit_id import audit_id
 from kubevouch.server.filters.authentication import authentication
@@ -49,17 +50,18 @@ from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.filters.watch_standing import WatchStanding
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.health import Check, Health, HealthError
-from kubevouch.server.https import HTTPSServer
 from kubevouch.server.loop_stalls import request_of
 from kubevouch.server.loopback import LoopbackClient
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics import flow as flow_metrics
+from kubevouch.server.metrics import memory as memory_metrics
+from kubevouch.server.metrics.admission import AdmissionMetrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.server.timeouts import Timeouts
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
 from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable
 from kubevouch.storage.measured import MeasuredStore

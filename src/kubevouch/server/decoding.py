@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.machinery import elements, errors, gojson, json_codec, managed_fields, protobuf, yamltext
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import elements, gojson, json_codec, protobuf, yamltext
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
+from kubevouch.machinery.writing import managed_fields
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF, YAML
 
 MAX_BODY_BYTES = 3 * 1024 * 1024

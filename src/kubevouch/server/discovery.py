@@ -7,7 +7,7 @@ from typing import Any
 
 from kubevouch.api import apidiscovery_v2 as aggregated
 from kubevouch.api.meta_v1 import GroupVersionKind as WireGroupVersionKind
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.meta import (
     APIGroup,
     APIGroupList,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.machinery import gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
 from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.interface import Printer

@@ -24,13 +24,14 @@ from kubevouch.client.interface import (
     WriteOptions,
 )
 from kubevouch.client.paths import list_query, watch_query, write_query
-from kubevouch.machinery import errors, json_codec
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.server import encoding
+from kubevouch.server.edge.https import warning_headers
 from kubevouch.server.encoding import INITIAL_EVENTS_END
-from kubevouch.server.https import warning_headers
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     Bookmark,

@@ -11,22 +11,24 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kubevouch.api.node_recovery import (
+from kubevouch.authentication.node_recovery import NodeRecovery
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import GroupResource
+from kubevouch.machinery.text import names
+from kubevouch.pki.errors import RecoveryProofError
+from kubevouch.pki.recovery_proof import Answer
+from kubevouch.records.node_recovery import (
     CHALLENGE_PATH,
     SESSION_PATH,
     KeyReplacedError,
     RecoveryBudgetError,
     RecoveryRefusedError,
 )
-from kubevouch.authentication.node_recovery import NodeRecovery
-from kubevouch.machinery import errors, json_codec, names
-from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.scheme import GroupResource
-from kubevouch.pki.errors import RecoveryProofError
-from kubevouch.pki.recovery_proof import Answer
-from kubevouch.server.metrics import gauge
+from kubevouch.server.metrics.catalog import gauge
+from kubevouch.server.metrics.series import Counter
 from kubevouch.server.request import BytesResult, Handler, Request, Result
-from kubevouch.server.series import Counter
 
 log = structlog.get_logger("server.node_recovery")
 

@@ -6,8 +6,8 @@ import datetime as dt
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubevouch.server.timeouts import REQUEST_TIMEOUT
-from kubevouch.server.tls import TLSOptions
+from kubevouch.server.edge.timeouts import REQUEST_TIMEOUT
+from kubevouch.server.edge.tls import TLSOptions
 from kubevouch.storage.watchcache.history import HISTORY
 
 # kube-apiserver's defaults; its flow control shares out the sum.

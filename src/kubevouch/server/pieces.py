@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from kubevouch.machinery import gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
 from kubevouch.server.negotiation import Negotiated
 
 T = TypeVar("T")

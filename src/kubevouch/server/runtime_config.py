@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubevouch.api import catalog
-from kubevouch.machinery.gotext import quote
 from kubevouch.machinery.scheme import GroupVersion, Resource, Scheme
+from kubevouch.machinery.text.gotext import quote
 
 # In the order in which they are looked at: the later one counts.
 _STABILITIES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from kubevouch import __version__
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.server.request import BytesResult, Request, Result
 
 # The Kubernetes release whose behaviour this server follows.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import (

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import structlog
 
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki import authority as authority_module
 from kubevouch.pki import issuance
 from kubevouch.pki.authority import CertificateAuthority, own_certificate
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.public_key import KeyKind
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.public_key import KeyKind
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
 from kubevouch.util.files import Stamp, read_private, stamp
 from kubevouch.util.worker import elsewhere

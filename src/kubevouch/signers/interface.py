@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 
 class SignerError(Exception):

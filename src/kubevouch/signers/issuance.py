@@ -9,7 +9,7 @@ import structlog
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.policy import verify_shape
 from kubevouch.pki.profile import verify_profile
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import (
     Approval,
     Decision,

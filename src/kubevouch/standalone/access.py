@@ -11,25 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from kubevouch.api import authentication_config_rules, authorization_config
-from kubevouch.api.authentication_config import (
-    AuthenticationConfiguration,
-    ClaimMappings,
-    ClaimValidationRule,
-    Issuer,
-    JWTAuthenticator,
-    PrefixedClaimOrExpression,
-)
-from kubevouch.api.authentication_config_rules import CompiledConfiguration
-from kubevouch.api.authorization_config import (
-    AUTHORIZED_TTL,
-    DENY,
-    UNAUTHORIZED_TTL,
-    AuthorizerConfiguration,
-    CompiledAuthorizer,
-    WebhookConfiguration,
-)
-from kubevouch.api.config_file import ConfigFileError
 from kubevouch.authentication import webhook as token_webhook
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.anonymous import AnonymousAuthenticator
@@ -44,8 +25,27 @@ from kubevouch.authorization.interface import Decision, ResolvingAuthorizer
 from kubevouch.authorization.webhook import WebhookAuthorizer, WebhookSettings
 from kubevouch.client import webhook
 from kubevouch.client.interface import ClientConfigurationError
-from kubevouch.machinery.gotext import parse_duration
-from kubevouch.server.access_metrics import AccessMetrics
+from kubevouch.config import authentication_config_rules, authorization_config
+from kubevouch.config.authentication_config import (
+    AuthenticationConfiguration,
+    ClaimMappings,
+    ClaimValidationRule,
+    Issuer,
+    JWTAuthenticator,
+    PrefixedClaimOrExpression,
+)
+from kubevouch.config.authentication_config_rules import CompiledConfiguration
+from kubevouch.config.authorization_config import (
+    AUTHORIZED_TTL,
+    DENY,
+    UNAUTHORIZED_TTL,
+    AuthorizerConfiguration,
+    CompiledAuthorizer,
+    WebhookConfiguration,
+)
+from kubevouch.config.config_file import ConfigFileError
+from kubevouch.machinery.text.gotext import parse_duration
+from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kubevouch.admission.configured import ConfiguredAdmission
-from kubevouch.admission.matching import NamespaceGetter
+from kubevouch.admission.dynamic.configured import ConfiguredAdmission
+from kubevouch.admission.dynamic.matching import NamespaceGetter
 from kubevouch.api import catalog
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery.scheme import GroupVersionKind, Resource

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import structlog
 
-from kubevouch.phases.certs import CertsError, ControlPlanePKI, pair_at, read_bundle, verify_apart
+from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, pair_at, read_bundle, verify_apart
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
-from kubevouch.server.tls import ServingFiles, TLSOptions, server_context
+from kubevouch.server.edge.tls import ServingFiles, TLSOptions, server_context
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, stamp
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kubevouch import wellknown
 from kubevouch.api import catalog as resources
-from kubevouch.api import wellknown
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
@@ -18,7 +18,7 @@ from kubevouch.controllers.interface import Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.controllers.root_ca_publisher import RootCAFile
 from kubevouch.machinery.scheme import Resource
-from kubevouch.phases.certs import pair_at
+from kubevouch.phases.certificates.certs import pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import structlog
 
-from kubevouch.phases import certs_renewal, control_plane_files
-from kubevouch.phases.certs import CertsError, ControlPlanePKI, renewal_time
-from kubevouch.phases.certs_renewal import Outcome
-from kubevouch.phases.control_plane_files import Credential, Layout
+from kubevouch.phases.certificates import certs_renewal, control_plane_files
+from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, renewal_time
+from kubevouch.phases.certificates.certs_renewal import Outcome
+from kubevouch.phases.certificates.control_plane_files import Credential, Layout
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT
 from kubevouch.util.clock import Clock
 from kubevouch.util.worker import elsewhere

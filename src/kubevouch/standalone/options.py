@@ -7,10 +7,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubevouch.api.node_recovery import RecoveryPolicy
-from kubevouch.phases.certs import DEFAULT_ALGORITHM
+from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.profile import Profile
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.access_options import AccessOptions

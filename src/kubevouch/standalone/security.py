@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from kubevouch import wellknown
 from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
-from kubevouch.admission.configured import ConfiguredAdmission
-from kubevouch.api import node_recovery, wellknown
+from kubevouch.admission.dynamic.configured import ConfiguredAdmission
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, Secret
-from kubevouch.api.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
@@ -29,9 +28,11 @@ from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy,
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
 from kubevouch.revocation.node_records import Lockouts
-from kubevouch.server.access_metrics import AccessMetrics
 from kubevouch.server.apiserver import Caches, Security
+from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.admission import configured_admission

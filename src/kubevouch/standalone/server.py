@@ -8,9 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from types import TracebackType
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
-from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
@@ -19,8 +18,9 @@ from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
 from kubevouch.client.interface import Client
-from kubevouch.phases.certs import ControlPlanePKI, load_service_account_key
+from kubevouch.phases.certificates.certs import ControlPlanePKI, load_service_account_key
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit

@@ -16,9 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from kubevouch.authentication.service_account import Issuer, SigningKeys, UnusableKeyError, VerifyingKey
-from kubevouch.pki import keys, pem
+from kubevouch.pki import keys
 from kubevouch.pki.errors import PKIError
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509 import pem
+from kubevouch.pki.x509.signature import PrivateKey
 
 # kubeadm's default for its cluster domain.
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"

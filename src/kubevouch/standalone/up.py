@@ -15,15 +15,16 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.api.cluster_info import ClusterInfo
 from kubevouch.controllers import catalog
-from kubevouch.machinery import gotext
-from kubevouch.phases import bootstrap_token, certs, cluster_info, kubeconfig
+from kubevouch.machinery.text import gotext
+from kubevouch.phases import bootstrap_token, cluster_info, kubeconfig
+from kubevouch.phases.certificates import certs
 from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
-from kubevouch.server.connection import ParserMissingError, require_parser
+from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts

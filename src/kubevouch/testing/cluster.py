@@ -10,17 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubevouch.api import bootstrap_tokens
-from kubevouch.api.cluster_info import ClusterInfo
-from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
-from kubevouch.phases.certs import ControlPlanePKI
+from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.pki import pins
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.control_plane import SUPER_ADMIN
-from kubevouch.pki.usages import CLIENT_AUTH
+from kubevouch.pki.x509.usages import CLIENT_AUTH
+from kubevouch.records import bootstrap_tokens
+from kubevouch.records.cluster_info import ClusterInfo
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from kubevouch.phases.certs import ControlPlanePKI, Pair, certificate_pem, pair_at
+from kubevouch.phases.certificates.certs import ControlPlanePKI, Pair, certificate_pem, pair_at
 from kubevouch.phases.kubeconfig import client_kubeconfig
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import AUTHORITY_VALIDITY, CertificateAuthority, LeafSpec, create_authority, issue_leaf
 from kubevouch.pki.control_plane import AUTHORITIES, CA, FRONT_PROXY_CA, ControlPlaneNames
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.files import PUBLIC, make_folder, write_new
 
 # A key takes 0.03 ms; an RSA key would take longer than all the rest of a start.

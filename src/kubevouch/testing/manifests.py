@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kubevouch.api import catalog
-from kubevouch.machinery import json_codec, yamltext
+from kubevouch.machinery.codec import json_codec, yamltext
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
 

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 from kubevouch.client.interface import Client, EventType, WatchOptions, WatchStream
-from kubevouch.machinery import json_codec, yamltext
+from kubevouch.machinery.codec import json_codec, yamltext
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource

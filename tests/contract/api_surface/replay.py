@@ -17,7 +17,7 @@ from contract.api_surface.rows import JSON, PROTOBUF, Row
 from contract.api_surface.samples import CONDITIONS, Tree, sample
 from contract.http_cases.identities import Identities
 from kubevouch.api.catalog import SCHEME
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind
 from kubevouch.server.request import Query
 from kubevouch.server.request_info import RequestInfo, parse

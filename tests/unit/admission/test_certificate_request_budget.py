@@ -22,8 +22,8 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
 REQUEST, OTHER = ((FIXTURES / f"csr-client-worker-{n}.pem").read_bytes() for n in (7, 8))

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kubevouch import wellknown
 from kubevouch.admission.joined_names import JoinedNames, shared_names
-from kubevouch.api import wellknown
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
@@ -12,9 +12,9 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
 
 FIRST, SECOND = (keys.generate(KeyAlgorithm.ECDSA_P256) for _ in range(2))
 TOKEN_USER = "system:bootstrap:abcdef"

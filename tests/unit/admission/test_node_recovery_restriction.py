@@ -5,13 +5,15 @@ import asyncio
 import pytest
 
 from decisions import admission_request, csr, request_pem
+from kubevouch import wellknown
 from kubevouch.admission.interface import Operation
 from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
-from kubevouch.api import catalog, node_recovery, wellknown
-from kubevouch.api.node_recovery import Use
+from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import x509_request
+from kubevouch.pki.x509 import x509_request
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Use
 
 PEM = request_pem("system:node:a", "system:nodes")
 KEY = node_recovery.digest(x509_request.parse_pem(PEM).public_key)

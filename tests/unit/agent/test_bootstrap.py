@@ -10,11 +10,12 @@ import pytest
 from aio import until
 from asynctest import async_test
 from join_world import TOKEN, Decide, JoinWorld, Told, condition, decided, join_world
+from kubevouch import wellknown
 from kubevouch.agent.bootstrap import Bootstrap, bootstrap
 from kubevouch.agent.certificate_request import own_request, request_names
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import NotIssuedError, RequestDeniedError, Step
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
@@ -25,7 +26,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.util.clock import SystemClock
 
 CLOCK = SystemClock()

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from kubevouch.agent.bootstrap_state import judge_kubeconfig
-from kubevouch.api import kubeconfig as files
-from kubevouch.api.kubeconfig import User
+from kubevouch.config import kubeconfig as files
+from kubevouch.config.kubeconfig import User
 from kubevouch.phases import kubeconfig
 from kubevouch.pki import keys
 from kubevouch.pki.authority import LEAF_VALIDITY, create_authority

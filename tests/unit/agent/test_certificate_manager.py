@@ -13,16 +13,17 @@ import pytest
 
 from agent_world import Managed, Network, managed, pass_time, running
 from asynctest import async_test
+from kubevouch import wellknown
 from kubevouch.agent.certificate_request import node_client, node_serving
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.ca_rotation import RenewalOrder, fingerprint
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 from kubevouch.pki import keys
 from kubevouch.pki.authority import create_authority
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.records.ca_rotation import RenewalOrder, fingerprint
 from kubevouch.testing.cluster import Cluster
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

@@ -15,8 +15,8 @@ from kubevouch.agent.interface import AgentError, WrongCertificateError
 from kubevouch.pki import authority, keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)

@@ -10,7 +10,7 @@ from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.files import write_new
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

@@ -24,7 +24,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.util.clock import SystemClock
 
 

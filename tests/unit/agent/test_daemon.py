@@ -17,8 +17,9 @@ from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions
 from kubevouch.agent.report import words
 from kubevouch.agent.rotation_plan import Reason
-from kubevouch.api import catalog, kubeconfig
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node, NodeAddress, NodeStatus
+from kubevouch.config import kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
 from kubevouch.pki import authority, keys

@@ -13,8 +13,9 @@ from asynctest import async_test
 from join_world import TOKEN, Told, join_world
 from kubevouch.agent.discovery import discover, token_discovery
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, SettingsError, Step
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
-from kubevouch.pki import jws, pins, x509_certificate
+from kubevouch.pki import jws, pins
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.util.clock import SystemClock
 from scripted_server import Handler, ScriptedServer, cut_off, reply, reply_json, reply_status
 from throwaway_ca import ThrowawayCA, server_context

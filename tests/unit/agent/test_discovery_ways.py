@@ -19,12 +19,12 @@ from join_world import TOKEN, JoinWorld, Told, join_world
 from kubevouch.agent import file_discovery
 from kubevouch.agent.discovery import DiscoveredCluster, discover, token_discovery
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Step
-from kubevouch.api import kubeconfig
-from kubevouch.api.cluster_info import ClusterInfo
-from kubevouch.api.kubeconfig import Cluster, Kubeconfig
 from kubevouch.client.rest_config import client_from_kubeconfig
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Kubeconfig
 from kubevouch.phases import cluster_info
 from kubevouch.phases.join import JoinOptions, join
+from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.util.clock import SystemClock
 from scripted_server import ScriptedServer, reply
 from throwaway_ca import ThrowawayCA, server_context

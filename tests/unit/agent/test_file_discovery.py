@@ -8,8 +8,8 @@ from asynctest import async_test
 from join_world import Told, join_world
 from kubevouch.agent.file_discovery import FileDiscovery, discover, parse, read, verify_source
 from kubevouch.agent.interface import AgentError, NoClusterError, NotTrustedError, SettingsError, Step
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.pki import authority, keys, pins
 from kubevouch.util.clock import SystemClock
 

@@ -12,15 +12,17 @@ from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.interface import SettingsError
 from kubevouch.agent.node_access import ClusterFiles, NodeAccess
 from kubevouch.agent.trust_bundle import HASH_ANNOTATION
-from kubevouch.api import ca_rotation, catalog, kubeconfig
+from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
-from kubevouch.api.ca_rotation import RenewalOrder
-from kubevouch.api.cluster_info import ClusterInfo, build_kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Kubeconfig
 from kubevouch.client.interface import MERGE_PATCH, ConnectFailed, TLSFailed
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Kubeconfig
 from kubevouch.phases.join import BOOTSTRAP_CONF, CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.records import ca_rotation
+from kubevouch.records.ca_rotation import RenewalOrder
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.standalone.network import bind
 from kubevouch.util.clock import SystemClock
 

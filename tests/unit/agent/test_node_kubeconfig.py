@@ -7,8 +7,8 @@ import pytest
 
 from kubevouch.agent import node_kubeconfig
 from kubevouch.agent.interface import SettingsError
-from kubevouch.api import kubeconfig
-from kubevouch.api.kubeconfig import Cluster, Context, Kubeconfig, User
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 
 
 def _bootstrap(path: Path, cluster: Cluster) -> None:

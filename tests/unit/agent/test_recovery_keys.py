@@ -8,7 +8,7 @@ from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInU
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.signature import PrivateKey
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.files import locked, write_new
 
 

@@ -18,9 +18,9 @@ from kubevouch.agent.rotation_plan import (
     plan,
     schedule,
 )
-from kubevouch.api.ca_rotation import RenewalOrder, due_at, fingerprint
 from kubevouch.pki import authority, keys, rotation
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.records.ca_rotation import RenewalOrder, due_at, fingerprint
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 DAY = 86400.0

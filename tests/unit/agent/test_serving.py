@@ -11,11 +11,12 @@ import msgspec
 
 from agent_world import Network, managed, pass_time, running
 from asynctest import async_test
+from kubevouch import wellknown
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequestCondition
 from kubevouch.api.core_v1 import Node, NodeAddress
 from kubevouch.client.interface import Client

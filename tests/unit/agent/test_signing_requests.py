@@ -14,7 +14,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
+from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.testing.cluster import Cluster
 
 

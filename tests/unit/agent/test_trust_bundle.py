@@ -8,7 +8,7 @@ import pytest
 
 from kubevouch.agent import trust_bundle
 from kubevouch.agent.trust_bundle import TrustBundleError
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 

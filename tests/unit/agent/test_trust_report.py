@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from asynctest import async_test
+from kubevouch import wellknown
 from kubevouch.agent.trust_bundle import HASH_ANNOTATION
 from kubevouch.agent.trust_report import report
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource

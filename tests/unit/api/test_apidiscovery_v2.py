@@ -7,7 +7,7 @@ from kubevouch.api.apidiscovery_v2 import (
     APIVersionDiscovery,
 )
 from kubevouch.api.meta_v1 import GroupVersionKind
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 
 

@@ -10,7 +10,7 @@ from kubevouch.api.authentication_v1 import (
     default_token_request,
     validate_token_request,
 )
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def test_empty_kinds_print_as_in_go() -> None:

@@ -19,7 +19,7 @@ from kubevouch.api.authorization_v1 import (
     validate_self_subject_access_review,
     validate_subject_access_review,
 )
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import (
     FieldSelectorRequirement,

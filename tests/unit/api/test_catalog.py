@@ -106,7 +106,7 @@ def test_every_kind_has_a_schema_with_descriptions() -> None:
 def test_naming_kinds_imports_no_parsers() -> None:
     """The credential plug-in has 150 ms to start."""
     probe = (
-        "import sys, kubevouch.api.catalog, kubevouch.api.bootstrap_tokens, kubevouch.api.cluster_info\n"
+        "import sys, kubevouch.api.catalog, kubevouch.records.bootstrap_tokens, kubevouch.records.cluster_info\n"
         "print([name for name in ('cryptography', 'google.protobuf', 'asyncio', 'aiohttp') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

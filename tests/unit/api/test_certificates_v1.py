@@ -20,9 +20,9 @@ from kubevouch.api.certificates_v1 import (
     validate_certificate_signing_request_update,
     validate_signer_name,
 )
-from kubevouch.machinery import json_codec, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
 REQUEST = (FIXTURES / "csr-alice.pem").read_bytes()

@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1beta1 import (
     validate_cluster_trust_bundle_update,
 )
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
 CA = (FIXTURES / "ca.pem").read_text()

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kubevouch.api.coordination_v1 import Lease, LeaseSpec, drop_disabled_fields, validate_lease, validate_lease_update
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.times import MicroTime
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.times import MicroTime
 
 
 def lease(**fields: Any) -> Lease:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from kubevouch.api import core_v1
 from kubevouch.api.events_v1 import Event, EventSeries, from_core, to_core
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.schema import schema_of
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 
 FULL = Event(
     metadata=ObjectMeta(name="e", namespace="default"),

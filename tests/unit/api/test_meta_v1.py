@@ -20,11 +20,12 @@ from kubevouch.api.meta_v1 import (
     validate_patch_options,
     validate_update_options,
 )
-from kubevouch.machinery import errors, json_codec
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import DeleteOptions, LabelSelector, LabelSelectorRequirement
 from kubevouch.machinery.scheme import GroupVersionKind
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 
 def texts(problems: list[FieldError]) -> list[str]:

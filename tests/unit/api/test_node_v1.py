@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kubevouch.api.node_v1 import RuntimeClass
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def test_a_runtime_class_prints_as_in_go() -> None:

@@ -22,7 +22,7 @@ from kubevouch.api.rbac_v1 import (
     validate_role_binding_update,
     validate_role_update,
 )
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import LabelSelector, LabelSelectorRequirement
 

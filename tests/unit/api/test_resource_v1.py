@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kubevouch.api.resource_v1 import ResourceSlice
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def test_an_empty_slice_prints_as_in_go() -> None:

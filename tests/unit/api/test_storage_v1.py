@@ -15,7 +15,7 @@ from kubevouch.api.storage_v1 import (
     validate_csi_node,
     validate_csi_node_update,
 )
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def test_csi_nodes_print_as_in_go() -> None:

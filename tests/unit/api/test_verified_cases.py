@@ -18,10 +18,12 @@ import pytest
 
 from kubevouch.api import authentication_v1, catalog, certificates_v1, core_v1, rbac_v1
 from kubevouch.api.core_v1.events import validate_event
-from kubevouch.machinery import errors, gojson, json_codec, names, object_meta
+from kubevouch.machinery import errors, object_meta
+from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import NameRule
 from kubevouch.machinery.scheme import GroupVersionKind, Resource
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.names import NameRule
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 FIXTURES = VECTORS / "fixtures-server"

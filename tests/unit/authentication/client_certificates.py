@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from kubevouch.pki import pem
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.x509 import pem
 from throwaway_ca import ThrowawayCA
 
 NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)

@@ -7,13 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from asynctest import async_test
-from kubevouch.api import bootstrap_tokens, token_bounds
-from kubevouch.api.bootstrap_tokens import BootstrapToken, parse_token
 from kubevouch.api.core_v1.secrets import Secret
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
+from kubevouch.records import bootstrap_tokens, token_bounds
+from kubevouch.records.bootstrap_tokens import BootstrapToken, parse_token
 from kubevouch.testing.clock import FakeClock
 
 NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)

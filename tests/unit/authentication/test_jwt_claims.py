@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubevouch.api.authentication_config import AuthenticationConfiguration
-from kubevouch.api.authentication_config_rules import CompiledAuthenticator, validate
 from kubevouch.authentication.interface import AuthenticationError, UserInfo
 from kubevouch.authentication.jwt_claims import user_of
-from kubevouch.machinery import json_codec
+from kubevouch.config.authentication_config import AuthenticationConfiguration
+from kubevouch.config.authentication_config_rules import CompiledAuthenticator, validate
+from kubevouch.machinery.codec import json_codec
 
 CLAIM = {"claim": "sub", "prefix": ""}
 

@@ -6,8 +6,16 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.api import node_recovery
-from kubevouch.api.node_recovery import (
+from kubevouch.authentication.node_recovery import CHALLENGE_LIFE, SESSION_LIFE, NodeRecovery
+from kubevouch.pki import authority, keys, recovery_proof
+from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.errors import RecoveryProofError
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.recovery_proof import Answer
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import (
     KeyReplacedError,
     Record,
     RecoveryBudgetError,
@@ -15,14 +23,6 @@ from kubevouch.api.node_recovery import (
     RecoveryRefusedError,
     Use,
 )
-from kubevouch.authentication.node_recovery import CHALLENGE_LIFE, SESSION_LIFE, NodeRecovery
-from kubevouch.pki import authority, keys, recovery_proof
-from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.errors import RecoveryProofError
-from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.recovery_proof import Answer
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
 from kubevouch.testing.clock import FakeClock
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

@@ -11,10 +11,10 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 import aio
 from identity_provider import IdentityProvider
-from kubevouch.api.authentication_config import Issuer
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.issuer_http import IssuerHTTP
 from kubevouch.authentication.oidc_keys import IssuerKeys
+from kubevouch.config.authentication_config import Issuer
 from kubevouch.testing.clock import FakeClock
 from scripted_server import reply_json
 

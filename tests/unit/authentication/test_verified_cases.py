@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asynctest import async_test
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.core_v1.secrets import Secret, default_secret
 from kubevouch.authentication.anonymous import AnonymousAuthenticator
 from kubevouch.authentication.bearer import BearerAuthenticator
@@ -20,10 +20,10 @@ from kubevouch.authentication.request_header import RequestHeaderAuthenticator
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.authorization.impersonation import Impersonator
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import pem
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.x509 import pem
 from kubevouch.testing.clock import FakeClock
 from throwaway_ca import ThrowawayCA
 from unit.authorization.policy_cases import VECTORS, attributes_of, authorizer_for, cases, user_of

@@ -14,7 +14,7 @@ from kubevouch.authentication import client_chain
 from kubevouch.authentication.interface import AuthenticationError, Credentials, UserInfo
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.testing.clock import FakeClock
 from unit.authentication.client_certificates import ANCHORS, HOUR, NOW, OTHER, chain, der
 from unit.authorization.policy_cases import VECTORS

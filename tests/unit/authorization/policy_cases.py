@@ -19,7 +19,7 @@ from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACPolicy
 from kubevouch.authorization.union import UnionAuthorizer
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.server.request import Query
 from kubevouch.server.request_info import parse
 

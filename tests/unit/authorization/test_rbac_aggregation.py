@@ -6,7 +6,7 @@ from kubevouch.api.rbac_v1 import AggregationRule, ClusterRole, PolicyRule
 from kubevouch.authorization.policy import rule
 from kubevouch.authorization.rbac_aggregation import aggregated_rules
 from kubevouch.machinery.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from kubevouch.machinery.selectors import SelectorError
+from kubevouch.machinery.text.selectors import SelectorError
 
 PODS, NODES, SECRETS = (rule("get", "", name) for name in ("pods", "nodes", "secrets"))
 

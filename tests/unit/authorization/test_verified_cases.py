@@ -14,7 +14,7 @@ from kubevouch.authorization.bootstrap_policy import bootstrap_policy
 from kubevouch.authorization.interface import Attributes, Decision
 from kubevouch.authorization.messages import forbidden
 from kubevouch.authorization.rbac_escalation import EscalationGuard
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from unit.authorization.policy_cases import (
     attributes_of,

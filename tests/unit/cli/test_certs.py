@@ -11,16 +11,17 @@ import yaml
 from control_plane_world import NOW, control_plane_files
 from kubevouch.cli.certs import tell_served
 from kubevouch.cli.main import run
-from kubevouch.phases import control_plane_files as files
-from kubevouch.phases.certs import certificate_pem
-from kubevouch.phases.control_plane_files import Layout
-from kubevouch.phases.served_certificates import Served
-from kubevouch.pki import keys, x509_request
+from kubevouch.phases.certificates import control_plane_files as files
+from kubevouch.phases.certificates.certs import certificate_pem
+from kubevouch.phases.certificates.control_plane_files import Layout
+from kubevouch.phases.certificates.served_certificates import Served
+from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, create_authority
-from kubevouch.pki.certificate_builder import CertificateTemplate
 from kubevouch.pki.certificate_key import parse
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.usages import resolve
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.usages import resolve
 
 Capture = pytest.CaptureFixture[str]
 

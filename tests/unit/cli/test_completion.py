@@ -14,8 +14,8 @@ from kubevouch.cli.completion import SHELLS
 from kubevouch.cli.kubectl_plugin import completions
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.testing import Cluster
 
 PROGRAM = """#!/bin/sh

@@ -16,9 +16,9 @@ import processes
 from joined_node import LIFETIME, USER, JoinedNode, join_node_aside
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
-from kubevouch.api.kubeconfig import EXEC_API_VERSIONS
 from kubevouch.client.rest_config import client_from_kubeconfig
-from kubevouch.machinery.times import Time
+from kubevouch.config.kubeconfig import EXEC_API_VERSIONS
+from kubevouch.machinery.text.times import Time
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from kubevouch.cli.main import run
-from kubevouch.machinery import yamltext
+from kubevouch.machinery.codec import yamltext
 from kubevouch.testing.cluster import Cluster
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kubevouch.api.kubeconfig import Cluster as Stanza
-from kubevouch.api.kubeconfig import Kubeconfig, dump
 from kubevouch.cli.main import run
+from kubevouch.config.kubeconfig import Cluster as Stanza
+from kubevouch.config.kubeconfig import Kubeconfig, dump
 from kubevouch.testing import Cluster
 from throwaway_ca import ThrowawayCA
 

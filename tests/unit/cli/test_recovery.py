@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 import aio
-from kubevouch.api import catalog, node_recovery
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.api.node_recovery import Record, RecoveryPolicy, Use
 from kubevouch.cli.main import run
 from kubevouch.client.rest_config import rest_config
+from kubevouch.doctor.cluster import examine
+from kubevouch.doctor.findings import Code
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases.doctor.cluster import examine
-from kubevouch.phases.doctor.findings import Code
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Record, RecoveryPolicy, Use
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock
 

@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from join_world import TOKEN, JoinWorld, join_world
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import parse_token
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Secret
 from kubevouch.cli.main import run
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token, kubeconfig
-from kubevouch.pki import control_plane, pins, x509_certificate
+from kubevouch.pki import control_plane, pins
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.bootstrap_tokens import parse_token
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "node.jsonl"
 ALL = {case["id"]: case for case in map(json.loads, VECTORS.read_text().splitlines())}

@@ -12,7 +12,7 @@ import pytest
 from kubevouch.client import codec
 from kubevouch.client.failures import Answer, Denial, Peer, denial_of, no_answer, refusal, unreadable
 from kubevouch.client.interface import ConnectFailed, NotKubernetes, TLSFailed
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.errors import APIStatusError, forbidden, forbidden_path
 from kubevouch.machinery.meta import Status
 from kubevouch.machinery.scheme import GroupResource

@@ -29,7 +29,7 @@ from kubevouch.client.interface import (
 )
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, ListMeta, ObjectMeta, Preconditions
 from kubevouch.machinery.scheme import Resource

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.kubeconfig import KubeconfigError, candidates, load
+from kubevouch.config import kubeconfig as stanzas
 
 
 def write(path: Path, *, server: str, current: str = "", name: str = "c") -> Path:

@@ -31,8 +31,8 @@ from kubevouch.client.leaderelection import (
 )
 from kubevouch.client.options import ClientOptions, Retry
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.times import MicroTime
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.times import MicroTime
 from kubevouch.testing.clock import FakeClock
 from scripted_server import ScriptedServer, reply_json, reply_status
 from throwaway_ca import ThrowawayCA

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.api import kubeconfig as stanzas
 from kubevouch.client.credentials import FixedCredential, TokenFile
 from kubevouch.client.execplugin import ExecCluster, ExecConfig, ExecPlugin
 from kubevouch.client.interface import ClientConfigurationError
@@ -25,6 +24,7 @@ from kubevouch.client.rest_config import (
     rest_config,
 )
 from kubevouch.client.tls import TLSSources
+from kubevouch.config import kubeconfig as stanzas
 from kubevouch.testing.clock import FakeClock
 
 FOLDER = Path("/etc/vouch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError, select

@@ -8,9 +8,10 @@ import msgspec
 
 from asynctest import async_test
 from ca_world import CAWorld, ca_world
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.certificate_ledger import PREFIX, IssuedCertificate, decode, machine_key
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.controllers.certificate_ledger import BATCH_SECONDS
+from kubevouch.records.certificate_ledger import PREFIX, IssuedCertificate, decode, machine_key
 
 
 async def _ledger(world: CAWorld) -> dict[str, IssuedCertificate]:

@@ -8,10 +8,10 @@ from asynctest import async_test
 from controller_world import World, answer, fixture, world
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
 from kubevouch.api.certificates_v1beta1 import ClusterTrustBundle, ClusterTrustBundleSpec
-from kubevouch.api.wellknown import KUBE_APISERVER_SERVING_SIGNER, KUBELET_SERVING_SIGNER
 from kubevouch.controllers import cluster_trust_bundle_publisher
 from kubevouch.controllers.cluster_trust_bundle_publisher import bundle_name
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.wellknown import KUBE_APISERVER_SERVING_SIGNER, KUBELET_SERVING_SIGNER
 
 NAME = cluster_trust_bundle_publisher.NAME
 SERVED = "certificates.k8s.io/v1beta1=true"

@@ -9,19 +9,20 @@ import pytest
 from asynctest import async_test
 from controller_world import World, world
 from decisions import request_pem
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
-from kubevouch.controllers import csr_approving, name_admission
+from kubevouch.controllers import csr_approving
+from kubevouch.controllers.approval import name_admission
+from kubevouch.controllers.approval.name_admission import NameAdmission, NameCaches
+from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
+from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.csr_approving import CSRApprover
 from kubevouch.controllers.interface import DONE, ReconcileError, request_of
-from kubevouch.controllers.name_admission import NameAdmission, NameCaches
-from kubevouch.controllers.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.recovery_records import RecoveryRecords
-from kubevouch.controllers.token_admission import TokenAdmission
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.standalone.controllers import controller_user
 

@@ -17,7 +17,7 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.controllers.csr_cleaner import SLICE, CSRCleaner, why_clean
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.testing.clock import FakeClock
 
 VALID, EXPIRED, GARBAGE = (fixture(f"issued-{kind}.crt") for kind in ("valid", "expired", "garbage"))

@@ -15,7 +15,7 @@ from kubevouch.controllers.garbage_collector import NAME, Owners, blocks
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, replace_metadata
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 HOLD = "example.com/hold"
 

@@ -9,7 +9,7 @@ import pytest
 
 from asynctest import async_test
 from controller_world import NOW, World, world
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, EVENTS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -19,16 +19,16 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.api.core_v1 import Event
 from kubevouch.controllers import join_status
+from kubevouch.controllers.approval.csr_outlook import Outlook
 from kubevouch.controllers.csr_cleaner import why_clean
-from kubevouch.controllers.csr_outlook import Outlook
 from kubevouch.controllers.event_recorder import BURST
 from kubevouch.controllers.join_status import is_join, with_stuck
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
 
 SIGNER = wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 USER = "system:bootstrap:abcdef"

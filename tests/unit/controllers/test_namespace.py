@@ -12,7 +12,7 @@ from kubevouch.controllers import namespace
 from kubevouch.controllers.namespace import Remains, conditions
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 
 async def _gone(at: World, name: str) -> bool:

@@ -9,16 +9,19 @@ import pytest
 
 from asynctest import async_test
 from controller_world import World, world
-from kubevouch.api import catalog, node_recovery, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.api.node_recovery import Record, RecoveryPolicy, Use
 from kubevouch.client.interface import Client
-from kubevouch.controllers.csr_outlook import outlook
+from kubevouch.controllers.approval.csr_outlook import outlook
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.pki import keys, x509_request
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki import keys
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import node_recovery
+from kubevouch.records.node_recovery import Record, RecoveryPolicy, Use
 
 POLICY = RecoveryPolicy(uses=1, window=dt.timedelta(days=10))
 K1, K2, K3, K4 = (digit * 64 for digit in "1234")

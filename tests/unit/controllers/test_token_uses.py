@@ -11,8 +11,7 @@ import pytest
 
 from asynctest import async_test
 from controller_world import NOW, World, answer, world
-from kubevouch.api import token_bounds, token_record, wellknown
-from kubevouch.api.bootstrap_tokens import AUTHENTICATION, BootstrapToken, parse_token, secret_name, to_secret
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -20,17 +19,20 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestSpec,
 )
 from kubevouch.api.core_v1 import Secret
-from kubevouch.api.token_bounds import TOKEN_UID_EXTRA, Bounds
-from kubevouch.api.token_record import State
 from kubevouch.client.interface import Client
 from kubevouch.controllers import token_uses
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases import csr_review, token_biography
-from kubevouch.pki import keys, x509_request
+from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.subject import Subject
+from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import token_bounds, token_record
+from kubevouch.records.bootstrap_tokens import AUTHENTICATION, BootstrapToken, parse_token, secret_name, to_secret
+from kubevouch.records.token_bounds import TOKEN_UID_EXTRA, Bounds
+from kubevouch.records.token_record import State
+from kubevouch.reviews import csr_review, token_biography
 
 TOKEN = parse_token("p9k2zq.w7e1r5t3y9u8i0oa")
 GROUPS = (wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP)

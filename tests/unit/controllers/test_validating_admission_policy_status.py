@@ -11,7 +11,7 @@ from controller_world import world
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicy
 from kubevouch.api.catalog import VALIDATING_ADMISSION_POLICIES
 from kubevouch.controllers import validating_admission_policy_status
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def policy(expression: str, **spec: Any) -> ValidatingAdmissionPolicy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from http_differential import SEEDS, DifferenceError, compare
-from kubevouch.server.http_framing import RequestFraming
+from kubevouch.server.edge.http_framing import RequestFraming
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 DIFFERENT = [

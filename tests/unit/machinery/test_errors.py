@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubevouch.machinery import errors, field, json_codec
+from kubevouch.machinery import errors, field
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import StatusCause
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind

@@ -9,8 +9,8 @@ import pytest
 
 from kubevouch.machinery import object_meta
 from kubevouch.machinery.meta import DeleteOptions, ManagedFieldsEntry, ObjectMeta, OwnerReference
-from kubevouch.machinery.names import path_segment_name, subdomain_name
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.names import path_segment_name, subdomain_name
+from kubevouch.machinery.text.times import Time
 
 GOOD = ObjectMeta(name="a", namespace="n", resource_version="1")
 OWNER = OwnerReference(api_version="v1", kind="Node", name="n", uid="u")

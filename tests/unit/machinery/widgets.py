@@ -19,7 +19,7 @@ from kubevouch.machinery.declaration import (
 )
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 
 
 class Port(Struct):

@@ -7,11 +7,12 @@ import pytest
 
 from asynctest import async_test
 from join_world import TOKEN, join_world
-from kubevouch.api import catalog, wellknown
-from kubevouch.api.bootstrap_tokens import Token, parse_token
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Secret
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token as phase
+from kubevouch.records.bootstrap_tokens import Token, parse_token
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 

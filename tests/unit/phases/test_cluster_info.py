@@ -5,8 +5,8 @@ from pathlib import Path
 from asynctest import async_test
 from join_world import TOKEN, join_world
 from kubevouch.api import catalog
-from kubevouch.api.cluster_info import ClusterInfo, parse_kubeconfig
 from kubevouch.phases import cluster_info
+from kubevouch.records.cluster_info import ClusterInfo, parse_kubeconfig
 
 
 @async_test

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.api.kubeadm_v1beta4 import (
+from kubevouch.config.kubeadm_v1beta4 import (
     APIEndpoint,
     ClusterConfiguration,
     Etcd,

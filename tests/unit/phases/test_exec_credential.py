@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kubevouch.agent.certificate_store import StoredPair
-from kubevouch.api.kubeconfig import EXEC_API_VERSIONS
 from kubevouch.client.execplugin import ExecCluster, ExecConfig, exec_info, parse_output
-from kubevouch.machinery.times import Time
+from kubevouch.config.kubeconfig import EXEC_API_VERSIONS
+from kubevouch.machinery.text.times import Time
 from kubevouch.phases.exec_credential import (
     Action,
     CredentialError,
@@ -24,7 +24,8 @@ from kubevouch.phases.exec_credential import (
     plan,
     stranger,
 )
-from kubevouch.pki import keys, x509_certificate
+from kubevouch.pki import keys
+from kubevouch.pki.x509 import x509_certificate
 from throwaway_ca import ThrowawayCA
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "node.jsonl"

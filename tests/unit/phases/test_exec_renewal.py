@@ -14,11 +14,11 @@ from asynctest import async_test
 from joined_node import LIFETIME, NAME, JoinedNode, join_node
 from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.agent.node_access import ClusterFiles
-from kubevouch.api.bootstrap_tokens import parse_token
 from kubevouch.phases.exec_credential import CredentialError
 from kubevouch.phases.exec_renewal import renew
 from kubevouch.phases.join import BOOTSTRAP_CONF, bootstrap_kubeconfig
 from kubevouch.phases.kubeconfig import write
+from kubevouch.records.bootstrap_tokens import parse_token
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock

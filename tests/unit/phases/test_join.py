@@ -10,8 +10,9 @@ import pytest
 
 from asynctest import async_test, on_both_loops
 from join_world import TOKEN, WHY, Told, condition, decided, join_world
+from kubevouch import wellknown
 from kubevouch.agent.interface import AgentError, RequestDeniedError, SettingsError, Step
-from kubevouch.api import catalog, wellknown
+from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus

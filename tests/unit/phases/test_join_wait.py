@@ -11,16 +11,16 @@ import pytest
 from aio import until
 from asynctest import async_test
 from join_world import JoinWorld, Told, condition, decided, join_world
+from kubevouch import wellknown
 from kubevouch.agent.certificate_request import Poster, node_serving, obtain
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import NotIssuedError, RequestDeniedError
 from kubevouch.agent.serving import PREFIX
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api import wellknown
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, KUBELET_CONFIG, JoinOptions, join
 from kubevouch.phases.join_wait import SELF_SIGNED, SERVING, read, wait_for_serving
-from kubevouch.pki.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.util.clock import SystemClock
 from throwaway_ca import ThrowawayCA
 

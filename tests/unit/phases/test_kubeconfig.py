@@ -9,15 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubevouch.api import kubeconfig as files
-from kubevouch.api.kubeconfig import Kubeconfig, User
+from kubevouch.config import kubeconfig as files
+from kubevouch.config.kubeconfig import Kubeconfig, User
 from kubevouch.phases import kubeconfig
-from kubevouch.phases.certs import certificate_pem
-from kubevouch.pki import keys, x509_certificate
+from kubevouch.phases.certificates.certs import certificate_pem
+from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, create_authority
 from kubevouch.pki.control_plane import ADMIN, SUPER_ADMIN
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.usages import CLIENT_AUTH, SERVER_AUTH
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.usages import CLIENT_AUTH, SERVER_AUTH
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SERVER = "https://192.0.2.10:6443"

@@ -4,7 +4,7 @@ from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeSpec, Taint
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.phases.mark_control_plane import ROLE, mark, patch_for
 from kubevouch.testing import Cluster
 

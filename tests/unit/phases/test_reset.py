@@ -4,7 +4,7 @@ from pathlib import Path
 
 from control_plane_world import control_plane_files
 from kubevouch.phases import reset
-from kubevouch.phases.control_plane_files import Layout
+from kubevouch.phases.certificates.control_plane_files import Layout
 
 
 def _tree(root: Path) -> Layout:

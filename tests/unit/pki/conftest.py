@@ -7,23 +7,16 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from kubevouch.pki import (
-    authority,
-    certificate_builder,
-    keys,
-    request_builder,
-    signature,
-    x509_certificate,
-    x509_request,
-)
+from kubevouch.pki import authority, keys
 from kubevouch.pki.authority import CertificateAuthority
-from kubevouch.pki.certificate_builder import CertificateTemplate
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.usages import resolve
-from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import certificate_builder, request_builder, signature, x509_certificate, x509_request
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.usages import resolve
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 NODE = Subject(common_name="system:node:worker-7", organizations=("system:nodes",))
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kubevouch.pki import pem
 from kubevouch.pki.certificate_chain import verify_certificate_chain
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import pem
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 
 def test_one_block_or_many_with_text_between(make_certificate: Callable[..., Certificate]) -> None:

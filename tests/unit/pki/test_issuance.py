@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa
 
-from kubevouch.pki import issuance, keys, policy, x509_certificate
+from kubevouch.pki import issuance, keys, policy
 from kubevouch.pki.authority import CertificateAuthority, create_authority
 from kubevouch.pki.errors import (
     AuthorityError,
@@ -22,11 +22,12 @@ from kubevouch.pki.errors import (
 from kubevouch.pki.issuance import Allowance, SigningRules, issue, verify_issued
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING, LEGACY_UNKNOWN, Validity
 from kubevouch.pki.profile import Profile
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.usages import resolve
-from kubevouch.pki.x509_certificate import Certificate
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.usages import resolve
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 MakeRequest = Callable[..., CertificateRequest]
 MakeCertificate = Callable[..., Certificate]

@@ -11,10 +11,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubevouch.pki import issued_leaf, x509_certificate
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki import issued_leaf
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 KEY = ec.derive_private_key(0x1234567, ec.SECP256R1())

@@ -11,9 +11,9 @@ import pytest
 
 from kubevouch.pki import policy
 from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.subject_alt_names import SubjectAltNames
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 CLIENT = policy.KUBE_APISERVER_CLIENT_KUBELET
 SERVING = policy.KUBELET_SERVING

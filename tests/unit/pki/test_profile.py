@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa, rsa
 
-from kubevouch.pki import signature
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT, KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING
 from kubevouch.pki.profile import Profile, verify_profile
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509 import signature
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 Make = Callable[..., CertificateRequest]
 USAGES = ("digital signature", "client auth")

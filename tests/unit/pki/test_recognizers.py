@@ -7,7 +7,7 @@ import pytest
 from kubevouch.pki import recognizers
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING
 from kubevouch.pki.recognizers import NODE_CLIENT, SELF_NODE_CLIENT
-from kubevouch.pki.x509_request import CertificateRequest
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 USAGES = ("digital signature", "client auth")
 

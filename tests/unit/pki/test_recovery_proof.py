@@ -6,15 +6,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from kubevouch.pki import authority, keys, recovery_proof, signature
+from kubevouch.pki import authority, keys, recovery_proof
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.recovery_proof import Answer, ProvenAnswer
-from kubevouch.pki.request_builder import build_request
-from kubevouch.pki.signature import PrivateKey
-from kubevouch.pki.subject import Subject
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import signature
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 YEAR = dt.timedelta(days=365)

@@ -6,7 +6,7 @@ import pytest
 
 from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.api.core_v1.nodes import Node, NodeCondition, NodeStatus
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.policy.node_names import (
     ADMITTED,
     LOCKED_REASON,

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.registry.paging import MAX_TOKEN_BYTES, ContinueToken, decode
 

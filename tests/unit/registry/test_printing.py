@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.printing import age, created_at, or_none
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

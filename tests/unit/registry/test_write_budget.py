@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.api.node_recovery import RECOVERERS_GROUP
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.records.node_recovery import RECOVERERS_GROUP
 from kubevouch.registry import write_budget
 from kubevouch.registry.write_budget import (
     BOOTSTRAP,

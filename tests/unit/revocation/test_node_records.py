@@ -8,7 +8,7 @@ import pytest
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import (
     MAX_RECORDS,

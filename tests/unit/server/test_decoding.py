@@ -8,7 +8,7 @@ import pytest
 
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import GroupVersionKind, Resource

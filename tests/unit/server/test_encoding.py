@@ -7,7 +7,7 @@ import pytest
 
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.registry.interface import Printer
 from kubevouch.server.encoding import FRAME_BYTES, FRAMES, ObjectEncoder

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from kubevouch.machinery import gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
 from kubevouch.server import pieces
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.pieces import PIECE_BYTES, PIECE_ITEMS, YAML_ITEMS

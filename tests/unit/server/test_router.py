@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubevouch.api import kubeconfig
+from kubevouch.config import kubeconfig
 from kubevouch.testing import Cluster
 
 

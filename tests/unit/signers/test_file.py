@@ -9,10 +9,11 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, fixture
-from kubevouch.pki import issuance, x509_certificate, x509_request
+from kubevouch.pki import issuance
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
-from kubevouch.pki.public_key import KeyKind
+from kubevouch.pki.x509 import x509_certificate, x509_request
+from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
 from kubevouch.signers.issuance import LogRecords, issue

@@ -8,10 +8,10 @@ import pytest
 
 from asynctest import async_test
 from controller_world import FIXTURES, NOW, fixture
-from kubevouch.pki import x509_request
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
+from kubevouch.pki.x509 import x509_request
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Decision, Requester, UndecidedError, Wanted
 from kubevouch.signers.issuance import issue

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from asynctest import async_test
 from controller_world import NOW
-from kubevouch.phases.certs import certificate_pem, ensure_control_plane, ensure_leaf
+from kubevouch.phases.certificates.certs import certificate_pem, ensure_control_plane, ensure_leaf
 from kubevouch.pki import authority, control_plane, keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import ControlPlaneNames

@@ -8,12 +8,12 @@ import pytest
 
 from asynctest import async_test
 from controller_world import fixture, world
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.api.node_recovery import RecoveryPolicy
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.standalone.controllers import controller_user, start_controllers
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from asynctest import async_test
 from controller_world import NOW
-from kubevouch.phases.certs import ControlPlanePKI, ensure_control_plane, pair_at
-from kubevouch.pki import control_plane, keys, x509_certificate
+from kubevouch.phases.certificates.certs import ControlPlanePKI, ensure_control_plane, pair_at
+from kubevouch.pki import control_plane, keys
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.x509_certificate import Certificate
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.standalone.leaf_renewal import RENEWED, RETRY_SECONDS, LeafRenewal
 from kubevouch.testing.clock import FakeClock
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from kubevouch.api import kubeconfig
-from kubevouch.phases.certs import load_authority, pair_at
-from kubevouch.pki import x509_certificate
+from kubevouch.config import kubeconfig
+from kubevouch.phases.certificates.certs import load_authority, pair_at
 from kubevouch.pki.control_plane import SUPER_ADMIN
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.testing.cluster_pki import ClusterPKI
 
 PAST = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)

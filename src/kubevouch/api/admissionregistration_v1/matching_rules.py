@@ -18,8 +18,9 @@ from kubevouch.api.admissionregistration_v1.matching import (
 )
 from kubevouch.api.meta_v1 import validate_label_selector
 from kubevouch.cel.environment import BOOL
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError, TypedString
+from kubevouch.machinery.text import names
 
 
 def choice_errors(path: str, value: str | None, choices: Collection[str]) -> list[FieldError]:

@@ -29,9 +29,10 @@ from kubevouch.api.admissionregistration_v1.policies import (
 )
 from kubevouch.api.meta_v1 import validate_conditions, validate_label_selector
 from kubevouch.cel.environment import ANY, BOOL, NULL, STRING, ExpressionError
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError, TypedString
 from kubevouch.machinery.scheme import GroupVersion
+from kubevouch.machinery.text import names
 
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*", re.ASCII)
 _RESERVED = frozenset(

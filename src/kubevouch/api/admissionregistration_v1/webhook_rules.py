@@ -24,8 +24,9 @@ from kubevouch.api.admissionregistration_v1.webhooks import (
     webhooks_of,
 )
 from kubevouch.api.meta_v1 import validate_label_selector
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.text import names
 
 _URL_FORM = "; desired format: https://host[/path]"
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from kubevouch.api.core_v1.secrets import IMMUTABLE_WHEN_SET, MAX_TOTAL_SIZE
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
+from kubevouch.machinery.text import names
 
 
 class ConfigMap(Object):

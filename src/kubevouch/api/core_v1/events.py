@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubevouch.api import wellknown
+from kubevouch import wellknown
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int32, Struct, always, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object, ObjectMeta
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.times import MicroTime, Time
 
 NORMAL = "Normal"
 WARNING = "Warning"

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import msgspec
 
-from kubevouch.api import wellknown
-from kubevouch.machinery import field, names
+from kubevouch import wellknown
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Struct, always, null, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.times import Time
 
 ACTIVE = "Active"
 TERMINATING = "Terminating"

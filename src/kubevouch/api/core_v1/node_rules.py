@@ -13,11 +13,12 @@ from decimal import Decimal
 import msgspec
 
 from kubevouch.api.core_v1.nodes import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, NodeSpec, Taint
-from kubevouch.machinery import field, names
+from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Quantity
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.quantity import rounded_up_to_milli
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.quantity import rounded_up_to_milli
+from kubevouch.machinery.text.times import Time
 
 _EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 

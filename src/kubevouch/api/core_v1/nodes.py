@@ -19,7 +19,7 @@ from kubevouch.machinery.declaration import (
     wire,
 )
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"

@@ -13,7 +13,7 @@ from typing import Annotated
 from kubevouch.api.core_v1.references import LocalObjectReference
 from kubevouch.machinery.declaration import Int32, Int64, Struct, always, named, null, wire
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 
 class Container(Struct):

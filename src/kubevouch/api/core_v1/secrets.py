@@ -9,11 +9,13 @@ from typing import Annotated
 
 import msgspec
 
-from kubevouch.api import wellknown
-from kubevouch.machinery import field, gojson, names
+from kubevouch import wellknown
+from kubevouch.machinery import field
+from kubevouch.machinery.codec import gojson
 from kubevouch.machinery.declaration import wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
+from kubevouch.machinery.text import names
 
 MAX_TOTAL_SIZE = 1 << 20  # bytes of all values of a Secret or ConfigMap together
 IMMUTABLE_WHEN_SET = "field is immutable when `immutable` is set"

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubevouch.cel.functions import method, opaque
 from kubevouch.cel.values import EvaluationError, Opaque, Run
-from kubevouch.machinery import names
+from kubevouch.machinery.text import names
 
 AUTHORIZER = "kubernetes.authorization.Authorizer"
 RESOURCE_CHECK = "kubernetes.authorization.ResourceCheck"

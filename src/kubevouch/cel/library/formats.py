@@ -16,8 +16,8 @@ from functools import partial
 from kubevouch.cel.functions import function, method, opaque
 from kubevouch.cel.library.url import URLError, parse_request_uri
 from kubevouch.cel.values import NONE, Opaque, Optional, Run
-from kubevouch.machinery import names
-from kubevouch.machinery.times import parse_go_rfc3339
+from kubevouch.machinery.text import names
+from kubevouch.machinery.text.times import parse_go_rfc3339
 
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubevouch.cel.functions import function, method, opaque
 from kubevouch.cel.values import EvaluationError, Opaque, Run
-from kubevouch.machinery.gotext import quote
+from kubevouch.machinery.text.gotext import quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _LONGEST = 64

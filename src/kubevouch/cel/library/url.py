@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote_plus
 
 from kubevouch.cel.functions import function, method, opaque
 from kubevouch.cel.values import EvaluationError, Opaque, Run
-from kubevouch.machinery import gotext
+from kubevouch.machinery.text import gotext
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
 _PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)

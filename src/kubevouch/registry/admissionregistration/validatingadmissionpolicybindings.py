@@ -11,7 +11,7 @@ from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.selectors import label_selector_of
+from kubevouch.machinery.text.selectors import label_selector_of
 from kubevouch.registry.admissionregistration import CATEGORIES
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, UNSET, age

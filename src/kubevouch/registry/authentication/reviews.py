@@ -14,7 +14,7 @@ from kubevouch.authentication.interface import (
 )
 from kubevouch.machinery import errors
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Validate
 
 INVALID_TOKEN = "invalid bearer token"

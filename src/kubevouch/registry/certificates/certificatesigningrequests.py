@@ -11,19 +11,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.api import catalog, certificates_v1, certificates_v1beta1, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog, certificates_v1, certificates_v1beta1
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
-from kubevouch.api.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.authentication.interface import UserInfo
-from kubevouch.machinery import gotext
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.names import path_segment_name
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text import gotext
+from kubevouch.machinery.text.names import path_segment_name
+from kubevouch.machinery.text.times import Time
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 

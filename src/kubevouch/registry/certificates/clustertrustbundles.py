@@ -7,7 +7,7 @@ import datetime as dt
 from kubevouch.api import catalog, certificates_v1beta1
 from kubevouch.api.certificates_v1beta1 import ClusterTrustBundle
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import path_segment_name
+from kubevouch.machinery.text.names import path_segment_name
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import NAME, or_none
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.api import catalog, core_v1, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog, core_v1
 from kubevouch.api.core_v1 import Namespace
 from kubevouch.api.core_v1.namespaces import ACTIVE, TERMINATING
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import dns_label_name
+from kubevouch.machinery.text.names import dns_label_name
 from kubevouch.registry.interface import ALL_VERBS, Column, Context, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import AGE, NAME, age
 

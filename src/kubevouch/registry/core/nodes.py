@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.api import catalog, core_v1, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog, core_v1
 from kubevouch.api.core_v1 import Node
 from kubevouch.machinery.field import FieldError
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource

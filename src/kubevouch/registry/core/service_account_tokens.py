@@ -15,7 +15,7 @@ from kubevouch.api.authentication_v1 import BoundObjectReference, TokenRequest, 
 from kubevouch.authentication.service_account import BoundObject, Issuer
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.meta import Object, replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Validate
 
 MIN_SECONDS = 600

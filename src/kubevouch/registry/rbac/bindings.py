@@ -16,7 +16,7 @@ from kubevouch.api.rbac_v1 import (
 )
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import path_segment_name
+from kubevouch.machinery.text.names import path_segment_name
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, age
 

@@ -9,7 +9,7 @@ from kubevouch.api import catalog, rbac_v1
 from kubevouch.api.rbac_v1 import ClusterRole, Role
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import path_segment_name
+from kubevouch.machinery.text.names import path_segment_name
 from kubevouch.registry.interface import Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import CREATED_AT, NAME, created_at
 

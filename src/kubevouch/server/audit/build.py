@@ -16,7 +16,7 @@ from kubevouch.server.audit.policy import AuditPolicyError, parse_policy
 from kubevouch.server.audit.truncate import PLUGIN, Truncating
 from kubevouch.server.audit.webhook import Webhook
 from kubevouch.server.filters.audit import Audit
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("audit")

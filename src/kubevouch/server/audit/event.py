@@ -10,7 +10,7 @@ import msgspec
 
 from kubevouch.admission import audit_annotations
 from kubevouch.authentication.interface import UserInfo
-from kubevouch.machinery import gojson, json_codec
+from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.meta import Object, Status
 from kubevouch.server import encoding, secrecy
 from kubevouch.server.audit.policy import API_VERSION, AuditDecision, Level, Stage

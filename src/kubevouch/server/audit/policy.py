@@ -16,9 +16,10 @@ import msgspec
 import structlog
 
 from kubevouch.authorization.interface import Attributes
-from kubevouch.machinery import field, yamltext
+from kubevouch.machinery import field
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.names import subdomain_name
+from kubevouch.machinery.text.names import subdomain_name
 from kubevouch.server.secrecy import SECRET_BODIES
 
 API_VERSION = "audit.k8s.io/v1"

@@ -6,7 +6,8 @@ import asyncio
 
 import structlog
 
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Namespace
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.machinery.errors import APIStatusError

@@ -6,10 +6,10 @@ import secrets
 
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Secret
-from kubevouch.api.node_recovery import NAMESPACE, SECRET, SECRET_KEY
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.records.node_recovery import NAMESPACE, SECRET, SECRET_KEY
 from kubevouch.server.bootstrap.namespaces import ensure_one
 
 _KEY_BYTES = 32  # RFC 7518 section 3.2: as long as the hash

@@ -16,7 +16,7 @@ from kubevouch.server.audit.event import AuditRecord
 from kubevouch.server.audit.interface import AuditBackend
 from kubevouch.server.audit.policy import Level, Policy, Stage, decide
 from kubevouch.server.filters.authorization import attributes_of
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import BytesResult, Filter, Handler, PlainResult, Request, Result, WatchResult
 from kubevouch.util.clock import Clock
 

@@ -7,7 +7,7 @@ import structlog
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.machinery import errors
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import Filter, Handler, Request, Result
 from kubevouch.util.clock import Clock
 

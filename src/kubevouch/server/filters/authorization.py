@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
 from kubevouch.util.clock import Clock
 

@@ -7,10 +7,10 @@ from functools import partial
 
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.endpoints import Served
-from kubevouch.server.metrics import Metrics
+from kubevouch.server.metrics.catalog import Metrics
+from kubevouch.server.metrics.series import OTHER
 from kubevouch.server.request import Filter, Handler, Request, Result, WatchResult
 from kubevouch.server.request_info import RequestInfo
-from kubevouch.server.series import OTHER
 from kubevouch.util.clock import Clock
 
 _MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})

@@ -7,7 +7,7 @@ import datetime as dt
 import structlog
 
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.gotext import format_duration
+from kubevouch.machinery.text.gotext import format_duration
 from kubevouch.server.request import Filter, Handler, Request, Result, WatchResult
 from kubevouch.util.clock import Clock
 

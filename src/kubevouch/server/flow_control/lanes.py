@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubevouch.api import wellknown
-from kubevouch.api.node_recovery import RECOVERERS_GROUP
+from kubevouch import wellknown
 from kubevouch.authentication.interface import ANONYMOUS, UserInfo
+from kubevouch.records.node_recovery import RECOVERERS_GROUP
 from kubevouch.server.request_info import RequestInfo
 
 _PROBES = ("/livez", "/readyz", "/healthz")

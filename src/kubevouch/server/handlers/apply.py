@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubevouch.machinery import errors, yamltext
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import yamltext
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding
 from kubevouch.server.endpoints import Endpoint

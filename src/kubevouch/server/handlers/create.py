@@ -7,7 +7,8 @@ from typing import Any
 
 from kubevouch.admission.interface import Operation, Version
 from kubevouch.admission.interface import Request as AdmissionRequest
-from kubevouch.machinery import elements, errors
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import elements
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import Action, Endpoint

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubevouch.machinery import elements, errors, protobuf
+from kubevouch.machinery import errors
+from kubevouch.machinery.codec import elements, protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Status, StatusDetails
 from kubevouch.machinery.schema import schema_of

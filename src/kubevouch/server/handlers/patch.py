@@ -7,19 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kubevouch.machinery import (
-    elements,
-    errors,
-    field,
-    gotext,
-    json_codec,
-    json_patch,
-    managed_fields,
-    merge_patch,
-    strategic_merge_patch,
-)
+from kubevouch.machinery import errors, field
+from kubevouch.machinery.codec import elements, json_codec
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
+from kubevouch.machinery.text import gotext
+from kubevouch.machinery.writing import json_patch, managed_fields, merge_patch, strategic_merge_patch
 from kubevouch.registry.interface import Context
 from kubevouch.server import query_options
 from kubevouch.server.endpoints import Endpoint

@@ -11,9 +11,10 @@ import msgspec
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
-from kubevouch.machinery import errors, selectors
+from kubevouch.machinery import errors
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import GroupVersion, Resource, Scheme
+from kubevouch.machinery.text import selectors
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, negotiation
 from kubevouch.server.endpoints import Endpoint

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.protobuf import length_delimited
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.codec.protobuf import length_delimited
 from kubevouch.server.openapi.schemas import Tree
 
 V = TypeVar("V")

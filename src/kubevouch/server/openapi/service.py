@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.server import negotiation
 from kubevouch.server.endpoints import Served
 from kubevouch.server.negotiation import JSON

@@ -12,7 +12,7 @@ from kubevouch.api.admissionregistration_v1.policies import (
     default_policy,
 )
 from kubevouch.api.admissionregistration_v1.policy_rules import validate_binding, validate_policy
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 MATCH: Tree = {"resourceRules": [rule()]}
 

@@ -9,7 +9,7 @@ import pytest
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicySpec
 from kubevouch.api.admissionregistration_v1.type_checking import MAX_TYPES, types_to_check, warnings_for
 from kubevouch.api.catalog import STORED
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def rule(*resources: str, group: str = "", version: str = "v1") -> dict[str, Any]:

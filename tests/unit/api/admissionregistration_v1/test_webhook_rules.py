@@ -12,7 +12,8 @@ from kubevouch.api.admissionregistration_v1.webhooks import (
     default_validating,
 )
 from kubevouch.api.catalog import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
-from kubevouch.machinery import json_codec, names, protobuf
+from kubevouch.machinery.codec import json_codec, protobuf
+from kubevouch.machinery.text import names
 
 SUBDOMAIN = names.subdomain("B")[0]
 

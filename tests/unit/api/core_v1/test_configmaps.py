@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kubevouch.api.core_v1 import ConfigMap, validate_config_map, validate_config_map_update
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 MIB = 1 << 20
 IMMUTABLE = "Forbidden: field is immutable when `immutable` is set"

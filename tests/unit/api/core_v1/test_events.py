@@ -14,9 +14,9 @@ from kubevouch.api.core_v1 import (
     validate_event_update,
 )
 from kubevouch.api.events_v1 import API_VERSION
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 
 NEW = Event(
     metadata=ObjectMeta(name="e", namespace="default"),

@@ -13,9 +13,9 @@ from kubevouch.api.core_v1 import (
     validate_namespace_status_update,
     validate_namespace_update,
 )
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 NOT_STANDARD = "name is neither a standard finalizer name nor is it fully qualified"
 

@@ -13,7 +13,7 @@ from kubevouch.api.core_v1 import (
     validate_node_update,
 )
 from kubevouch.machinery.declaration import Quantity
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 
 
 def with_spec(**fields: object) -> Node:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from kubevouch.api.core_v1 import Node, NodeCondition, Service, ServicePort, ServiceSpec, default_service
 from kubevouch.api.core_v1.nodes import NodeSystemInfo
 from kubevouch.api.core_v1.pods import PodSpec
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 
 
 def test_an_empty_node_prints_as_in_go() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kubevouch.api.core_v1 import Secret, default_secret, validate_secret, validate_secret_update
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 
 MIB = 1 << 20

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kubevouch.api.core_v1 import ServiceAccount, validate_service_account, validate_service_account_update
 from kubevouch.api.core_v1.references import LocalObjectReference, ObjectReference
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.schema import schema_of
 
 

@@ -17,7 +17,7 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.certificates.certificatesigningrequests import DEFINITION, condition_text
 from kubevouch.registry.interface import Context, Strategy
 

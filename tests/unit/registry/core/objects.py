@@ -6,8 +6,8 @@ import datetime as dt
 from typing import Any
 
 from decisions import BOB
-from kubevouch.machinery import json_codec
-from kubevouch.machinery.times import Time
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Definition
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

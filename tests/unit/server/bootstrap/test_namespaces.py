@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.api import catalog, wellknown
+from kubevouch import wellknown
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import NamespaceSpec
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubevouch.api import catalog
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from unit.server.handlers.api import API, CONFIG_MAPS, MERGE, TABLE, tree
 

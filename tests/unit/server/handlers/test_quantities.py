@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubevouch.api.core_v1.nodes import Node, NodeStatus
-from kubevouch.machinery import protobuf
+from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.declaration import Quantity
 from kubevouch.machinery.meta import ObjectMeta
 from unit.server.handlers.api import API, MERGE, tree

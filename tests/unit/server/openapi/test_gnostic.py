@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, unknown_fields
 
-from kubevouch.machinery import gojson, json_codec
+from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.server.openapi import gnostic, v2, v3
 from unit.server.openapi.everything import VERSION, everything_served
 

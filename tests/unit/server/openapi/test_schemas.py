@@ -22,7 +22,7 @@ from kubevouch.machinery.declaration import (
 )
 from kubevouch.machinery.meta import DeleteOptions, ManagedFieldsEntry, Object, Status
 from kubevouch.machinery.scheme import GroupVersionKind, Resource, Scheme
-from kubevouch.machinery.times import MicroTime, Time
+from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.server.openapi import schemas
 from kubevouch.server.openapi.schemas import Schemas, Tree
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubevouch.machinery import gojson, json_codec
+from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.server.openapi import v2, v3
 from unit.server.openapi.everything import VERSION, everything_served
 from unit.server.openapi.rules import broken_rules

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubevouch.machinery import json_codec
+from kubevouch.machinery.codec import json_codec
 from kubevouch.server.endpoints import Served
 from kubevouch.server.openapi import v3
 from unit.server.openapi.everything import VERSION, everything_served

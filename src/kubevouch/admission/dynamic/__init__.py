@@ -1,0 +1,1 @@
+"""Admission that objects configure: webhooks and policies."""

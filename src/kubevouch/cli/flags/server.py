@@ -1,0 +1,155 @@
+"""kube-apiserver's flags for the server itself, for ``kubevouch up``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.tracing import tracing_flag
+from kubevouch.server.edge.tls import TLSOptions, TLSOptionsError
+from kubevouch.server.options import (
+    DEFAULT_MUTATING_REQUESTS_INFLIGHT,
+    DEFAULT_REQUESTS_INFLIGHT,
+    DEFAULT_WATCH_CACHE_SIZE,
+    ServerOptions,
+)
+from kubevouch.util.logs import Level
+
+# From here on kube-apiserver writes a line for each request, and one step further what helps to find errors.
+_REQUESTS, _DEBUG = 3, 4
+
+
+class _Verbosity(click.IntRange):
+    """Also ``-v=3``, as Go's flags take it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        bare: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(bare, param, ctx)
+
+
+_FLAGS = (
+    click.option(
+        "--max-requests-inflight",
+        type=click.IntRange(1),
+        default=DEFAULT_REQUESTS_INFLIGHT,
+        show_default=True,
+        help="Requests at once; with the next flag the seats that all lanes share.",
+    ),
+    click.option(
+        "--max-mutating-requests-inflight",
+        type=click.IntRange(0),
+        default=DEFAULT_MUTATING_REQUESTS_INFLIGHT,
+        show_default=True,
+        help="Added to the one above.",
+    ),
+    click.option(
+        "--request-timeout",
+        type=DURATION,
+        default="1m",
+        show_default=True,
+        help="Time for a client to send a body or to take an answer; the most for everything shorter.",
+    ),
+    click.option("--tls-min-version", default="VersionTLS12", show_default=True, help="VersionTLS12 or VersionTLS13."),
+    click.option(
+        "--tls-cipher-suites", default="", help="Go's names of suites for TLS 1.2, by commas.  [default: OpenSSL's]"
+    ),
+    click.option("--enable-admission-plugins", default="", help="Plug-ins to turn on; all of them are, without it."),
+    click.option("--disable-admission-plugins", default="", help="Plug-ins to turn off, separated by commas."),
+    click.option("--feature-gates", default="", help="Refused: there are none."),
+    click.option(
+        "--default-watch-cache-size",
+        type=click.IntRange(1),
+        default=DEFAULT_WATCH_CACHE_SIZE,
+        show_default=True,
+        help="Events of each resource to remember, for watches and pages from an earlier version.",
+    ),
+    click.option(
+        "--etcd-compaction-interval",
+        "compaction_interval",
+        type=DURATION,
+        default="5m",
+        show_default=True,
+        help="How long the store keeps old states; 0 keeps them for ever.",
+    ),
+    tracing_flag,
+    click.option(
+        "-v",
+        "--v",
+        "verbosity",
+        type=_Verbosity(0, 10),
+        default=0,
+        help="klog's verbosity: 3 logs each request, 4 and more is --log-level debug.",
+    ),
+)
+
+
+def server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags to a command."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def take_server(flags: dict[str, Any]) -> ServerOptions:
+    """The options that the flags say; takes them out of ``flags``."""
+    return ServerOptions(
+        max_requests_inflight=flags.pop("max_requests_inflight"),
+        max_mutating_requests_inflight=flags.pop("max_mutating_requests_inflight"),
+        request_timeout=_positive(flags.pop("request_timeout")),
+        tracing_config_file=flags.pop("tracing_config_file"),
+        logs_requests=flags.pop("verbosity") >= _REQUESTS,
+        watch_cache_size=flags.pop("default_watch_cache_size"),
+        compaction_interval=flags.pop("compaction_interval"),
+        tls=_tls(flags.pop("tls_min_version"), _names(flags.pop("tls_cipher_suites"))),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _tls(version: str, suites: tuple[str, ...]) -> TLSOptions:
+    try:
+        return TLSOptions(version, suites)
+    except TLSOptionsError as err:
+        raise click.UsageError(str(err)) from err
+
+
+def take_disabled_admission(flags: dict[str, Any]) -> tuple[str, ...]:
+    """The plug-ins to leave out; takes them out of ``flags``, and the feature gates, of which there are none.
+
+    Raises:
+        click.UsageError: in Kubernetes' words.
+    """
+    from kubevouch.admission.catalog import MUTATING, VALIDATING
+
+    for gate in _names(flags.pop("feature_gates")):
+        raise click.UsageError(f"unrecognized feature gate: {gate.partition('=')[0]}")
+    enabled, disabled = _names(flags.pop("enable_admission_plugins")), _names(flags.pop("disable_admission_plugins"))
+    for flag, plugins in (("enable", enabled), ("disable", disabled)):
+        for plugin in plugins:
+            if plugin not in (*MUTATING, *VALIDATING):
+                raise click.UsageError(f'{flag}-admission-plugins plugin "{plugin}" is unknown')
+    if both := [plugin for plugin in enabled if plugin in disabled]:
+        raise click.UsageError(
+            f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped"
+        )
+    return disabled
+
+
+def _positive(timeout: dt.timedelta) -> dt.timedelta:
+    """Raises :class:`click.BadParameter`."""
+    if timeout <= dt.timedelta():
+        raise click.BadParameter("got nothing, expected a duration such as 1m", param_hint="'--request-timeout'")
+    return timeout
+
+
+def verbose(level: Level, verbosity: int) -> Level:
+    """``--log-level``, or more where ``-v`` asks for it."""
+    if verbosity >= _DEBUG:
+        return "debug"
+    return "info" if verbosity >= _REQUESTS and level in ("warning", "error") else level

@@ -1,0 +1,1 @@
+"""Files that people write, one module per format: kubeconfig, kubeadm's, kube-apiserver's, the agent's."""

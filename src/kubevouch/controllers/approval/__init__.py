@@ -1,0 +1,1 @@
+"""What is asked before a request is approved by itself, beyond whether its kind is known."""

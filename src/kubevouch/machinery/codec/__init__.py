@@ -1,0 +1,1 @@
+"""Bytes and texts to structs and trees, and back: JSON, protobuf, YAML."""

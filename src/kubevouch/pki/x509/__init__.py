@@ -1,0 +1,1 @@
+"""Certificates and requests to the byte as Go reads and writes them: DER, extensions, names, keys, signatures."""

@@ -1,0 +1,1 @@
+"""Where bytes from anybody arrive: connections, TLS handshakes, the framing of HTTP."""

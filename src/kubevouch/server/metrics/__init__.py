@@ -1,0 +1,1 @@
+"""The metrics of the server, under Kubernetes' names."""
