@@ -51,6 +51,8 @@ OF_TYPES = {
     "machinery.codec.protobuf._unknown_class", "machinery.codec.protobuf.envelope_prefix",
     "machinery.writing.struct_compare._plan", "machinery.writing.typed_tree.merge_type",
     "pki.x509.certificate_builder._usage_extensions",
+    # The paths of files with secrets that somebody has named to this process.
+    "util.files.log_exposure",
     # The names and types of a policy's variables: an administrator's, and 64 of them.
     "api.admissionregistration_v1.expressions._environment",
 }  # fmt: skip

@@ -9,15 +9,23 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kubevouch.cli.main import run
+from kubevouch.pki import keys
+from kubevouch.signers.file import FileSigner
+from kubevouch.standalone.access import Access
+from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
+from kubevouch.testing.clock import FakeClock
 from kubevouch.util.redact import redact_text
 from processes import Up
 from running_agent import RunningAgent
+from throwaway_ca import ThrowawayCA
 
 SECRET = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b|PRIVATE KEY|\beyJ[\w-]{8,}\.[\w-]+\.", re.ASCII)
 
@@ -105,6 +113,78 @@ def test_s17_a_kubeconfig_that_others_can_read_is_warned_of(tmp_path: Path, caps
         path.write_text(json.dumps(tree))
         run(["token", "list", "--kubeconfig", str(path)])
         assert ("can be read by others" in capsys.readouterr().err) is warned
+
+
+OPEN = {
+    0o600: "", 0o400: "", 0o640: "can be read by others (mode 0640)", 0o604: "can be read by others (mode 0604)",
+    0o620: "can be written by others (mode 0620)", 0o602: "can be written by others (mode 0602)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", OPEN)
+@pytest.mark.parametrize("field", ["client-key", "tokenFile"])
+def test_s17_a_file_that_a_kubeconfig_names(
+    tmp_path: Path, field: str, mode: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its words a command says so once, and on standard error only."""
+    ca = ThrowawayCA()
+    ca.issue().write(tmp_path, "client")
+    secret = tmp_path / "client.key"
+    if field == "tokenFile":
+        secret.write_text("abc")
+    secret.chmod(mode)
+    user = {field: secret.name} | ({"client-certificate": "client.crt"} if field == "client-key" else {})
+    path = tmp_path / "admin.conf"
+    tree = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }  # fmt: skip
+    path.write_text(json.dumps(tree))
+    run(["csr", "list", "--kubeconfig", str(path)])
+    said = capsys.readouterr()
+    warned = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert [f"{secret} {OPEN[mode]}" in line for line in warned] == ([True] if OPEN[mode] else [])
+    assert said.out == ""
+
+
+def _token_auth_file(path: Path) -> None:
+    path.write_text("secret,somebody,1\n")
+    Access(AccessOptions(token_auth_file=path), ("api",), FakeClock())
+
+
+def _service_account_key(path: Path) -> None:
+    path.write_bytes(keys.to_pem(keys.generate(keys.KeyAlgorithm.ECDSA_P256)))
+    issuer_of(ServiceAccountOptions(key_files=(path,)), keys.generate(keys.KeyAlgorithm.ECDSA_P256))
+
+
+def _signing_key(path: Path) -> None:
+    certificate, key = ThrowawayCA().issue().write(path.parent, "signer")
+    path.write_bytes(key.read_bytes())
+    FileSigner(certificate, path)
+
+
+@pytest.mark.parametrize("mode", OPEN)
+@pytest.mark.parametrize("used", [_token_auth_file, _service_account_key, _signing_key])
+def test_s17_a_file_that_a_flag_of_a_server_names(tmp_path: Path, used: Callable[[Path], None], mode: int) -> None:
+    path = tmp_path / "secret"
+    path.touch()
+    path.chmod(mode)
+    with capture_logs() as logged:
+        used(path)
+    problems = [line["problem"] for line in logged if line["event"] == "a file with a credential is not private"]
+    assert [f"{path} {OPEN[mode]}" in each for each in problems] == ([True] if OPEN[mode] else [])
+
+
+def test_s17_public_keys_are_everybodys_to_read_and_nobody_elses_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "sa.pub"
+    path.write_bytes(keys.public_to_pem(keys.public_key_of(keys.generate(keys.KeyAlgorithm.ECDSA_P256))))
+    for mode, told in ((0o644, 0), (0o664, 1)):
+        path.chmod(mode)
+        with capture_logs() as logged:
+            issuer_of(ServiceAccountOptions(key_files=(path,)), keys.generate(keys.KeyAlgorithm.ECDSA_P256))
+        assert len(logged) == told
 
 
 def test_s16_what_hides_secrets_hides_those_of_this_test() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,9 +18,6 @@ if TYPE_CHECKING:
 # Where kubeadm and kubevouch leave the operator's kubeconfig; looked at when nothing else is named.
 ADMIN_FILE = Path("/etc/kubernetes/admin.conf")
 
-# Reading and writing for group and others.
-_OTHERS = 0o066
-
 kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -32,33 +26,23 @@ kubeconfig_option = click.option(
 
 
 def rest_config_of(kubeconfig: Path | None) -> RESTConfig:
-    """Warns of a kubeconfig that others can read. Raises ``KubeconfigError``."""
+    """Warns of credentials that others can read. Raises ``KubeconfigError``."""
+    import structlog
+
     from kubevouch.client.kubeconfig import KubeconfigError
     from kubevouch.client.rest_config import rest_config
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
 
-    for path in _looked_at(kubeconfig):
-        warn_if_loose(path)
+    if not structlog.is_configured():
+        # Left to itself it writes to standard output, between what scripts read.
+        logs.configure(SystemClock(), level="warning")
     try:
-        return rest_config(kubeconfig)
+        return rest_config(kubeconfig, on_exposed=ui.warning)
     except KubeconfigError:
         if kubeconfig is not None or not ADMIN_FILE.exists():
             raise
-        return rest_config(ADMIN_FILE)
-
-
-def _looked_at(kubeconfig: Path | None) -> list[Path]:
-    if kubeconfig is not None:
-        return [kubeconfig]
-    named = [Path(text) for text in os.environ.get("KUBECONFIG", "").split(os.pathsep) if text]
-    return named or [Path.home() / ".kube/config"]
-
-
-def warn_if_loose(path: Path) -> None:
-    """A file with a credential is for its owner alone."""
-    with contextlib.suppress(OSError):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if path.is_file() and mode & _OTHERS:
-            ui.warning(f"{path} can be read by others (mode {mode:04o}); chmod 600 {path}")
+        return rest_config(ADMIN_FILE, on_exposed=ui.warning)
 
 
 @asynccontextmanager

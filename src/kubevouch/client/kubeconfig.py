@@ -8,17 +8,14 @@ Precedence and merging: k8s.io/client-go tools/clientcmd/loader.go (Kubernetes 1
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import structlog
-
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.config import kubeconfig as stanzas
-
-log = structlog.get_logger("client.kubeconfig")
+from kubevouch.util.files import log_exposure, warn_of_exposure
 
 E = TypeVar("E", stanzas.Cluster, stanzas.User, stanzas.Context)
 
@@ -68,15 +65,23 @@ def merge(files: Iterable[tuple[Path, stanzas.Kubeconfig]]) -> Merged:
     return Merged(clusters, users, contexts, current)
 
 
-def load(explicit: Path | None = None, environ: Mapping[str, str] = os.environ, home: Path | None = None) -> Merged:
+def load(
+    explicit: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+    on_exposed: Callable[[str], None] = log_exposure,
+) -> Merged:
     """The kubeconfig that counts: ``explicit``, else the files of ``KUBECONFIG``, else the one in the home folder.
+
+    Args:
+        on_exposed: is told of each of these files, and of each key and token file that they name, that is not private.
 
     Raises:
         KubeconfigError: ``explicit`` is not there, or a file that is there is no kubeconfig.
     """
     if explicit is not None:
-        return merge([_read(explicit)])
-    return merge(_read(path) for path in candidates(environ, home) if path.exists())
+        return merge([_read(explicit, on_exposed)])
+    return merge(_read(path, on_exposed) for path in candidates(environ, home) if path.exists())
 
 
 def candidates(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> list[Path]:
@@ -85,17 +90,25 @@ def candidates(environ: Mapping[str, str] = os.environ, home: Path | None = None
     return listed or [(home or Path.home()) / HOME_FILE]
 
 
-def _read(path: Path) -> tuple[Path, stanzas.Kubeconfig]:
+def _read(path: Path, on_exposed: Callable[[str], None]) -> tuple[Path, stanzas.Kubeconfig]:
     try:
         with path.open("rb") as file:
             text = file.read(stanzas.MAX_BYTES + 1)
-            loose = os.fstat(file.fileno()).st_mode & 0o077
     except OSError as err:
         raise KubeconfigError(f"the kubeconfig {path} cannot be read: {err.strerror}") from err
     try:
         config = stanzas.load(text)
-        if loose and any(user.client_key_data or user.token for user in config.users.values()):
-            log.warning("the kubeconfig holds a credential and can be read by others", path=str(path), expected="0600")
-        return path.absolute().parent, config
     except stanzas.KubeconfigError as err:
         raise KubeconfigError(f"the kubeconfig {path} cannot be used: {err}") from err
+    for secret in _secrets(path, config):
+        warn_of_exposure(secret, on_exposed)
+    return path.absolute().parent, config
+
+
+def _secrets(path: Path, config: stanzas.Kubeconfig) -> Iterator[Path]:
+    """The files that hold a credential of ``config``, itself among them."""
+    users = config.users.values()
+    if any(user.client_key_data or user.token or user.password for user in users):
+        yield path
+    for user in users:
+        yield from (path.parent / name for name in (user.client_key, user.token_file) if name)

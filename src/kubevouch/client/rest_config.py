@@ -23,6 +23,7 @@ from kubevouch.client.tls import MAX_PEM_BYTES, Source, TLSFiles, TLSSources, re
 from kubevouch.client.transport import log_warning
 from kubevouch.config import kubeconfig as stanzas
 from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.files import log_exposure
 
 # Names fixed by the kubelet's token volume and by exec plug-ins.
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -92,13 +93,14 @@ def rest_config(
     overrides: Overrides = Overrides(),
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
+    on_exposed: Callable[[str], None] = log_exposure,
 ) -> RESTConfig:
-    """The settings by the full order of precedence, a pod's service account last.
+    """The settings by the full order of precedence, a pod's service account last. ``on_exposed`` as for :func:`load`.
 
     Raises:
         KubeconfigError: nothing is found, or what is found cannot be used.
     """
-    merged = load(explicit, environ, home)
+    merged = load(explicit, environ, home, on_exposed)
     if explicit is None and merged == Merged() and not overrides.server:
         if in_cluster_possible(environ):
             return in_cluster(environ, overrides=overrides)

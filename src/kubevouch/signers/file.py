@@ -19,7 +19,7 @@ from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
-from kubevouch.util.files import Stamp, read_private, stamp
+from kubevouch.util.files import Stamp, read_private, stamp, warn_of_exposure
 from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("signers.file")
@@ -132,8 +132,11 @@ class FileSigner:
             return b"", b""
         key_file = Path(self._key_file)
         certificate = Path(self._certificate_file).read_bytes()
-        key = read_private(key_file) if self._bundle else key_file.read_bytes()
-        return own_certificate(certificate, key) if self._bundle else certificate, key
+        if self._bundle:
+            key = read_private(key_file)
+            return own_certificate(certificate, key), key
+        warn_of_exposure(key_file)
+        return certificate, key_file.read_bytes()
 
     def _load(self, certificate: bytes, key: bytes) -> CertificateAuthority:
         return CertificateAuthority.load(

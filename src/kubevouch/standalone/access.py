@@ -48,7 +48,7 @@ from kubevouch.machinery.text.gotext import parse_duration
 from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.util.clock import Clock
-from kubevouch.util.files import stamp
+from kubevouch.util.files import stamp, warn_of_exposure
 
 DEFAULT_MODES = ("Node", "RBAC")
 # A webhook that only flags name: kube-apiserver's timeout (--authorization-webhook has no flag for it).
@@ -224,6 +224,7 @@ class Access:
     def _token_file(self, path: Path) -> TokenFileAuthenticator:
         try:
             tokens = parse_token_file(str(path), _read(path).decode())
+            warn_of_exposure(path)
         except UnicodeDecodeError as err:
             raise AccessError(f"token file '{path}' is not UTF-8") from err
         except TokenFileError as err:

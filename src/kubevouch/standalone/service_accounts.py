@@ -20,6 +20,7 @@ from kubevouch.pki import keys
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.util.files import warn_of_exposure
 
 # kubeadm's default for its cluster domain.
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -94,7 +95,8 @@ def issuer_of(options: ServiceAccountOptions, signing_key: PrivateKey) -> Issuer
 
 def _keys_in(path: Path) -> list[VerifyingKey]:
     try:
-        found = list(_public_keys(path.read_bytes()))
+        text = path.read_bytes()
+        found = list(_public_keys(text))
     except (OSError, ValueError, PKIError, UnusableKeyError) as err:
         why = err.strerror or str(err) if isinstance(err, OSError) else str(err)
         raise ServiceAccountError(f"failed to parse service-account-key-file {path}: {why}") from err
@@ -102,6 +104,8 @@ def _keys_in(path: Path) -> list[VerifyingKey]:
         raise ServiceAccountError(
             f"failed to parse service-account-key-file {path}: data does not contain any valid RSA or ECDSA public keys"
         )
+    # Whoever can write it makes tokens of whatever account; its public keys may be read by everybody.
+    warn_of_exposure(path, public=b"PRIVATE KEY" not in text)
     return found
 
 

@@ -13,8 +13,13 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger("files")
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -138,8 +143,7 @@ def read_private(path: Path, most: int = -1) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise UnsafeFileError(path, "something else", "a file", f"remove {path}")
-        owners = {0, os.geteuid(), path.resolve().parent.stat().st_uid}
-        if status.st_uid not in owners:
+        if status.st_uid not in _owners(path):
             raise UnsafeFileError(
                 path, f"a file of user {status.st_uid}", f"one of user {os.geteuid()}",
                 f"look where it comes from; if it is right, chown {os.geteuid()} {path}",
@@ -151,6 +155,49 @@ def read_private(path: Path, most: int = -1) -> bytes:
                 f"if nobody else can have read or made it, chmod 0600 {path}; otherwise move it away for a new one",
             )  # fmt: skip
         return file.read(most)
+
+
+def _owners(path: Path) -> set[int]:
+    """Who may have put the file at ``path`` there: root, this user, and whose its folder is."""
+    return {0, os.geteuid(), path.resolve().parent.stat().st_uid}
+
+
+def exposure(path: Path, *, public: bool = False) -> str:
+    """What others can do with a file that an operator names and that holds a secret, and what to do about it.
+
+    Such a file is used nevertheless, as Kubernetes does; only keys in folders of our own are refused
+    (:func:`read_private`). Empty for a file that is private, for a pipe, and where nothing can be looked at.
+
+    Args:
+        public: it holds public keys, so that only who may write or swap it matters.
+    """
+    try:
+        status = path.stat()
+        known = status.st_uid in _owners(path)
+    except OSError:
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return ""
+    mode = stat.S_IMODE(status.st_mode)
+    if not known:
+        return f"{path} belongs to user {status.st_uid}; look where it comes from, then chown {os.geteuid()} {path}"
+    if mode & 0o022:
+        return f"{path} can be written by others (mode {mode:04o}); look what is in it, then chmod go-w {path}"
+    if mode & 0o044 and not public:
+        return f"{path} can be read by others (mode {mode:04o}); chmod 600 {path}"
+    return ""
+
+
+@lru_cache(maxsize=64)
+def log_exposure(text: str) -> None:
+    """Tell a log once: some files are read again and again."""
+    log.warning("a file with a credential is not private", problem=text)
+
+
+def warn_of_exposure(path: Path, warn: Callable[[str], None] = log_exposure, *, public: bool = False) -> None:
+    """Tell ``warn`` what :func:`exposure` says, if it says anything."""
+    if text := exposure(path, public=public):
+        warn(text)
 
 
 def is_private(path: Path) -> bool:

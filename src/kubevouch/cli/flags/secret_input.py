@@ -13,7 +13,6 @@ from typing import NamedTuple
 import click
 
 from kubevouch.cli import ui
-from kubevouch.cli.cluster import warn_if_loose
 from kubevouch.cli.exit_codes import ExitCode
 
 STDIN = "-"
@@ -80,5 +79,7 @@ def _read(source: str) -> str:
         raise ui.CLIError(
             f"{source} cannot be read: {(err.strerror or str(err)).lower()}", code=ExitCode.INVALID
         ) from err
-    warn_if_loose(path)
+    from kubevouch.util.files import warn_of_exposure
+
+    warn_of_exposure(path, ui.warning)
     return content.decode("ascii", "replace")
