@@ -90,6 +90,7 @@ GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
 CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 NODE_REMOVAL_CONTROLLER = "node-removal-controller"
+NODE_LIFECYCLE_CONTROLLER = "node-lifecycle-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 
@@ -110,6 +111,7 @@ SERVICE_ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 ROOT_CA_DESCRIPTION_ANNOTATION = "kubernetes.io/description"
 
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 CONTROL_PLANE_TAINT = CONTROL_PLANE_LABEL
 
 NAMESPACE_FINALIZER = "kubernetes"

@@ -47,6 +47,7 @@ from kubevouch.wellknown import (
     KUBELET_SERVING_SIGNER,
     LEGACY_UNKNOWN_SIGNER,
     NAMESPACE_CONTROLLER,
+    NODE_LIFECYCLE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
     ROOT_CA_CONFIGMAP,
@@ -68,6 +69,7 @@ CONTROLLERS = (
     JOIN_STATUS_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
+    NODE_LIFECYCLE_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -200,6 +202,12 @@ def kubevouch_controller_policy() -> Policy:
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, [f"{PREFIX}{shard}" for shard in SHARDS])
         + _cluster_wide(NODE_REMOVAL_CONTROLLER, rule(_READ, "", "nodes"), EVENTS)
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
+        + _cluster_wide(
+            NODE_LIFECYCLE_CONTROLLER, rule(f"update {_READ}", "", "nodes"), rule("update", "", "nodes/status"), EVENTS
+        )
+        + _in_namespace(
+            KUBE_NODE_LEASE_NAMESPACE, NODE_LIFECYCLE_CONTROLLER, rule(_READ, "coordination.k8s.io", "leases")
+        )
         + _tokens(BOOTSTRAP_SIGNER_CONTROLLER, TOKEN_CLEANER_CONTROLLER)
         # Neither may the approver read tokens, nor who reads and writes them approve.
         + _cluster_wide(TOKEN_USES_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS))

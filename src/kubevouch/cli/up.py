@@ -43,6 +43,12 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
+def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedelta) -> dt.timedelta:
+    if value <= dt.timedelta():
+        raise click.BadParameter("got nothing, expected a duration such as 50s", param=param)
+    return value
+
+
 @click.command()
 @click.option(
     "--data-dir",
@@ -77,6 +83,14 @@ def _controllers(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
     show_default=True,
     callback=_controllers,
     help="Controllers to run: names, * for all, -name to leave one out.",
+)
+@click.option(
+    "--node-monitor-grace-period",
+    type=DURATION,
+    default="50s",
+    show_default=True,
+    callback=_grace_period,
+    help="How long a node may be silent before its conditions are Unknown; kubelets speak every 10s.",
 )
 @click.option(
     "--runtime-config",

@@ -22,6 +22,7 @@ from kubevouch.controllers import (
     garbage_collector,
     join_status,
     namespace,
+    node_lifecycle,
     node_recovery,
     removed_nodes,
     root_ca_publisher,
@@ -60,6 +61,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(join_status.NAME, "joinstatus", join_status.build),
     Entry(node_recovery.NAME, "noderecovery", node_recovery.build),
     Entry(removed_nodes.NAME, "noderemoval", removed_nodes.build),
+    Entry(node_lifecycle.NAME, "nodelifecycle", node_lifecycle.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
     Entry(
         cluster_trust_bundle_publisher.NAME,

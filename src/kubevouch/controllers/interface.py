@@ -6,10 +6,12 @@ ReconcileError         one object could not be brought in order now; it is tried
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
@@ -98,6 +100,7 @@ class Context:
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
         lock_out_deleted_nodes: the certificates of a deleted Node count no more.
+        node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
     """
 
     connect: Callable[[str], Client]
@@ -111,6 +114,7 @@ class Context:
     recovery: RecoveryPolicy | None = None
     allow_name_takeover: bool = False
     lock_out_deleted_nodes: bool = False
+    node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
 
 
 def request_of(obj: Object) -> Request:

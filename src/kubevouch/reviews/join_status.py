@@ -11,9 +11,13 @@ from typing import Any
 from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestCondition
+from kubevouch.api.coordination_v1 import Lease
 from kubevouch.api.core_v1 import Node, Secret
+from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate, x509_request
@@ -72,12 +76,23 @@ async def look(client: Client, node_name: str, *, now: dt.datetime) -> JoinStatu
     newest = found[0] if found else None
     outlook = "" if newest is None else await csr_review.outlook(client, newest)
     node = await stored.find(client, catalog.NODES, node_name)
+    lease = None if node is None else await _lease(client, node_name)
     token_id = "" if newest is None else token_id_of_user(newest.spec.username)
     secret = None
     if token_id:
         secret = await stored.find(client, catalog.SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
     token = describe_token(token_id, secret, now=now) if token_id else ""
-    return judge(node_name, newest, node, token, outlook)
+    return judge(node_name, newest, node, token, outlook, silence(lease, now))
+
+
+async def _lease(client: Client, node_name: str) -> Lease | None:
+    """None also for those who may not see it: the Node says most."""
+    try:
+        return await stored.find(client, catalog.LEASES, node_name, wellknown.KUBE_NODE_LEASE_NAMESPACE)
+    except APIStatusError as err:
+        if err.code != 403:
+            raise
+        return None
 
 
 # ------------------------------------------------------------------ judgements
@@ -113,10 +128,30 @@ def describe_token(token_id: str, secret: Secret | None, *, now: dt.datetime) ->
     return f"{token_id} ({told}), which is {state}" if told else f"{token_id}, which is {state}"
 
 
+def silence(lease: Lease | None, now: dt.datetime) -> str:
+    """For how long a kubelet has not renewed its Lease, as a clause; empty if that is not too long, or not known."""
+    if lease is None or lease.spec.renew_time is None:
+        return ""
+    renewed = lease.spec.renew_time.datetime()
+    if now - renewed <= NODE_MONITOR_GRACE_PERIOD:
+        return ""
+    ago = gotext.human_duration((now - renewed).total_seconds())
+    return f"its kubelet has not renewed its Lease for {ago}, since {Time.of(renewed)}"
+
+
 def judge(
-    node_name: str, newest: CertificateSigningRequest | None, node: Node | None, token: str, outlook: str
+    node_name: str,
+    newest: CertificateSigningRequest | None,
+    node: Node | None,
+    token: str,
+    outlook: str,
+    silent: str = "",
 ) -> JoinStatus:
-    """Later steps count more than earlier ones: requests are cleaned away, nodes stay."""
+    """Later steps count more than earlier ones: requests are cleaned away, nodes stay.
+
+    Args:
+        silent: what :func:`silence` says of the node's Lease; a Ready that nobody renews is not believed.
+    """
     request, requester = ("", "") if newest is None else (newest.metadata.name, newest.spec.username)
 
     def status(progress: Progress, reason: str, *, stuck: bool = False) -> JoinStatus:
@@ -125,6 +160,8 @@ def judge(
     state = None if newest is None else state_of(newest)
     if node is not None:
         ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+        if silent:
+            return status(Progress.REGISTERED, f"the node is not ready: {silent}", stuck=True)
         if ready is not None and ready.status == wellknown.CONDITION_TRUE:
             return status(Progress.READY, "the kubelet says that it is ready")
         why = "its kubelet has not said anything yet" if ready is None else f"{ready.reason}: {ready.message}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kubevouch import wellknown
 from kubevouch.api import catalog as resources
+from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
@@ -89,6 +91,7 @@ def start_controllers(
     signing: SigningOptions | None = None,
     identity: IdentityOptions | None = None,
     connect: Connect | None = None,
+    node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
     """Start the controllers that a ``--controllers`` list turns on.
 
@@ -96,6 +99,7 @@ def start_controllers(
         signing: the signing pairs and their rules; None signs everything with the server's CA.
         identity: what machines' identities are worth; its profile is for what ``signing`` leaves to the server's CA.
         connect: a client for a controller's name; None acts as that controller over the loopback.
+        node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
 
     Raises:
         UnknownControllerError: the list names what there is not.
@@ -119,6 +123,7 @@ def start_controllers(
         recovery=server.recovery,
         allow_name_takeover=identity.allow_name_takeover,
         lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
+        node_monitor_grace_period=node_monitor_grace_period,
     )
     built = catalog.build(controllers, context)
     for controller in built:

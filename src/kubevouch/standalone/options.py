@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.profile import Profile
@@ -64,6 +65,7 @@ class StandaloneOptions:
         audit: which requests are recorded, and where.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         identity: what machines' identities are worth.
+        node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         server: how many requests run at once, and what is told of them.
     """
 
@@ -82,5 +84,6 @@ class StandaloneOptions:
     server: ServerOptions = field(default_factory=ServerOptions)
     recovery: RecoveryPolicy | None = None
     identity: IdentityOptions = field(default_factory=IdentityOptions)
+    node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -133,7 +133,12 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         tokens = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
-        controllers = start_controllers(server, options.controllers, identity=options.identity)
+        controllers = start_controllers(
+            server,
+            options.controllers,
+            identity=options.identity,
+            node_monitor_grace_period=options.node_monitor_grace_period,
+        )
         stack.push_async_callback(controllers.close)
         admin = options.data_dir / ADMIN_FILE
         for path, who in (

@@ -10,9 +10,12 @@ from asynctest import async_test
 from join_requests import ask
 from kubevouch import wellknown
 from kubevouch.api import catalog
+from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
+from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.text.times import MicroTime
 from kubevouch.phases import bootstrap_token
 from kubevouch.reviews import csr_review
 from kubevouch.reviews.join_status import JoinStatus, Progress, look
@@ -89,3 +92,33 @@ async def test_issued_registered_ready() -> None:
         await client.delete(catalog.CERTIFICATE_SIGNING_REQUESTS, "csr-1")
         found = await status(cluster)
         assert (found.progress, found.request, found.token) == (Progress.READY, "", "")
+
+
+@async_test
+async def test_a_ready_that_nobody_renews_is_not_believed() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        node = await client.create(catalog.NODES, Node(metadata=ObjectMeta(name="worker-1")))
+        said = NodeStatus(conditions=[NodeCondition(type="Ready", status="True")])
+        await client.update(catalog.NODES, msgspec.structs.replace(node, status=said), subresource="status")
+        meta = ObjectMeta(name="worker-1", namespace=wellknown.KUBE_NODE_LEASE_NAMESPACE)
+        renewed = MicroTime.of(cluster.clock.now())
+        await client.create(catalog.LEASES, Lease(metadata=meta, spec=LeaseSpec(renew_time=renewed)))
+        cluster.clock.advance(50)
+        assert (await status(cluster)).progress is Progress.READY
+        cluster.clock.advance(70)
+        found = await status(cluster)
+        assert (found.progress, found.stuck) == (Progress.REGISTERED, True)
+        assert found.reason.startswith("the node is not ready: its kubelet has not renewed its Lease for 2m, since 20")
+        # Who may see requests and Nodes only hears what those say.
+        seer = cluster.client("seer")
+        for name, rule in (("csr", ("certificates.k8s.io", "certificatesigningrequests")), ("nodes", ("", "nodes"))):
+            rules = [PolicyRule(verbs=["get", "list"], api_groups=[rule[0]], resources=[rule[1]])]
+            await client.create(catalog.CLUSTER_ROLES, ClusterRole(metadata=ObjectMeta(name=name), rules=rules))
+            binding = ClusterRoleBinding(
+                metadata=ObjectMeta(name=name),
+                role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=name),
+                subjects=[Subject(kind="User", name="seer", api_group="rbac.authorization.k8s.io")],
+            )
+            await client.create(catalog.CLUSTER_ROLE_BINDINGS, binding)
+        assert (await look(seer, "worker-1", now=cluster.clock.now())).progress is Progress.READY

@@ -5,6 +5,7 @@ Field numbers and order: k8s.io/api/core/v1 (Kubernetes 1.36). Rules are in ``no
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated
 
 from kubevouch.machinery.declaration import (
@@ -32,6 +33,9 @@ INTERNAL_DNS = "InternalDNS"
 EXTERNAL_DNS = "ExternalDNS"
 
 READY = "Ready"
+
+NODE_MONITOR_GRACE_PERIOD = dt.timedelta(seconds=50)
+"""How long a node may be silent before nobody knows how it is (kube-controller-manager's flag of that name)."""
 
 
 class Taint(Struct):
