@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import aio
 import kubevouch
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import CertificateStoreError
@@ -163,9 +164,9 @@ def test_a_planted_key_of_a_node_is_not_used(tmp_path: Path, spoil: Spoil, reaso
     files.write_new(store.pending_key_path, planted)
     spoil(store.pending_key_path)
     with pytest.raises(CertificateStoreError, match=reason):
-        store.pending_key()
+        aio.run(store.pending_key())
     assert any(store.pending_key_path.name in said for said in store.repair(lambda _: True, now=NOW))
-    key, made = store.pending_key()
+    key, made = aio.run(store.pending_key())
     assert made
     assert keys.to_pem(key) != planted
 

@@ -31,7 +31,7 @@ async def test_a_machine_takes_no_request_that_is_not_its_own(tmp_path: Path, sa
     async with Cluster(https=True, controllers=("*",), real_time=True) as cluster:
         store = CertificateStore(tmp_path / phase.CERTIFICATE_FOLDER, relative_links=True)
         with store.locked():
-            key, _ = store.pending_key(KeyAlgorithm.ECDSA_P256)
+            key, _ = await store.pending_key(KeyAlgorithm.ECDSA_P256)
         squatted = request_names(key, own_request(key, node_client(NAME), ()))[0]
         # The thief has seen the name, or the whole request, and its approval is a matter of milliseconds.
         spec = CertificateSigningRequestSpec(

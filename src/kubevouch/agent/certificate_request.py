@@ -322,7 +322,7 @@ async def obtain(
         AgentError: RequestDenied, NotIssued, WrongCertificate or CertificateStore.
         OSError: a file cannot be read or written; the former pair is as it was.
     """
-    key, made = store.pending_key(template.algorithm)
+    key, made = await store.pending_key(template.algorithm)
     where = f"{'in' if made else 'found in'} {store.pending_key_path}"
     observer.done(Step.KEY_MADE, f"{keys.public_key_of(key).name}, {where}")
     give_up = clock.monotonic() + timeout

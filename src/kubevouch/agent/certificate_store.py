@@ -7,6 +7,7 @@ is switched in one rename, two updates in one second do not overwrite each other
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import os
@@ -258,7 +259,7 @@ class CertificateStore:
 
     # -------------------------------------------------------------- the key of a pending request
 
-    def pending_key(self, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256) -> tuple[PrivateKey, bool]:
+    async def pending_key(self, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256) -> tuple[PrivateKey, bool]:
         """The key of the request under way, and whether it was made just now.
 
         It is on disk before this returns, so that a restart goes on with the same request. A key of another algorithm
@@ -278,7 +279,7 @@ class CertificateStore:
                 raise CertificateStoreError(
                     f"{path} holds no private key: {err}", "remove the file to begin with a new key"
                 ) from err
-        key = keys.generate(algorithm, post_quantum=algorithm.is_post_quantum)
+        key = await _fresh_key(algorithm)
         make_folder(self._folder)
         write_atomically(path, keys.to_pem(key), mode=PRIVATE)
         return key, True
@@ -294,6 +295,13 @@ class CertificateStore:
     def drop_pending_key(self) -> None:
         """Once the pair is in place. Raises ``OSError``."""
         self.pending_key_path.unlink(missing_ok=True)
+
+
+async def _fresh_key(algorithm: KeyAlgorithm) -> PrivateKey:
+    """Two primes may take seconds, for which the agent would answer nobody and renew nothing else."""
+    if algorithm.is_rsa:
+        return await asyncio.to_thread(keys.generate, algorithm)
+    return keys.generate(algorithm, post_quantum=algorithm.is_post_quantum)
 
 
 def _set_aside(path: Path, why: str) -> str:

@@ -70,7 +70,7 @@ def test_somebody_elses_object_under_the_name_is_not_believed(tmp_path: Path, fo
     @async_test
     async def scenario() -> None:
         async with join_world(tmp_path) as world:
-            key, _ = CertificateStore(tmp_path / "pki").pending_key()
+            key, _ = await CertificateStore(tmp_path / "pki").pending_key()
             wanted = _wanted(world)
             name = request_names(key, own_request(key, wanted.template, wanted.usernames))[0]
             theirs = keys.generate(KeyAlgorithm.ECDSA_P256) if foreign == "key" else key

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import stat
 from pathlib import Path
 
 import pytest
 
+import aio
+from asynctest import async_test
 from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.pki import authority, keys
@@ -72,17 +75,17 @@ def test_a_broken_current_pair_is_an_error_and_no_reason_to_look_further(tmp_pat
 
 def test_the_pending_key_is_kept_until_it_is_dropped(tmp_path: Path) -> None:
     store = CertificateStore(tmp_path / "pki")
-    key, made = store.pending_key()
-    again, made_again = store.pending_key()
+    key, made = aio.run(store.pending_key())
+    again, made_again = aio.run(store.pending_key())
     assert (made, made_again) == (True, False)
     assert keys.to_pem(again) == keys.to_pem(key)
     assert stat.S_IMODE(store.pending_key_path.stat().st_mode) == 0o600
     store.pending_key_path.write_text("x")
     with pytest.raises(CertificateStoreError, match="holds no private key"):
-        store.pending_key()
+        aio.run(store.pending_key())
     store.drop_pending_key()
     store.drop_pending_key()
-    assert store.pending_key()[1]
+    assert aio.run(store.pending_key())[1]
 
 
 # ------------------------------------------------------------------ other programs, other algorithms
@@ -103,20 +106,34 @@ def test_a_lock_holds_off_other_programs_and_not_readers(tmp_path: Path) -> None
 
 def test_a_pending_key_of_another_algorithm_is_replaced(tmp_path: Path) -> None:
     store = CertificateStore(tmp_path)
-    first, made = store.pending_key(KeyAlgorithm.ECDSA_P384)
+    first, made = aio.run(store.pending_key(KeyAlgorithm.ECDSA_P384))
     assert made and keys.algorithm_of(first) is KeyAlgorithm.ECDSA_P384
-    assert store.pending_key(KeyAlgorithm.ECDSA_P384)[1] is False
-    second, made = store.pending_key(KeyAlgorithm.ECDSA_P256)
+    assert aio.run(store.pending_key(KeyAlgorithm.ECDSA_P384))[1] is False
+    second, made = aio.run(store.pending_key(KeyAlgorithm.ECDSA_P256))
     assert made and keys.algorithm_of(second) is KeyAlgorithm.ECDSA_P256
+
+
+@async_test
+async def test_an_rsa_key_is_made_beside_the_loop(tmp_path: Path) -> None:
+    """The loop has its turns meanwhile: the key's file comes after them."""
+    store = CertificateStore(tmp_path)
+    made = asyncio.create_task(store.pending_key(KeyAlgorithm.RSA_2048))
+    turns = 0
+    while not made.done():
+        await asyncio.sleep(0)
+        turns += 1
+    key, _ = await made
+    assert keys.algorithm_of(key) is KeyAlgorithm.RSA_2048
+    assert turns > 2
 
 
 def test_a_pending_key_that_is_in_use_already_is_replaced(tmp_path: Path) -> None:
     """A program that is killed before it drops the key would be given the same certificate again and again."""
     store = CertificateStore(tmp_path)
-    key, _ = store.pending_key()
+    key, _ = aio.run(store.pending_key())
     spec = authority.LeafSpec(common_name="system:node:a", purposes=("client auth",))
     store.update(authority.issue_leaf(CA, spec, key, now=NOW).pem(), key, now=NOW)
-    again, made = store.pending_key()
+    again, made = aio.run(store.pending_key())
     assert made and keys.to_pem(again) != keys.to_pem(key)
 
 

@@ -228,7 +228,7 @@ def test_renewals_that_nobody_approves(node: JoinedNode) -> None:
 
 
 def test_a_request_under_way(node: JoinedNode) -> None:
-    key, _ = node.store.pending_key()
+    key, _ = aio.run(node.store.pending_key())
     assert codes(node) == []
     request = build_request(key, Subject(common_name=USER, organizations=("system:nodes",)))
     spec = CertificateSigningRequestSpec(
