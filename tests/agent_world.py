@@ -21,7 +21,7 @@ from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
 from kubevouch.client.interface import Client, ConnectFailed, TLSFailed
 from kubevouch.machinery.errors import unauthorized
-from kubevouch.pki.client_certificate import TrustAnchors, verify_client
+from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_presented
 from kubevouch.pki.errors import ClientCertificateError
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.testing.clock import settle
@@ -72,11 +72,12 @@ class Network:
                 raise unauthorized()
             return TOKEN_USER
         try:
-            who = verify_client(
+            leaf, *_ = verify_presented(
                 [each.contents for each in pair.chain],
                 self.server_anchors or self.anchors,
                 now=self.cluster.clock.now(),
             )
+            who = identify(leaf)
         except ClientCertificateError as err:
             raise unauthorized() from err
         assert who is not None

@@ -29,7 +29,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.machinery.writing import field_set, json_patch, merge_patch, strategic_merge_patch
 from kubevouch.machinery.writing.managed_fields import ManagedFieldsManager
 from kubevouch.pki import authority, jws, keys, recovery_proof
-from kubevouch.pki.client_certificate import TrustAnchors, verify_client
+from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_presented
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
@@ -281,12 +281,12 @@ _ANCHORS = TrustAnchors(x509_certificate.parse_bundle((FIXTURES / "ca.pem").read
 
 
 def certificate(data: bytes) -> object:
-    return verify_client([data], _ANCHORS, now=NOW)
+    return identify(verify_presented([data], _ANCHORS, now=NOW)[0])
 
 
 def certificates(data: bytes) -> object:
     found = x509_certificate.parse_bundle(data)
-    return verify_client([each.contents for each in found], _ANCHORS, now=NOW)
+    return identify(verify_presented([each.contents for each in found], _ANCHORS, now=NOW)[0])
 
 
 def request(data: bytes) -> object:

@@ -27,7 +27,7 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import certificate_chain, issuance, keys, recognizers
-from kubevouch.pki.client_certificate import TrustAnchors, verify_client
+from kubevouch.pki.client_certificate import TrustAnchors, verify_presented
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import pem, x509_certificate, x509_request
@@ -57,10 +57,10 @@ async def test_odd_client_certificates_are_answered_401_or_taken() -> None:
         read = 0
         for number, (what, contents) in enumerate(odd_pairs(cluster)):
             with contextlib.suppress(PKIError):
-                verify_client([contents], anchors, now=now)
+                verify_presented([contents], anchors, now=now)
                 read += 1
             with contextlib.suppress(PKIError):
-                verify_client([contents] * 10, TrustAnchors([]), now=now)
+                verify_presented([contents] * 10, TrustAnchors([]), now=now)
             # Each from a source of its own: bad credentials of one are limited.
             credentials = Credentials(peer_chain=(contents,), source=f"10.0.{number >> 8}.{number & 255}")
             request = Request("GET", "/api/v1/secrets", Query(), {}, now, credentials)

@@ -1,6 +1,6 @@
 """Cases of ``controllers.jsonl`` about bootstrap tokens, cluster-info, the root CA and the designs, on a real server.
 
-Those about leader election are played in ``tests/unit/client/test_leaderelection.py``.
+Those about leader election are not played: controllers run in the process of their server only.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_status_certificate(name: str) -> None:
 def _present(name: str) -> client_certificate.ClientIdentity | None:
     anchors = client_certificate.TrustAnchors.from_pem(_fixture("ca.pem"))
     presented = [x509_certificate.parse_pem(_fixture(name)).contents]
-    return client_certificate.verify_client(presented, anchors, now=NOW)
+    return client_certificate.identify(client_certificate.verify_presented(presented, anchors, now=NOW)[0])
 
 
 @pytest.mark.parametrize("name", X509)

@@ -24,7 +24,7 @@ from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, check_pair, client_context
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import pins
-from kubevouch.pki.client_certificate import TrustAnchors, verify_client
+from kubevouch.pki.client_certificate import TrustAnchors, verify_presented
 from kubevouch.pki.errors import ParseError, PKIError
 from kubevouch.pki.x509 import pem, x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -89,7 +89,7 @@ def test_every_certificate_as_its_own_anchor() -> None:
     for certificate in certificates():
         for now in (certificate.not_before, certificate.not_after):
             try:
-                verify_client([certificate.contents], TrustAnchors([certificate]), now=now)
+                verify_presented([certificate.contents], TrustAnchors([certificate]), now=now)
                 accepted += 1
             except PKIError:
                 pass

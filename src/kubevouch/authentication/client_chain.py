@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubevouch.authentication.interface import AuthenticationError
-from kubevouch.pki.client_certificate import MAX_PRESENTED, TrustAnchors, describe, verify_chain
-from kubevouch.pki.errors import ClientCertificateError, ParseError
-from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.client_certificate import TrustAnchors, verify_presented
+from kubevouch.pki.errors import ClientCertificateError
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
 
@@ -98,21 +97,10 @@ class ClientChainVerifier(Generic[T]):
         self._verified_bytes -= sum(map(len, presented))
 
     def _verify(self, presented: Sequence[bytes], now: dt.datetime) -> Verified[T]:
-        if len(presented) > MAX_PRESENTED:
-            raise ClientCertificateError(
-                f"got {len(presented)} client certificates, at most {MAX_PRESENTED} are looked at"
-            )
-        try:
-            leaf, *intermediates = [x509_certificate.parse_der(contents) for contents in presented]
-        except ParseError as err:
-            raise ClientCertificateError(f"tls: failed to parse certificate from client: {err}") from err
-        try:
-            chain = verify_chain(leaf, intermediates, self._anchors, now=now)
-        except ClientCertificateError as err:
-            raise ClientCertificateError(f"verifying certificate {describe(leaf)} failed: {err}") from err
+        chain = verify_presented(presented, self._anchors, now=now)
         return Verified(
-            leaf,
-            self._conclude(leaf),
+            chain[0],
+            self._conclude(chain[0]),
             max(certificate.not_before for certificate in chain),
             min(certificate.not_after for certificate in chain),
         )

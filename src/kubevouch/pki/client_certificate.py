@@ -74,32 +74,25 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     not_after: dt.datetime
 
 
-def verify_client(presented: Sequence[bytes], anchors: TrustAnchors, *, now: dt.datetime) -> ClientIdentity | None:
-    """The user whom a client's certificates prove.
+def verify_presented(presented: Sequence[bytes], anchors: TrustAnchors, *, now: dt.datetime) -> tuple[Certificate, ...]:
+    """The way from the client's certificate to a trust anchor, both included.
 
     Args:
-        presented: the certificates of the handshake in DER, the client's own first.
-
-    Returns:
-        Nothing when the certificate is good and has no common name: it names nobody, so another authenticator may
-        decide.
+        presented: the certificates of a handshake in DER, the client's own first; not empty.
 
     Raises:
         ClientCertificateError: the certificates prove nothing.
     """
-    if not presented:
-        raise ClientCertificateError("no client certificate")
     if len(presented) > MAX_PRESENTED:
-        raise ChainError(f"{len(presented)} certificates presented, at most {MAX_PRESENTED} are looked at")
+        raise ChainError(f"got {len(presented)} client certificates, at most {MAX_PRESENTED} are looked at")
     try:
         leaf, *intermediates = [x509_certificate.parse_der(contents) for contents in presented]
     except ParseError as error:
         raise ClientCertificateError(f"tls: failed to parse certificate from client: {error}") from error
     try:
-        verify_chain(leaf, intermediates, anchors, now=now)
+        return verify_chain(leaf, intermediates, anchors, now=now)
     except ClientCertificateError as error:
         raise type(error)(f"verifying certificate {describe(leaf)} failed: {error}") from error
-    return identify(leaf)
 
 
 def verify_chain(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,11 +15,6 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 
 _EARLIEST = 0.7
 _SPREAD = 0.2
-
-FIRST_RETRIES = (2.0, 4.0, 8.0, 16.0)
-"""Seconds between the five attempts that follow a deadline, each up to 10 % longer."""
-RETRY_INTERVAL = 32.0
-"""Seconds between the attempts after those."""
 
 
 class WantedCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,15 +78,6 @@ def seconds_to_expiry(not_after: dt.datetime | None, *, now: dt.datetime) -> flo
     if not_after is None or now > not_after:
         return math.inf
     return float((not_after - now) // dt.timedelta(seconds=1))
-
-
-def retry_delays(draws: Iterable[float]) -> Iterator[float]:
-    """Seconds to wait before each further attempt, for ever; ``draws`` are the jitter, from 0 up to 1."""
-    jitter = iter(draws)
-    for delay in FIRST_RETRIES:
-        yield delay * (1 + 0.1 * next(jitter))
-    while True:
-        yield RETRY_INTERVAL
 
 
 HOSTNAME = "Hostname"

@@ -11,15 +11,18 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from kubevouch.api import catalog
-from kubevouch.api.authentication_v1 import BoundObjectReference, TokenRequest, TokenRequestStatus
+from kubevouch.api.authentication_v1 import (
+    BoundObjectReference,
+    TokenRequest,
+    TokenRequestStatus,
+    default_token_request,
+    validate_token_request,
+)
 from kubevouch.authentication.service_account import BoundObject, Issuer
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Validate
-
-MIN_SECONDS = 600
-MAX_SECONDS = 1 << 32
 
 # namespace, name → the stored object. Raises the API's 404.
 Read = Callable[[str, str], Awaitable[Object]]
@@ -43,12 +46,12 @@ class TokenRequests:
         """The request again, with a token in its status."""
         _require_same(asked, namespace, name)
         account = await self._accounts(namespace, name)
+        asked = default_token_request(asked)
         spec = asked.spec
         if not spec.audiences:
             spec = msgspec.structs.replace(spec, audiences=list(self._issuer.audiences))
-        seconds = spec.expiration_seconds if spec.expiration_seconds is not None else 3600
-        faults = _validate(seconds)
-        if faults:
+        seconds = spec.expiration_seconds or 0
+        if faults := validate_token_request(asked):
             raise errors.invalid(catalog.TOKEN_REQUEST, "", faults)
         named: TokenRequest = replace_metadata(
             asked, name=name, namespace=namespace, creation_timestamp=Time.of(ctx.now)
@@ -99,12 +102,3 @@ def _require_same(asked: TokenRequest, namespace: str, name: str) -> None:
         )
     if faults:
         raise errors.invalid(catalog.TOKEN_REQUEST, name, faults[:1])
-
-
-def _validate(seconds: int) -> list[field.FieldError]:
-    path = "spec.expirationSeconds"
-    if seconds < MIN_SECONDS:
-        return [field.invalid(path, seconds, "may not specify a duration less than 10 minutes")]
-    if seconds > MAX_SECONDS:
-        return [field.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")]
-    return []
