@@ -238,9 +238,10 @@ def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[s
         )
     header = ("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
     if uses_left is None:
-        return ui.table(header, rows)
+        return ui.table(header, rows, whole=1)
     more = [(uses_left[each.token.token_id], "; ".join(each.bounds.told()) or "<none>") for each in tokens]
-    return ui.table((*header, "USES LEFT", "BOUNDS"), [(*row, *cells) for row, cells in zip(rows, more, strict=True)])
+    wide_rows = [(*row, *cells) for row, cells in zip(rows, more, strict=True)]
+    return ui.table((*header, "USES LEFT", "BOUNDS"), wide_rows, whole=1)
 
 
 def document(each: BootstrapToken, output: str) -> str:

@@ -8,6 +8,7 @@ https://force-color.org).
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, NamedTuple
@@ -15,11 +16,12 @@ from typing import IO, Any, NamedTuple
 import click
 
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.util.printable import escaped, is_plain, json_escaped
+from kubevouch.util.printable import escaped, is_plain, json_escaped, printed_width, shortened
 
 _LABEL_WIDTH = 14
 # More than any name that Kubernetes takes (253); user names and subjects have no such limit.
 _CELL_WIDTH = 256
+_GAP = "   "
 
 
 class CLIError(Exception):
@@ -77,7 +79,9 @@ def say(*parts: Part) -> None:
 
 def lines(texts: Iterable[str]) -> None:
     """Lines of the result, such as those of a :func:`table`, in one write."""
-    click.echo("".join(f"{escaped(text)}\n" for text in texts), nl=False, color=True)
+    texts = list(texts)
+    shown = texts if is_plain("".join(texts)) else map(escaped, texts)
+    click.echo("".join(f"{text}\n" for text in shown), nl=False, color=True)
 
 
 def field(label: str, value: str) -> None:
@@ -125,19 +129,61 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, whole: int = 0, columns: int | None = None
+) -> list[str]:
     """Columns three spaces apart, as kubectl prints them; a line for each row.
 
-    A cell is escaped before it is measured, and cut off: one long name would widen the column in every row.
+    A cell is escaped before it is measured. On a terminal no line is wider than it: the widest cells are cut in the
+    middle, where a name says least. Into a file or a pipe nothing is cut, but a cell of more than 256 characters stands
+    out of its column instead of widening it in every row.
+
+    Args:
+        whole: how many columns on the left are cut last, because they are there to be copied.
+        columns: the width of the terminal, 0 for none; by default that of standard output.
     """
-    cells = [list(header), *([_cell(text) for text in row] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    return ["   ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    room = _terminal_columns() if columns is None else columns
+    cells = [tuple(header), *(tuple(row) for row in rows)]
+    # At once, as a rule: there may be tens of thousands of rows.
+    plain = _is_plain_ascii("".join(map("".join, cells)))
+    if not plain:
+        cells = [tuple(map(escaped, line)) for line in cells]
+    measure = len if plain else printed_width
+    widths = [min(max(map(measure, column)), _CELL_WIDTH) for column in zip(*cells, strict=True)]
+    if room:
+        widths = _fitted(widths, room - len(_GAP) * (len(widths) - 1), whole)
+        cells = [tuple(map(shortened, line, widths)) for line in cells]
+        plain = False
+    if plain:
+        form = _GAP.join(f"{{:<{width}}}" for width in widths)
+        return [form.format(*line).rstrip() for line in cells]
+    return [_GAP.join(map(_padded, line, widths)).rstrip() for line in cells]
 
 
-def _cell(text: str) -> str:
-    shown = escaped(text[:_CELL_WIDTH])
-    return shown if len(shown) <= _CELL_WIDTH and len(text) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 1]}…"
+def _is_plain_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - printed_width(cell))
+
+
+def _terminal_columns() -> int:
+    """How wide standard output is; 0 if it is no terminal, or one that does not know."""
+    return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+
+
+def _fitted(widths: Sequence[int], room: int, whole: int) -> list[int]:
+    """``widths`` with the largest lowered to one limit, so that they fit into ``room``; at least one each."""
+    kept = sum(widths[:whole])
+    if whole and room - kept >= len(widths) - whole:
+        return [*widths[:whole], *_fitted(widths[whole:], room - kept, 0)]
+    fitted, left = list(widths), room
+    # From the narrowest on: what is narrower than its share leaves the rest to the others.
+    for number, at in enumerate(sorted(range(len(widths)), key=widths.__getitem__)):
+        fitted[at] = max(min(widths[at], left // (len(widths) - number)), 1)
+        left -= fitted[at]
+    return fitted
 
 
 class Group(click.Group):

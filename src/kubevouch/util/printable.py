@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 
 # Letters that Python counts as printable and no screen shows (Unicode's Default_Ignorable_Code_Point, and two blanks).
 _UNSEEN = re.compile(
@@ -32,6 +33,37 @@ def json_escaped(text: str) -> str:
     return "".join(char if char in "\n\t" or is_plain(char) else json.dumps(char)[1:-1] for char in text).replace(
         "\x7f", "\\u007f"
     )
+
+
+def printed_width(text: str) -> int:
+    """Cells of a terminal that plain ``text`` takes: two for East Asian wide letters, none for combining marks."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def shortened(text: str, width: int) -> str:
+    """``text`` in at most ``width`` cells (1 or more); of a longer one the middle gives way to ``…``."""
+    if printed_width(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{_begin(text, width - 1 - tail)}…{_begin(text[::-1], tail)[::-1]}"
+
+
+def _begin(text: str, width: int) -> str:
+    """As many characters of its beginning as fit into ``width`` cells."""
+    if text.isascii():
+        return text[:width]
+    taken = 0
+    for at, char in enumerate(text):
+        taken += _cells(char)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def _escaped(char: str) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import termios
 
 import click
 import pytest
 import yaml
 
 from kubevouch.cli import ui
-from kubevouch.util.printable import is_plain
+from kubevouch.util.printable import is_plain, printed_width
 
 Captured = pytest.CaptureFixture[str]
 
@@ -98,9 +102,57 @@ def test_columns_are_three_apart_and_end_without_blanks() -> None:
 def test_a_cell_is_escaped_before_it_is_measured_and_has_a_limit() -> None:
     assert ui.table(["A", "B"], [["\x1b\n", "x"]]) == ["A        B", r"\x1b\n   x"]
     assert ui.table(["A", "B"], [["n" * 253, "x"]])[1] == f"{'n' * 253}   x"
+    # One long cell does not widen the others' column, and nothing of it is lost.
     wide = ui.table(["A", "B"], [["n" * 1_000_000, "x"], ["\x1b" * 200, "x"], ["", "x"]])
-    assert {len(line) for line in wide} == {260}
-    assert wide[1].endswith("n…   x")
+    assert [len(line) for line in wide] == [260, 1_000_004, 804, 260]
+    assert wide[1] == "n" * 1_000_000 + "   x"
+
+
+NAMES = [
+    "node-csr-rBl_XGhoRkUMKElUOIUD5IF42ZVLpLQosWjdL1x_OSE",
+    "system:bootstrap:edh3jq",
+    "Approved",
+    "字" * 40,
+    "\x1b" * 9,
+]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
+    header = ("NAME", "REQUESTED BY", "STATE", "ASKS FOR", "AGE", "MARKS")
+    rows = [[*NAMES, "5m"], [*reversed(NAMES), "5m"], ["a", "b", "c", "d", "e", "f"]]
+    for line in ui.table(header, rows, columns=columns):
+        assert printed_width(line) <= columns
+    assert max(map(printed_width, ui.table(header, rows, columns=80))) > 75  # and the room is used
+
+
+def test_the_widest_cells_are_cut_in_the_middle_first() -> None:
+    header, rows = ("NAME", "STATE", "AGE"), [["0123456789abcdefghij", "Issued", "5m"]]
+    assert ui.table(header, rows, columns=26)[1] == "01234…fghij   Issued   5m"
+    assert ui.table(header, rows, columns=32)[1] == "01234567…cdefghij   Issued   5m"
+    assert ui.table(header, rows, columns=35)[1] == "0123456789abcdefghij   Issued   5m"
+    assert ui.table(header, rows, columns=0)[1] == "0123456789abcdefghij   Issued   5m"
+    # What is there to be copied gives way last; then nothing is saved at any price.
+    tall = [["abcdef.0123456789abcdef", "signing,authentication", "22h"]]
+    assert ui.table(header, tall, whole=1, columns=40)[1] == "abcdef.0123456789abcdef   sign…ion   22h"
+    assert ui.table(header, tall, whole=1, columns=20)[1] == "abc…ef   si…on   22h"
+    assert ui.table(header, tall, columns=3)[1] == "…   …   …"
+
+
+def test_only_a_terminal_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command as a person and as a script runs it: on a terminal of 60 columns, and into a pipe."""
+    code = "from kubevouch.cli import ui; ui.lines(ui.table(('NAME',), [['n' * 100], ['m']]))"
+    outer, inner = os.openpty()
+    termios.tcsetwinsize(inner, (24, 60))
+    environment = {**os.environ, "COLUMNS": ""}
+    try:
+        subprocess.run([sys.executable, "-c", code], stdout=inner, env=environment, check=True)
+        assert os.read(outer, 4096).decode().splitlines() == ["NAME", f"{'n' * 30}…{'n' * 29}", "m"]
+    finally:
+        os.close(outer)
+        os.close(inner)
+    piped = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, check=True)
+    assert piped.stdout.decode().splitlines() == ["NAME", "n" * 100, "m"]
 
 
 def test_documents_for_scripts(capsys: Captured) -> None:

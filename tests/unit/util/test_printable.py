@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from kubevouch.util.printable import escaped, is_plain, json_escaped
+from kubevouch.util.printable import escaped, is_plain, json_escaped, printed_width, shortened
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,17 @@ def test_escaped_json_means_the_same() -> None:
     assert json_escaped('{"a": "ä"}') == '{"a": "ä"}'
     # What a shell is told of a command: kubectl's completion separates by a tab.
     assert json_escaped("list\tList\n") == "list\tList\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("abcdefg", 7, "abcdefg"), ("abcdefg", 6, "abc…fg"), ("abcdefg", 5, "ab…fg"), ("abcdefg", 2, "a…"),
+        ("abcdefg", 1, "…"), ("", 1, ""), ("字字字字", 8, "字字字字"), ("字字字字", 7, "字…字"),
+        ("a字字字b", 6, "a字…b"),
+        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+    ],
+)  # fmt: skip
+def test_the_middle_gives_way(text: str, width: int, shown: str) -> None:
+    assert shortened(text, width) == shown
+    assert printed_width(shown) <= width
