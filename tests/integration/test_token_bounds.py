@@ -12,7 +12,7 @@ from asynctest import async_test
 from join_world import Told
 from kubevouch import wellknown
 from kubevouch.agent.discovery import token_discovery
-from kubevouch.agent.interface import AgentError
+from kubevouch.agent.interface import AgentError, RequestDeniedError
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.credentials import FixedCredential
@@ -21,7 +21,7 @@ from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases import bootstrap_token
+from kubevouch.phases import bootstrap_token, join_rehearsal
 from kubevouch.phases import join as phase
 from kubevouch.records import token_bounds
 from kubevouch.records.bootstrap_tokens import Token, generate_token
@@ -121,3 +121,17 @@ async def test_a_machine_joins_with_separate_tokens_and_the_public_one_lets_nobo
             with pytest.raises(APIStatusError) as refusal:
                 await client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)
             assert refusal.value.code == 401
+
+
+@pytest.mark.parametrize("rehearsed", [False, True])
+@async_test
+async def test_a_machine_outside_of_the_addresses_is_told_of_its_token(rehearsed: bool, tmp_path: Path) -> None:
+    """Its 401 is none of a kubeconfig, whichever request it is that the server refuses first."""
+    async with Cluster(https=True, controllers=("*",), real_time=True) as cluster:
+        token = await make(cluster, token_bounds.parse(source_ranges=["203.0.113.0/24"]))
+        discovery = token_discovery(cluster.url.removeprefix("https://"), token.text, [cluster.pin], timeout=20.0)
+        options = phase.JoinOptions(discovery, "n1", tmp_path, 20.0)
+        with pytest.raises(RequestDeniedError, match="does not accept the token: Unauthorized") as refused:
+            await (join_rehearsal.rehearse if rehearsed else phase.run)(options, SystemClock(), Told())
+        assert "not for the address of this machine" in refused.value.hint
+        assert "kubeconfig" not in f"{refused.value} {refused.value.hint}"

@@ -286,11 +286,17 @@ class Requester:
 
     def _refused(self, err: APIStatusError | TransportError) -> RequestDeniedError:
         if isinstance(err, APIStatusError) and err.code == 401:
-            return RequestDeniedError(
-                f"the API server does not accept {self._poster.credential}: {err}",
-                "it is unknown there, has expired or is not for authentication; kubevouch token create makes a token",
-            )
+            return credential_refused(self._poster.credential, err)
         return RequestDeniedError(f"the request was refused: {err}", getattr(err, "hint", ""))
+
+
+def credential_refused(credential: str, err: APIStatusError) -> RequestDeniedError:
+    """What a 401 means to a machine that asks with a token; the API server does not say which of it is the case."""
+    return RequestDeniedError(
+        f"the API server does not accept {credential}: {err}",
+        "it is unknown there, has expired, is not for authentication, or not for the address of this machine "
+        "(kubevouch token show says what it is for); kubevouch token create makes a token",
+    )
 
 
 def _is_definite(err: APIStatusError | TransportError) -> bool:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 import random as random_module
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubevouch.agent import file_discovery, node_kubeconfig
 from kubevouch.agent.bootstrap import TIMEOUT_SECONDS, Bootstrap, bootstrap
 from kubevouch.agent.bootstrap_state import KubeconfigState, judge_kubeconfig
+from kubevouch.agent.certificate_request import credential_refused
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
 from kubevouch.agent.file_discovery import FileDiscovery
@@ -255,9 +258,12 @@ async def find_cluster(
     return await file_discovery.discover(options.discovery, clock, observer, random)
 
 
-def client_of(cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer) -> HTTPSClient:
-    """A client that asks with the token."""
-    return HTTPSClient(
+@asynccontextmanager
+async def client_of(
+    cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer
+) -> AsyncIterator[HTTPSClient]:
+    """A client that asks with the token. Whatever the block asks for, a 401 ends it as ``RequestDeniedError``."""
+    client = HTTPSClient(
         ClientOptions(server=cluster.server, component="agent", proxy=cluster.proxy_url),
         tls=TLSFiles(
             TLSSources(ca_bundle=cluster.certificate_authority_data, server_name=cluster.tls_server_name), clock
@@ -266,6 +272,13 @@ def client_of(cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, ob
         clock=clock,
         on_warning=observer.warning,
     )
+    async with client:
+        try:
+            yield client
+        except APIStatusError as err:
+            if err.code != 401:
+                raise
+            raise credential_refused("the token", err) from err
 
 
 async def _certificate(
