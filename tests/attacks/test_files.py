@@ -27,6 +27,7 @@ from kubevouch.server.audit.log_file import RotatingFile
 from kubevouch.server.audit.options import LogFileOptions
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files as store_files
+from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.util import files
 from kubevouch.util.files import UnsafeFileError
 from processes import kubevouch as command
@@ -112,6 +113,34 @@ def test_up_says_what_stands_in_its_way(tmp_path: Path) -> None:
     assert "got a symbolic link, expected a file" in refused.stderr
     assert "hint: look who has put it there, and remove cluster/kubevouch.lock" in refused.stderr
     assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("up", "--data-dir", ".", "--secure-port", "0"), ("store", "verify", "kubevouch.db"),
+        ("store", "accept-loss", "--yes", "kubevouch.db"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_store_says_once_what_stands_in_its_way(words: tuple[str, ...], tmp_path: Path) -> None:
+    make_store(tmp_path)
+    (tmp_path / "kubevouch.db.lock").unlink()
+    (tmp_path / "kubevouch.db.lock").symlink_to(tmp_path / "victim")
+    refused = command(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert ": got a symbolic link, expected a file at " in refused.stderr
+    assert refused.stderr.count("got ") == refused.stderr.count("expected ") == 1
+    assert "look who has put it there, and remove " in refused.stderr
+
+
+def make_store(folder: Path) -> None:
+    """Leaves a whole store, at rest."""
+
+    async def make() -> None:
+        await (await SQLiteStore.open(folder / "kubevouch.db")).close()
+
+    aio.run(make())
 
 
 def readable(path: Path) -> None:

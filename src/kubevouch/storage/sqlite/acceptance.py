@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kubevouch.storage.interface import Revision, StoreDamaged, StoreUnavailable
+from kubevouch.storage.interface import Revision, StoreDamaged
 from kubevouch.storage.sqlite import examination
-from kubevouch.storage.sqlite.errors import translated
+from kubevouch.storage.sqlite.errors import translated, unusable
 from kubevouch.storage.sqlite.mark import NO_SALTS, Noted, read_mark, write_mark
 from kubevouch.storage.sqlite.queries import read_revision
 from kubevouch.storage.sqlite.schema import WRITER_PRAGMAS, run_script
@@ -50,7 +50,7 @@ def jump(path: Path) -> tuple[Revision, Path | None]:
     except sqlite3.Error as error:
         raise translated(error, path) from error
     except OSError as error:
-        raise StoreUnavailable(f"{path}: got {error.strerror}, expected files that this user may write") from error
+        raise unusable(path, error, "files that this user may write") from error
     return revision, kept
 
 

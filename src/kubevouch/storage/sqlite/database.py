@@ -11,7 +11,7 @@ import structlog
 
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files
-from kubevouch.storage.sqlite.errors import damaged, translated
+from kubevouch.storage.sqlite.errors import damaged, translated, unusable
 from kubevouch.storage.sqlite.examination import examine, log_salts
 from kubevouch.storage.sqlite.mark import Mark
 from kubevouch.storage.sqlite.schema import OLDEST_SQLITE, PAGE_BYTES, READER_PRAGMAS, WRITER_PRAGMAS, run_script
@@ -98,9 +98,7 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
         # Python's module reads names and texts of the file, and SQLite's messages about them, as UTF-8.
         raise damaged(path, "octets where text belongs") from error
     except OSError as error:
-        raise StoreUnavailable(
-            f"{path}: got {error.strerror} for {error.filename}, expected files this user may write; check the folder"
-        ) from error
+        raise unusable(path, error, "files that this user may write; check the folder") from error
 
 
 def _begin_log(writer: sqlite3.Connection, mark: Mark, path: Path) -> None:

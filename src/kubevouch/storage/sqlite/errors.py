@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
+from kubevouch.util.files import UnsafeFileError
 
 # The statements are constants that work on a whole store: if one of them makes no sense, the file does not. An error
 # without a code is the module's own, for text that is no UTF-8.
@@ -57,3 +58,12 @@ def loss(path: Path, got: str) -> LossFound:
         f" kubevouch store accept-loss {path}",
         got,
     )
+
+
+def unusable(path: Path, error: OSError, expected: str) -> StoreUnavailable:
+    """A file of the store at ``path`` that cannot be opened, or that somebody else may have put there."""
+    if isinstance(error, UnsafeFileError):
+        # It says itself what was expected.
+        return StoreUnavailable(f"{path}: {error} at {error.filename}; {error.hint}")
+    where = f" for {error.filename}" if error.filename else ""
+    return StoreUnavailable(f"{path}: got {error.strerror}{where}, expected {expected}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.storage.sqlite import examination, files
-from kubevouch.storage.sqlite.errors import translated
+from kubevouch.storage.sqlite.errors import translated, unusable
 from kubevouch.storage.sqlite.mark import read_mark
 from kubevouch.storage.sqlite.queries import read_revision
 from kubevouch.storage.sqlite.rows import Version, verify_row
@@ -69,7 +69,7 @@ def alone(path: Path) -> Iterator[Path]:
         files.expect_store(path)
         lock = files.Lock(path)
     except OSError as error:
-        raise StoreUnavailable(f"{path}: got {error.strerror}, expected a store that this user may open") from error
+        raise unusable(path, error, "a store that this user may open") from error
     try:
         yield path
     finally:
@@ -94,7 +94,7 @@ def verify(path: Path, judge: Judge) -> Verified:
     except sqlite3.Error as error:
         _note(verified, translated(error, path))
     except OSError as error:
-        raise StoreUnavailable(f"{path}: got {error.strerror}, expected files that this user may read") from error
+        raise unusable(path, error, "files that this user may read") from error
     return verified
 
 
