@@ -47,7 +47,8 @@ def _path(path: Path | None, data_dir: Path | None) -> Path:
 def verify(path: Path | None, data_dir: Path | None, output: str) -> int:
     """Look at every row, page and log frame of a store, and at its mark.
 
-    Nothing is changed. Ends with 0 if the store is whole, with 1 if it is not, with 2 if it is in use.
+    Nothing is changed. Ends with 0 if the store is whole, with 1 if it is not, with 2 if it is in use, with 3 if there
+    is no such file.
     """
     from kubevouch.phases import store as phase
     from kubevouch.storage.interface import StoreInUse
