@@ -1,6 +1,6 @@
 """What the doctor can find: the one table of codes.
 
-``docs/reference/findings.md`` is made from it. A code never changes its meaning.
+``reference/findings.md`` of the manual is made from it. A code never changes its meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-DOCS = "docs/reference/findings.md"
+from kubevouch.util.manual import manual_folder
+
+PAGE = "reference/findings.md"
 SHOWN = 20
 
 _NEW_TOKEN = "kubevouch token create --print-join-command"
@@ -63,7 +65,8 @@ class Finding:
 
     @property
     def docs(self) -> str:
-        return f"{DOCS}#{self.code.value.code}"
+        """The page and the chapter of the manual on this machine."""
+        return f"{manual_folder() / PAGE}#{self.code.value.code}"
 
     def tree(self) -> dict[str, str]:
         """The stable form for scripts."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+import peers
 from kubevouch.cli.main import run
 from kubevouch.machinery.codec import yamltext
 from kubevouch.testing.cluster import Cluster
@@ -59,7 +60,7 @@ def test_findings_in_words_and_for_scripts(tmp_path: Path, capsys: pytest.Captur
                 "findings": [
                     {
                         "code": "port-refused", "cause": cause, "fix": "ss -ltn",
-                        "docs": "docs/reference/findings.md#port-refused",
+                        "docs": f"{peers.ROOT}/docs/reference/findings.md#port-refused",
                     }
                 ],
                 "facts": [{"name": "addresses", "text": "127.0.0.1"}],

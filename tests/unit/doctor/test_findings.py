@@ -8,6 +8,7 @@ import shlex
 import click
 import pytest
 
+import peers
 from kubevouch.cli.main import cli
 from kubevouch.doctor.findings import Code, Report
 
@@ -52,7 +53,7 @@ def test_the_form_for_scripts() -> None:
         "findings": [
             {
                 "code": "clock-off", "cause": "it is 7h behind", "fix": "timedatectl set-ntp true",
-                "docs": "docs/reference/findings.md#clock-off",
+                "docs": f"{peers.ROOT}/docs/reference/findings.md#clock-off",
             }
         ],
         "facts": [{"name": "a", "text": "b"}],

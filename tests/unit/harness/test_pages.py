@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import runpy
 import shlex
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +70,40 @@ def test_every_page_is_in_the_index() -> None:
     assert set(DOCS.rglob("*.md")) - decisions - {DOCS / "README.md"} <= listed
     assert "docs/README.md" in links((peers.ROOT / "README.md").read_text())
     assert decisions == {DOCS / "adr" / target for target in links((DOCS / "adr" / "README.md").read_text())}
+
+
+def test_every_page_of_the_index_is_in_the_sidebar() -> None:
+    contents = runpy.run_path(str(DOCS / "conf.py"))["contents"]
+    listed = [page for _, page in contents((DOCS / "README.md").read_text())]
+    decisions = set((DOCS / "adr").glob("0*.md"))
+    assert {DOCS / f"{page}.md" for page in listed} == set(DOCS.rglob("*.md")) - decisions - {DOCS / "README.md"}
+    assert len(listed) == len(set(listed))
+    of_adrs = contents((DOCS / "adr" / "README.md").read_text())
+    assert {DOCS / "adr" / f"{page}.md" for _, page in of_adrs} == decisions
+
+
+def test_an_item_says_under_which_heading_a_page_is() -> None:
+    contents = runpy.run_path(str(DOCS / "conf.py"))["contents"]
+    index = "[a](a.md), [b](b.md#c)\n\n## One\n\n- [c](x/c.md)\n- [b](b.md), [no](../d.md), [no](https://e/f.md)\n"
+    assert contents(index) == [("", "a"), ("One", "x/c"), ("One", "b")]
+
+
+def test_the_manual_is_in_what_is_installed(tmp_path: Path) -> None:
+    """Messages lead to its pages, on machines that may reach no other."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=peers.ROOT, check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = "from kubevouch.phases.doctor.findings import Code; print(Code.CLOCK_OFF.found('x').docs)"
+    docs = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True,
+        stdout=subprocess.PIPE, text=True,
+    ).stdout.strip()  # fmt: skip
+    page, _, anchor = docs.partition("#")
+    assert Path(page).is_relative_to(tmp_path)
+    assert anchor in anchors(Path(page).read_text())
 
 
 # ------------------------------------------------------------------ commands
