@@ -96,7 +96,7 @@ def test_the_manual_is_in_what_is_installed(tmp_path: Path) -> None:
     )  # fmt: skip
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "from kubevouch.phases.doctor.findings import Code; print(Code.CLOCK_OFF.found('x').docs)"
+    code = "from kubevouch.doctor.findings import Code; print(Code.CLOCK_OFF.found('x').docs)"
     docs = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True,
         stdout=subprocess.PIPE, text=True,
