@@ -129,9 +129,11 @@ _PANELS = (
 _COLOURS = ("#cf222e", "#1f6feb", "#2da44e", "#8250df")
 _LEFT, _WIDTH, _HEIGHT, _GAP, _TOP = 64, 560, 88, 38, 62
 _STYLE = (
-    "text{font:13px sans-serif;fill:#24292f}.note{fill:#57606a;font-size:11px}.axis{stroke:#57606a;stroke-width:.5}"
+    "text{font:13px sans-serif;fill:#24292f}.note,.head{fill:#57606a;font-size:11px}.head{font-weight:bold}"
+    ".axis{stroke:#57606a;stroke-width:.5}"
+    ".ten{stroke:#57606a;stroke-width:.5;opacity:.3}"
     "polyline{fill:none;stroke-width:1.6}.span{fill:#57606a;opacity:.09}"
-    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.note{fill:#9198a1}.axis{stroke:#9198a1}}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.note,.head{fill:#9198a1}.axis,.ten{stroke:#9198a1}}"
 )
 
 
@@ -151,12 +153,17 @@ def overview(records: list[Record]) -> str:
     """All abuses of the last record, one a row: memory on the left, a new client's wait on the right."""
     keys = list(records[-1].played)
     width, column = 2 * _LEFT + _WIDTH + 40, _WIDTH / 2
-    title = "Memory in MiB, and a new client's wait for /livez in ms"
-    parts = _begin(width, _TOP + (_HEIGHT + _GAP) * len(keys), title, [record.label for record in records])
+    title = "What each abuse costs the server: its memory, and how long a new client waits"
+    first, right = _TOP + 28, 2 * _LEFT + column + 20
+    parts = _begin(width, first + (_HEIGHT + _GAP) * len(keys), title, [record.label for record in records])
+    parts += [
+        f'<text class="head" x="{left}" y="{_TOP + 4}">{escape(said)}</text>'
+        for left, said in ((_LEFT, "memory, MiB"), (right, "wait for /livez, ms; each line is ten times the one below"))
+    ]
     for number, key in enumerate(keys):
         played = [record.played[key] for record in records if key in record.played]
-        top = _TOP + number * (_HEIGHT + _GAP)
-        for panel, left, said in ((_PANELS[0], _LEFT, played[0].title), (_PANELS[1], 2 * _LEFT + column + 20, "")):
+        top = first + number * (_HEIGHT + _GAP)
+        for panel, left, said in ((_PANELS[0], _LEFT, played[0].title), (_PANELS[1], right, "")):
             parts += _panel(panel, said, _Place(left, top, column), played)
     return "\n".join([*parts, "</svg>", ""])
 
@@ -171,7 +178,11 @@ def _begin(width: float, height: float, title: str, labels: list[str]) -> list[s
     for label, colour in zip(labels, _COLOURS, strict=False):
         parts.append(f'<text x="{at}" y="40" style="fill:{colour}">{escape(label)}</text>')
         at += 8 * len(label) + 24
-    return parts
+    return [
+        *parts,
+        f'<rect class="span" x="{at}" y="30" width="14" height="12"/>',
+        f'<text class="note" x="{at + 20}" y="40">while the abuse went on, until the later of the ends</text>',
+    ]
 
 
 @dataclass(frozen=True)
@@ -203,6 +214,9 @@ def _panel(panel: _Panel, title: str, place: _Place, all_played: list[Played]) -
         f'<text class="note" x="{beside}" y="{bottom}" text-anchor="end">{1 if panel.logarithmic else 0}</text>',
         f'<line class="axis" x1="{place.left}" x2="{place.left + place.width}" y1="{bottom}" y2="{bottom}"/>',
     ]
+    if panel.logarithmic:
+        tens = (10**power for power in range(1, math.ceil(math.log10(most))))
+        parts += [_ten(place, y(float(ten))) for ten in tens]
     for played, colour in zip(all_played, _COLOURS, strict=False):
         points = " ".join(f"{x(sample.at):.0f},{y(panel.of(sample)):.0f}" for sample in played.samples)
         parts.append(f'<polyline style="stroke:{colour}" points="{points}"/>')
@@ -210,6 +224,10 @@ def _panel(panel: _Panel, title: str, place: _Place, all_played: list[Played]) -
         f'<text class="note" x="{x(at):.1f}" y="{bottom + 13}" text-anchor="middle">{at:.0f} s</text>'
         for at in (0.0, longest)
     ]
+
+
+def _ten(place: _Place, at: float) -> str:
+    return f'<line class="ten" x1="{place.left}" x2="{place.left + place.width}" y1="{at:.1f}" y2="{at:.1f}"/>'
 
 
 def _round_up(value: float) -> float:
