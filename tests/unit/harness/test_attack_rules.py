@@ -26,7 +26,7 @@ def test_the_tests_of_a_rule_are_there(entry: dict[str, Any]) -> None:
     for test in entry["tests"]:
         file, _, name = test.partition("::")
         text = (peers.ROOT / file).read_text()
-        pattern = r"^(async )?def test_" if name == "*" else rf"^(async )?def {re.escape(name)}\("
+        pattern = r"^ *(async )?def test_" if name == "*" else rf"^ *(async )?def {re.escape(name)}\("
         assert re.search(pattern, text, re.MULTILINE), test
 
 
