@@ -95,6 +95,12 @@ class Resource(Generic[T]):
         return f"{self.kind}List"
 
     @property
+    def internal_name(self) -> str:
+        """The Go type inside kube-apiserver, such as ``core.Secret``, which some of its errors name."""
+        package = self.group.partition(".")[0]
+        return f"{'core' if package in ('', 'events') else package}.{self.kind}"
+
+    @property
     def storage_version_hash(self) -> str:
         digest = hashlib.sha256(f"{self.group}/{self.version}/{self.kind}".encode()).digest()
         return base64.b64encode(digest[:8]).decode()

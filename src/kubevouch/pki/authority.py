@@ -95,8 +95,12 @@ def own_certificate(bundle_pem: bytes, key_pem: bytes) -> bytes:
     return found[0].pem() if found else bundle_pem
 
 
-def load_key_pair(certificate_pem: bytes, key_pem: bytes) -> tuple[Certificate, PrivateKey]:
+def load_key_pair(
+    certificate_pem: bytes, key_pem: bytes, *, trusted_key: bool = False
+) -> tuple[Certificate, PrivateKey]:
     """The first certificate and the key that belongs to it, as Go's ``tls.X509KeyPair`` loads them.
+
+    The key is checked for soundness unless it is ``trusted_key``, or will never be used.
 
     Raises:
         AuthorityError: with Go's text.
@@ -111,7 +115,7 @@ def load_key_pair(certificate_pem: bytes, key_pem: bytes) -> tuple[Certificate, 
         raise AuthorityError(_no_certificate(skipped))
     try:
         certificate = x509_certificate.parse_der(found.contents)
-        key = keys.load_pem(key_pem)
+        key = keys.load_pem(key_pem, trusted=trusted_key)
         mine = keys.public_key_of(key)
     except (ParseError, KeyMaterialError) as error:
         raise AuthorityError(str(error)) from error

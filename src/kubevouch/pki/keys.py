@@ -112,8 +112,10 @@ _MISSING = "tls: failed to find any PEM data in key input"
 _IS_CERTIFICATE = "tls: found a certificate rather than a key in the PEM for the private key"
 
 
-def load_pem(text: bytes) -> PrivateKey:
+def load_pem(text: bytes, *, trusted: bool = False) -> PrivateKey:
     """The first private key of a PEM file, as Go's ``tls.X509KeyPair`` picks and reads it.
+
+    An RSA key that is ``trusted`` is not checked for soundness, which may take seconds.
 
     Raises:
         KeyMaterialError: with Go's text; no part of the input is in it.
@@ -121,7 +123,7 @@ def load_pem(text: bytes) -> PrivateKey:
     skipped = []
     for block in pem.blocks(text):
         if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
-            return load_der(block.contents)
+            return load_der(block.contents, trusted=trusted)
         skipped.append(block.type)
     if not skipped:
         raise KeyMaterialError(_MISSING)
@@ -144,10 +146,10 @@ _FAMILIES = (
 _CURVE_NAMES = frozenset(curve.name for curve in CURVES.values())
 
 
-def load_der(contents: bytes) -> PrivateKey:
+def load_der(contents: bytes, *, trusted: bool = False) -> PrivateKey:
     """A key in PKCS #1, SEC 1 or PKCS #8. Raises :class:`KeyMaterialError` without a part of the input."""
     try:
-        key = load_der_private_key(contents, password=None)
+        key = load_der_private_key(contents, password=None, unsafe_skip_rsa_key_validation=trusted)
     # The library's texts may quote the input; they stop here.
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyMaterialError("tls: failed to parse private key") from None

@@ -25,7 +25,7 @@ TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where a paged list goes on: from ``start`` (a key below the resource's prefix) as of ``revision``.
+    """Where a paged list goes on: from ``start`` (a key below the prefix that is listed) as of ``revision``.
 
     Revision -1 stands for "the newest state", the inconsistent continuation.
     """

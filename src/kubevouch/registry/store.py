@@ -175,9 +175,7 @@ class ResourceStore(Generic[T]):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if resource_version == "0":
             limit = 0
-        start = self.definition.key_prefix + token.start
-        if not scope.prefix.startswith(start) and not start.startswith(scope.prefix):
-            raise errors.bad_request(f"invalid continue token: continue key is not valid: {token.start}")
+        start = scope.prefix + token.start
         if token.revision < 0:
             await self._cacher.newest()
             return await self._newest_page(scope, limit, start)
@@ -220,15 +218,11 @@ class ResourceStore(Generic[T]):
         if limit <= 0 or len(items) <= limit:
             return ListResult(items, revision)
         following = items.pop()
-        token = self._token(items[-1].key, revision)
+        token = _token(items[-1].key, scope, revision)
         if keep is not None:
             return ListResult(items, revision, token)
         rest = self.cache.count(scope.prefix, following.key, revision) if total is None else total - limit
         return ListResult(items, revision, token, rest)
-
-    def _token(self, last_key: str, revision: Revision) -> str:
-        # From the watch cache Kubernetes writes the key with a leading slash; clients hand the token back unread.
-        return paging.ContinueToken(revision, f"/{last_key[len(self.definition.key_prefix) :]}\x00").encode()
 
     async def _list_from_store(
         self, scope: Scope[T], revision: Revision, limit: int, start: str = "", *, consistent: bool = False
@@ -439,6 +433,8 @@ class ResourceStore(Generic[T]):
             await compute(elements.check, wanted)
         if not applies:
             wanted = await compute(self.fields.on_create, ctx, wanted)
+        # Unlike a create, an update of what is not there says nothing of the version that it was given.
+        wanted = replace_metadata(wanted, resource_version="")
         try:
             return await self._create_once(ctx, namespace, wanted, name)
         except KeyExists:
@@ -735,6 +731,11 @@ def _bad_list_version(detail: str) -> APIStatusError:
 def _bad_version(detail: str) -> APIStatusError:
     text = detail.split('"')[1]
     return errors.untyped(str(field.invalid("resourceVersion", text, detail)))
+
+
+def _token(last_key: str, scope: Scope[Any], revision: Revision) -> str:
+    # From the watch cache Kubernetes writes the key with a leading slash; clients hand the token back unread.
+    return paging.ContinueToken(revision, f"/{last_key[len(scope.prefix) :]}\x00").encode()
 
 
 def _is_long(scope: Scope[Any], limit: int) -> bool:

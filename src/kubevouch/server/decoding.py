@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,17 +88,33 @@ def _other_kind(found: GroupVersionKind, expected: Resource[Any]) -> APIStatusEr
             f"the API version in the data ({found.api_version}) does not match the expected API version "
             f"({expected.api_version})"
         )
-    inner = f"converting ({_go_name(found)}) to ({_internal_name(expected)}): unknown conversion"
-    return cannot_handle(found, expected.kind, inner)
+    return cannot_handle(found, expected.kind, _no_conversion(found, expected))
 
 
-def _go_name(gvk: GroupVersionKind) -> str:
-    return f"{gvk.version}.{gvk.kind}"
+def _no_conversion(found: GroupVersionKind, expected: Resource[Any]) -> str:
+    return f"converting ({found.version}.{found.kind}) to ({expected.internal_name}): unknown conversion"
 
 
-def _internal_name(resource: Resource[Any]) -> str:
-    package = resource.group.partition(".")[0] if resource.group else "core"
-    return f"{package}.{resource.kind}"
+def _not_registered(gvk: GroupVersionKind) -> str:
+    return f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{_SCHEME_NAME}"'
+
+
+def why_no_patched(tree: Mapping[str, Any], expected: Resource[Any], scheme: Scheme) -> str:
+    """Why what a JSON or merge patch left is not of the ``expected`` kind, as Go's decoder says it; empty if it is."""
+    try:
+        gvk = _target(_word(tree, "apiVersion"), _word(tree, "kind"), expected)
+    except _Unrecognized as err:
+        return str(err)
+    if gvk not in scheme.kinds:
+        return _not_registered(gvk)
+    same = gvk.kind == expected.kind and gvk.group == expected.group
+    return "" if same else _no_conversion(gvk, expected)
+
+
+def _word(tree: Mapping[str, Any], name: str) -> str:
+    """Other types than text are the decoder's to complain of."""
+    value = tree.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _target(api_version: str, kind: str, expected: Resource[Any]) -> GroupVersionKind:
@@ -112,8 +128,7 @@ def _target(api_version: str, kind: str, expected: Resource[Any]) -> GroupVersio
 def _struct_for(gvk: GroupVersionKind, expected: Resource[Any], scheme: Scheme) -> type[Any]:
     struct = scheme.kinds.get(gvk)
     if struct is None:
-        where = f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{_SCHEME_NAME}"'
-        raise cannot_handle(gvk, expected.kind, where)
+        raise cannot_handle(gvk, expected.kind, _not_registered(gvk))
     return struct
 
 

@@ -57,7 +57,8 @@ class Discovery:
             return None
         if not request.typed:
             accept = request.headers.get("Accept", "")
-            negotiation.check_routed(accept, streams=False)
+            if parts[0] == "api" or len(parts) > 2:  # the others are kube-aggregator's, which has no such router
+                negotiation.check_routed(accept, streams=False)
             pretty = negotiation.wants_pretty(request.query.get("pretty"), request.user_agent)
             request.negotiated = negotiation.negotiate(accept, "object", tables=False, pretty=pretty)
         obj, kind = plain

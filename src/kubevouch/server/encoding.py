@@ -288,12 +288,8 @@ class ObjectEncoder:
         empty = msgspec.structs.replace(self.resource.type(), metadata=meta)
         stored = Stored("", empty, item.revision, b"")
         if how.transform.kind == "Table":
-            blank = json_codec.encode([""] * len(self.printer.columns))
-            row = b'{"cells":' + blank + b"," + self._row_object(stored, how.transform, "Metadata") + b"}"
-            table = self._table(
-                [], ListMeta(resource_version=str(item.revision)), how.transform, _NEVER, "", columns=columns
-            )
-            return _wrap("BOOKMARK", table[:-2] + row + b"]}", how)
+            listed = ListMeta(resource_version=str(item.revision))
+            return _wrap("BOOKMARK", self._table([stored], listed, how.transform, _NEVER, "", columns=columns), how)
         encoder = ObjectEncoder(self.resource, self.printer) if self._from_storage else self
         return encoder._object_frame(Change("MODIFIED", stored, item.revision), how).replace(
             b"MODIFIED", b"BOOKMARK", 1

@@ -104,17 +104,17 @@ def check_routed(accept: str, *, streams: bool) -> None:
     raise errors.not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}", routed=True)
 
 
-def negotiate(accept: str, use: Use, *, tables: bool = True, pretty: bool = False, list_kind: str = "") -> Negotiated:
+def negotiate(accept: str, use: Use, *, tables: bool = True, pretty: bool = False, go_type: str = "") -> Negotiated:
     """The first acceptable clause of the header's first ``MAX_ACCEPT_BYTES``.
 
     Raises:
         APIStatusError: 406 when there is none.
     """
-    return _negotiated(accept[:MAX_ACCEPT_BYTES], use, tables, pretty, list_kind)
+    return _negotiated(accept[:MAX_ACCEPT_BYTES], use, tables, pretty, go_type)
 
 
 @lru_cache(maxsize=256)
-def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, list_kind: str) -> Negotiated:
+def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, go_type: str) -> Negotiated:
     streams = use == "watch"
     offered = _STREAMS if streams else ACCEPTED
     if not accept:
@@ -123,7 +123,7 @@ def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, list_kind: st
         media = JSON if clause.media in ("*/*", "application/*") else clause.media
         if media not in offered:
             continue
-        transform = _transform(clause, media, use, tables=tables, list_kind=list_kind)
+        transform = _transform(clause, media, use, tables=tables, go_type=go_type)
         if transform is None:
             continue
         return Negotiated(_ENCODINGS[media], transform, stream=streams, pretty=pretty)
@@ -131,7 +131,7 @@ def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, list_kind: st
     raise errors.not_acceptable(f"only the following media types are accepted: {names}")
 
 
-def _transform(clause: _Clause, media: str, use: Use, *, tables: bool, list_kind: str) -> Transform | None:
+def _transform(clause: _Clause, media: str, use: Use, *, tables: bool, go_type: str) -> Transform | None:
     """The transform a clause asks for; None when this server can't or won't do it."""
     kind = clause.param("as")
     if not kind:
@@ -144,13 +144,13 @@ def _transform(clause: _Clause, media: str, use: Use, *, tables: bool, list_kind
     if kind == "PartialObjectMetadata":
         if use == "list":
             raise errors.not_acceptable(
-                f"you requested PartialObjectMetadata, but the requested object is a list ({list_kind})"
+                f"you requested PartialObjectMetadata, but the requested object is a list ({go_type})"
             )
         return Transform(kind, version)
     if kind == "PartialObjectMetadataList":
         if use != "list":
             raise errors.not_acceptable(
-                "you requested PartialObjectMetadataList, but the requested object is not a list"
+                f"you requested PartialObjectMetadataList, but the requested object is not a list ({go_type})"
             )
         return Transform(kind, version)
     return None

@@ -89,6 +89,8 @@ class Request:
     annotations: dict[str, str] = field(default_factory=dict)
     # Its part of the time for large work; the chain sets it.
     share: Share = field(default_factory=Share)
+    # Which lane of flow control it took; empty before it has one.
+    flow_headers: Mapping[str, str] = field(default_factory=dict)
     # Set while the request is audited: handlers tell it what the body held.
     audit: BodyRecorder | None = None
 

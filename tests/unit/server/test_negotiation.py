@@ -58,18 +58,18 @@ def test_first_acceptable_clause(accept: str, use: Use, content_type: str, trans
         (
             f"application/json;{META},application/json",
             "list",
-            "you requested PartialObjectMetadata, but the requested object is a list (SecretList)",
+            "you requested PartialObjectMetadata, but the requested object is a list (*core.SecretList)",
         ),
         (
             f"application/json;{META_LIST}",
             "object",
-            "you requested PartialObjectMetadataList, but the requested object is not a list",
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*core.SecretList)",
         ),
     ],
 )
 def test_nothing_acceptable(accept: str, use: Use, message: str) -> None:
     with pytest.raises(APIStatusError) as caught:
-        negotiate(accept, use, list_kind="SecretList")
+        negotiate(accept, use, go_type="*core.SecretList")
     assert (caught.value.code, caught.value.status.message) == (406, message)
 
 

@@ -359,10 +359,12 @@ def _make_expression(item: FieldSchema, index: int, names: dict[str, object]) ->
         names[f"m{index}"] = _maker_of(kind.value)
         return f"{{k: m{index}(v) for k, v in {source}.items()}}"
     if isinstance(kind, ListSchema) and not kind.wrapped:
+        # On the wire an empty list and none are the same.
+        otherwise = " or None" if item.pointer else ""
         if _is_plain(kind.item):
-            return f"list({source})"
+            return f"list({source}){otherwise}"
         names[f"m{index}"] = _maker_of(kind.item)
-        return f"[m{index}(v) for v in {source}]"
+        return f"[m{index}(v) for v in {source}]{otherwise}"
     if _is_plain(kind):
         return f'{source} if {holder}.HasField("{item.proto_name}") else None' if item.pointer else source
     names[f"m{index}"] = _maker_of(kind)
@@ -474,6 +476,8 @@ def unseal(data: bytes) -> Opened:
     Raises:
         ProtobufError: no ``k8s\\0`` prefix (Kubernetes' words), or not a ``runtime.Unknown``.
     """
+    if not data:
+        raise ProtobufError("empty data")
     if not data.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     unknown: Any = _unknown_class()()

@@ -21,8 +21,14 @@ _GO_RFC3339 = re.compile(
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def parse_go_rfc3339(text: str) -> tuple[int, int]:
+RFC3339_LAYOUT, MICRO_LAYOUT = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
+_SIX_DECIMALS = re.compile(rb"[.,]\d{6}")
+
+
+def parse_go_rfc3339(text: str, layout: str = RFC3339_LAYOUT) -> tuple[int, int]:
     """Unix seconds and nanoseconds of ``text`` by the grammar of Go's ``time.Parse(time.RFC3339, …)``.
+
+    With ``MICRO_LAYOUT`` there must be six decimals; otherwise there may be any number.
 
     Go accepts a comma before the fraction, a one-digit hour and offsets of up to 24 hours and 60 minutes, and refuses
     lower-case letters, second 60 and any blank (observed with Go 1.26).
@@ -31,20 +37,20 @@ def parse_go_rfc3339(text: str) -> tuple[int, int]:
         ValueError: the text is not such a time, or a part of it is out of range; ``str()`` is Go's sentence.
     """
     match = _GO_RFC3339.fullmatch(text)
-    if match is None:
-        raise ValueError(_complaint(text))
+    if match is None or (layout is MICRO_LAYOUT and len(match[7] or "") != 6):
+        raise ValueError(_complaint(text, layout))
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     if not 1 <= month <= 12 or hour > 23 or minute > 59 or second > 59:
-        raise ValueError(_complaint(text))
+        raise ValueError(_complaint(text, layout))
     offset = 0
     if match[8] is None:
         hours, minutes = int(match[10]), int(match[11])
         if hours > 24 or minutes > 60:
-            raise ValueError(_complaint(text))
+            raise ValueError(_complaint(text, layout))
         offset = (hours * 3600 + minutes * 60) * (1 if match[9] == "+" else -1)
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= day <= (29 if month == 2 and leap else _DAYS[month - 1]):
-        raise ValueError(_complaint(text))
+        raise ValueError(_complaint(text, layout))
     nanos = int((match[7] or "0")[:9].ljust(9, "0"))
     return _seconds_of(year, month, day) + hour * 3600 + minute * 60 + second - offset, nanos
 
@@ -64,46 +70,48 @@ _LAYOUT: tuple[tuple[int, int, str, int, str] | str, ...] = (
 )  # fmt: skip
 
 
-def _complaint(text: str) -> str:
+def _complaint(text: str, layout: str) -> str:
     """Go's sentence about a text that is no time: the first fault from the left, the day of the month last."""
     rest = text.encode("utf-8", "surrogatepass")
     start = f"parsing time {quoted(rest)}"
     for part in _LAYOUT:
         if isinstance(part, str):
             if not rest.startswith(part.encode()):
-                return _cannot_parse(start, rest, part)
+                return _cannot_parse(start, rest, part, layout)
             rest = rest[1:]
             continue
         least, most, element, largest, name = part
         digits = re.match(rb"\d{%d,%d}" % (least, most), rest)
         if digits is None:
-            return _cannot_parse(start, rest, element)
+            return _cannot_parse(start, rest, element, layout)
         rest = rest[digits.end() :]
         if int(digits.group()) > largest or (name == "month" and not int(digits.group())):
             return f"{start}: {name} out of range"
-    fraction = re.match(rb"[.,]\d+", rest)
-    return _zone_complaint(start, rest[fraction.end() :] if fraction else rest)
+    fraction = _SIX_DECIMALS.match(rest) if layout is MICRO_LAYOUT else re.match(rb"[.,]\d+", rest)
+    if fraction is None and layout is MICRO_LAYOUT:
+        return _cannot_parse(start, rest, ".000000", layout)
+    return _zone_complaint(start, rest[fraction.end() :] if fraction else rest, layout)
 
 
-def _zone_complaint(start: str, rest: bytes) -> str:
+def _zone_complaint(start: str, rest: bytes, layout: str) -> str:
     if rest.startswith(b"Z"):
         rest = rest[1:]
     else:
         hours, minutes = rest[1:3], rest[4:6]
         if len(minutes) < 2 or rest[3:4] != b":":
-            return _cannot_parse(start, rest, "Z07:00")
+            return _cannot_parse(start, rest, "Z07:00", layout)
         if hours.isdigit() and minutes.isdigit() and int(minutes) > 60:
             return f"{start}: time zone offset minute out of range"
         if hours.isdigit() and int(hours) > 24:
             return f"{start}: time zone offset hour out of range"
         if rest[:1] not in (b"+", b"-") or not hours.isdigit() or not minutes.isdigit():
-            return _cannot_parse(start, rest, "Z07:00")
+            return _cannot_parse(start, rest, "Z07:00", layout)
         rest = rest[6:]
     return f"{start}: extra text: {quoted(rest)}" if rest else f"{start}: day out of range"
 
 
-def _cannot_parse(start: str, rest: bytes, element: str) -> str:
-    return f'{start} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted(rest)} as "{element}"'
+def _cannot_parse(start: str, rest: bytes, element: str, layout: str) -> str:
+    return f'{start} as "{layout}": cannot parse {quoted(rest)} as "{element}"'
 
 
 def quoted(text: bytes) -> str:
@@ -192,7 +200,7 @@ class MicroTime:
     @classmethod
     def parse(cls, text: str) -> MicroTime:
         """Raises ``ValueError`` as :func:`parse_go_rfc3339` does."""
-        seconds, nanos = parse_go_rfc3339(text)
+        seconds, nanos = parse_go_rfc3339(text, MICRO_LAYOUT)
         return cls(seconds * 1_000_000 + nanos // 1000)
 
     @property

@@ -7,6 +7,7 @@ import datetime as dt
 from kubevouch.api import catalog, core_v1, events_v1
 from kubevouch.api.core_v1 import Event
 from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, View
 from kubevouch.registry.printing import NAME, age
 
@@ -34,19 +35,16 @@ def _object(event: Event) -> str:
     return f"{kind}/{event.involved_object.name}" if event.involved_object.name else kind
 
 
-def _interval(event: Event, now: dt.datetime) -> str:
-    first = age(event.first_timestamp or event.event_time, now)
+def _last_seen(event: Event) -> Time | MicroTime | None:
     if event.series is not None:
-        return f"{age(event.series.last_observed_time, now)} (x{event.series.count} over {first})"
-    if event.count > 1:
-        return f"{age(event.last_timestamp, now)} (x{event.count} over {first})"
-    return first
+        return event.series.last_observed_time
+    return event.last_timestamp or event.first_timestamp or event.event_time
 
 
 def _cells(event: Event, now: dt.datetime) -> list[object]:
     count = event.series.count if event.series is not None else event.count or 1
     return [
-        _interval(event, now),
+        age(_last_seen(event), now),
         event.type,
         event.reason,
         _object(event),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TypeVar
 
+import msgspec
+
 from kubevouch.api import catalog, rbac_v1
 from kubevouch.api.rbac_v1 import ClusterRole, Role
 from kubevouch.authorization.rbac_escalation import EscalationGuard
@@ -21,6 +23,12 @@ class _GuardedStrategy(Strategy[R]):
 
     def __init__(self, guard: EscalationGuard) -> None:
         self._guard = guard
+
+    def prepare_for_create(self, _ctx: Context, obj: R) -> R:
+        return _as_stored(obj)
+
+    def prepare_for_update(self, _ctx: Context, new: R, _old: R) -> R:
+        return _as_stored(new)
 
     async def check_create(self, ctx: Context, obj: R) -> None:
         await self._guard.check_role(ctx.user, obj)
@@ -43,6 +51,11 @@ class ClusterRoleStrategy(_GuardedStrategy[ClusterRole]):
 
     def validate_update(self, _ctx: Context, new: ClusterRole, old: ClusterRole) -> list[FieldError]:
         return rbac_v1.validate_cluster_role_update(new, old)
+
+
+def _as_stored(role: R) -> R:
+    """Kubernetes stores an empty list of rules as none, and answers with what it stored."""
+    return role if role.rules else msgspec.structs.replace(role, rules=None)
 
 
 def _cells(obj: Role | ClusterRole, _now: dt.datetime) -> list[object]:

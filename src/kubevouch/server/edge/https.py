@@ -217,6 +217,7 @@ class HTTPSServer:
             "Audit-Id": request.audit_id,
             "Cache-Control": _NO_CACHE,
             "Content-Type": content_type,
+            **request.flow_headers,
         }
 
     async def _failure(self, request: Request, err: APIStatusError) -> web.StreamResponse:

@@ -23,7 +23,7 @@ async def create(env: Environment, endpoint: Endpoint, request: Request) -> Resu
     info, resource = request.target, endpoint.resource
     if resource.namespaced and not info.namespace:
         raise errors.method_not_allowed()
-    shared.negotiate(request, "object")
+    shared.negotiate(request, "object", endpoint.resource)
     if request.typed:
         options = query_options.create_options(request.query)
         ctx = shared.context(request, options)
@@ -42,7 +42,7 @@ async def create(env: Environment, endpoint: Endpoint, request: Request) -> Resu
 async def perform(env: Environment, action: Action, request: Request) -> Result:
     """Create something that is answered and forgotten: a review, a token request."""
     info, resource = request.target, action.resource
-    shared.negotiate(request, "object", tables=False)
+    shared.negotiate(request, "object", resource, tables=False)
     if request.typed:
         ctx = shared.context(request, query_options.create_options(request.query))
         obj = request.obj

@@ -24,7 +24,7 @@ from kubevouch.util.worker import compute
 async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
     """Delete one object."""
     info = request.target
-    shared.negotiate(request, "object")
+    shared.negotiate(request, "object", endpoint.resource)
     options = await _options(request)
     ctx = shared.context(request)
     ctx.dry_run, ctx.options = bool(options.dry_run), options
@@ -43,7 +43,7 @@ async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Res
 async def delete_collection(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
     """Delete what a list with the same selectors and limit returns, and return that list."""
     info = request.target
-    shared.negotiate(request, "list", list_kind=endpoint.resource.list_kind)
+    shared.negotiate(request, "list", endpoint.resource)
     reading = query_options.list_options(request.query, watch=False)
     options = await _options(request)
     ctx = shared.context(request)

@@ -14,7 +14,7 @@ from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.writing import json_patch, managed_fields, merge_patch, strategic_merge_patch
 from kubevouch.registry.interface import Context
-from kubevouch.server import query_options
+from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import Endpoint
 from kubevouch.server.handlers import apply, shared
 from kubevouch.server.handlers.shared import Environment
@@ -35,11 +35,15 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    """A decoded patch: how it changes a tree, what strict reading found, how errors print its result."""
+    """A decoded patch: how it changes a tree, what strict reading found, how errors print its result.
+
+    ``decodes``: whether Kubernetes reads the result by the kind it names; a strategic merge fills the struct it has.
+    """
 
     change: Callable[[Tree], Tree]
     strict_errors: tuple[str, ...]
     printed: Callable[[Tree], str]
+    decodes: bool = True
 
 
 def content_type(request: Request) -> str:
@@ -56,7 +60,7 @@ async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
     """Change an object by a patch, or apply a configuration."""
     info = request.target
     subresource = endpoint.store.definition.subresource(info.subresource)
-    shared.negotiate(request, "object", tables=subresource is None or subresource.prints_table)
+    shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     kind = content_type(request)
     data = await shared.read_body(request)
     options = query_options.patch_options(request.query, apply=kind == APPLY_PATCH)
@@ -91,6 +95,7 @@ def _decode(kind: str, data: bytes, endpoint: Endpoint, *, strict: bool) -> _Pat
         lambda tree: strategic_merge_patch.apply(tree, strategic, schema),
         strategic.strict_errors,
         lambda _tree: gotext.go_value(strategic.tree),
+        decodes=False,
     )
 
 
@@ -107,6 +112,9 @@ def _patched(
     whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
     changed = decoded.change(whole)
     ctx.resets_managed_fields = managed_fields.asks_reset(changed)
+    other = decoding.why_no_patched(changed, resource, env.scheme) if decoded.decodes else ""
+    if other:
+        raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), other)])
     try:
         read = json_codec.from_tree(changed, resource.type)
     except json_codec.UnmarshalError as err:

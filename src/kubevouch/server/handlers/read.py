@@ -13,7 +13,7 @@ async def get(_env: Environment, endpoint: Endpoint, request: Request) -> Result
     """One object; subresources that hold the whole object read alike."""
     info = request.target
     subresource = endpoint.store.definition.subresource(info.subresource)
-    shared.negotiate(request, "object", tables=subresource is None or subresource.prints_table)
+    shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     stored = await endpoint.store.get(info.namespace, info.name, request.query.get("resourceVersion"))
     return ObjectResult(stored, endpoint.encoder)
 
@@ -21,7 +21,7 @@ async def get(_env: Environment, endpoint: Endpoint, request: Request) -> Result
 async def list_(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
     """One page of a collection."""
     info = request.target
-    shared.negotiate(request, "list", list_kind=endpoint.resource.list_kind)
+    shared.negotiate(request, "list", endpoint.resource)
     reading = query_options.list_options(request.query, watch=False)
     options = reading.options
     scope = shared.scope_of(endpoint, info.namespace, options.label_selector, options.field_selector)

@@ -48,7 +48,7 @@ class _Options(Protocol):
     def field_validation(self) -> str: ...
 
 
-def negotiate(request: Request, use: negotiation.Use, *, tables: bool = True, list_kind: str = "") -> None:
+def negotiate(request: Request, use: negotiation.Use, resource: Resource[Any], *, tables: bool = True) -> None:
     """Settle the form of the reply before anything is done. Raises ``APIStatusError`` (406)."""
     if request.typed:
         return
@@ -57,7 +57,7 @@ def negotiate(request: Request, use: negotiation.Use, *, tables: bool = True, li
         use,
         tables=tables,
         pretty=negotiation.wants_pretty(request.query.get("pretty"), request.user_agent),
-        list_kind=list_kind,
+        go_type=f"*{resource.internal_name}{'List' if use == 'list' else ''}",
     )
     check_include_object(request)
 
@@ -204,11 +204,15 @@ def parse_selectors(
     except selectors.SelectorError as err:
         raise errors.bad_request(str(err)) from None
     known = {"metadata.name", *endpoint.selectable_fields}
-    if endpoint.resource.namespaced:
+    if endpoint.resource.namespaced or not endpoint.selectable_fields:
         known.add("metadata.namespace")
     for term in fields.terms:
         if term.field not in known:
-            raise errors.bad_request(f"field label not supported: {term.field}")
+            raise errors.bad_request(
+                f"field label not supported: {term.field}"
+                if endpoint.selectable_fields
+                else f'"{term.field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            )
     return labels, fields
 
 

@@ -18,7 +18,7 @@ async def update(env: Environment, endpoint: Endpoint, request: Request) -> Resu
     """Replace an object, or create it where the resource allows that."""
     info, resource = request.target, endpoint.resource
     subresource = endpoint.store.definition.subresource(info.subresource)
-    shared.negotiate(request, "object", tables=subresource is None or subresource.prints_table)
+    shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     if request.typed:
         ctx = shared.context(request, query_options.update_options(request.query))
         obj = request.obj

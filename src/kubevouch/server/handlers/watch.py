@@ -34,7 +34,7 @@ _jitter = random.Random()  # noqa: S311 - spreads reconnects, guards nothing
 async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Result:
     """A stream of events."""
     info = request.target
-    shared.negotiate(request, "watch")
+    shared.negotiate(request, "watch", endpoint.resource)
     reading = query_options.list_options(request.query, watch=True)
     options = reading.options
     name = info.name if info.deprecated_watch else ""

@@ -99,8 +99,23 @@ def test_quotes_of_odd_texts() -> None:
 
 def test_a_time_drops_fractions_and_prints_in_utc() -> None:
     assert str(Time.parse("2026-11-21T13:00:00.999+01:00")) == "2026-11-21T12:00:00Z"
-    assert str(MicroTime.parse("2026-11-21T12:00:00.1234567Z")) == "2026-11-21T12:00:00.123456Z"
-    assert str(MicroTime.parse("2026-11-21T12:00:00Z")) == "2026-11-21T12:00:00.000000Z"
+    assert str(MicroTime.parse("2026-11-21T13:00:00.123456+01:00")) == "2026-11-21T12:00:00.123456Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2026-11-21T12:00:00Z", 'cannot parse "Z" as ".000000"'),
+        ("2026-11-21T12:00:00.5Z", 'cannot parse ".5Z" as ".000000"'),
+        ("2026-11-21T12:00:00.1234567Z", 'cannot parse "7Z" as "Z07:00"'),
+        ("2026-11-21T12:00:00.123456", 'cannot parse "" as "Z07:00"'),
+        ("2026-11-21", 'cannot parse "" as "T"'),
+    ],
+)
+def test_a_micro_time_has_six_decimals(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match="parsing time") as caught:
+        MicroTime.parse(text)
+    assert str(caught.value) == f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00": {why}'
 
 
 @pytest.mark.parametrize(
@@ -132,7 +147,7 @@ def test_times_and_datetimes() -> None:
 def test_the_zero_time() -> None:
     assert Time.parse("0001-01-01T00:00:00Z").is_zero
     assert not Time(0).is_zero
-    assert MicroTime.parse("0001-01-01T00:00:00Z").is_zero
+    assert MicroTime.parse("0001-01-01T00:00:00.000000Z").is_zero
     assert not MicroTime.parse("0001-01-01T00:00:00.000001Z").is_zero
 
 

@@ -24,16 +24,16 @@ EVENT = {
 @pytest.mark.parametrize(
     ("changes", "last_seen", "count"),
     [
-        ({}, "10m", 1),
-        ({"count": 1}, "10m", 1),
-        ({"count": 3}, "60s (x3 over 10m)", 3),
+        ({}, "60s", 1),
+        ({"lastTimestamp": None}, "10m", 1),
+        ({"count": 3}, "60s", 3),
         (
             {"series": {"count": 4, "lastObservedTime": "2026-01-01T11:58:00.000000Z"}, "firstTimestamp": None,
              "eventTime": "2026-01-01T11:55:00.000000Z"},
-            "2m (x4 over 5m)",
+            "2m",
             4,
         ),
-        ({"firstTimestamp": None}, "<unknown>", 1),
+        ({"firstTimestamp": None, "lastTimestamp": None}, "<unknown>", 1),
     ],
 )  # fmt: skip
 def test_an_events_row(changes: dict[str, Any], last_seen: str, count: int) -> None:

@@ -90,7 +90,7 @@ def test_selectors(api: API, query: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("fieldSelector=data%3Dx", "field label not supported: data"),
+        ("fieldSelector=data%3Dx", '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'),
         ("fieldSelector=metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
         ("labelSelector=a+b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("limit=abc", 'strconv.ParseInt: parsing "abc": invalid syntax'),

@@ -182,7 +182,8 @@ async def test_bad_selectors_are_refused_before_the_stream() -> None:
         with pytest.raises(APIStatusError) as caught:
             async with w.watch(field_selector="data=x") as stream:
                 await anext(stream)
-        assert (caught.value.code, str(caught.value)) == (400, "field label not supported: data")
+        why = '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        assert (caught.value.code, str(caught.value)) == (400, why)
 
 
 @async_test
