@@ -18,7 +18,7 @@ from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client, ConnectFailed, TLSFailed
 from kubevouch.machinery.errors import unauthorized
 from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_presented
@@ -30,7 +30,7 @@ from kubevouch.util.clock import Clock
 
 TOKEN_USER = UserInfo(
     "system:bootstrap:abcdef",
-    groups=(wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP, AUTHENTICATED_GROUP),
+    groups=(wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP, wellknown.AUTHENTICATED_GROUP),
 )
 
 
@@ -81,7 +81,7 @@ class Network:
         except ClientCertificateError as err:
             raise unauthorized() from err
         assert who is not None
-        return UserInfo(who.username, groups=(*who.groups, AUTHENTICATED_GROUP))
+        return UserInfo(who.username, groups=(*who.groups, wellknown.AUTHENTICATED_GROUP))
 
 
 class _Guarded:

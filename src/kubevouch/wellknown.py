@@ -142,6 +142,7 @@ CA_CERTIFICATE_KEY = "ca.crt"
 
 CLUSTER_INFO_CONFIGMAP = "cluster-info"
 KUBECONFIG_KEY = "kubeconfig"
+# Before a token ID in the keys of cluster-info; the bootstrap signer owns every key that starts so.
 JWS_KEY_PREFIX = "jws-kubeconfig-"
 ROOT_CA_CONFIGMAP = "kube-root-ca.crt"
 EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP = "extension-apiserver-authentication"

@@ -32,7 +32,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.api.core_v1 import ConfigMap, Namespace, Secret
 from kubevouch.api.core_v1.namespaces import ACTIVE
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
-from kubevouch.authentication.interface import ANONYMOUS, UNAUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import ListOptions
 from kubevouch.controllers import bootstrap_signer, catalog, root_ca_publisher, token_cleaner
@@ -504,9 +504,11 @@ async def test_selecting_by_signer_name() -> None:
 @async_test
 async def test_anonymous_reads_cluster_info_and_nothing_else() -> None:
     (case,) = _doing(DESIGN, "get")
-    assert case["given"]["user"] == ANONYMOUS
+    assert case["given"]["user"] == wellknown.ANONYMOUS_USER
     async with world() as at:
-        anonymous = at.server.api.loopback(UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED_GROUP,)), "test")
+        anonymous = at.server.api.loopback(
+            UserInfo(wellknown.ANONYMOUS_USER, groups=(wellknown.UNAUTHENTICATED_GROUP,)), "test"
+        )
         allowed = []
         for place in case["when"]["objects"]:
             namespace, _, name = place.split("/")

@@ -21,6 +21,7 @@ from kubevouch.pki.errors import AuthorityError, ParseError, PKIError, PolicyErr
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.profile import Profile, verify_profile
 from kubevouch.pki.x509 import der, x509_certificate, x509_request
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FIXTURES = VECTORS / "fixtures-controllers"
@@ -267,7 +268,7 @@ def test_recognising(case: dict[str, Any]) -> None:
         assert list(request.subject.organizations) == then["parsed"]["O"]
     if "reason" in then:
         with pytest.raises(PolicyError) as shape:
-            policy.verify_shape(policy.KUBE_APISERVER_CLIENT_KUBELET, request, spec["usages"])
+            policy.verify_shape(KUBE_APISERVER_CLIENT_KUBELET_SIGNER, request, spec["usages"])
         assert str(shape.value) == then["reason"]
 
 
@@ -281,7 +282,7 @@ ORDINARY = (
 def test_what_kubelets_and_kubeadm_ask_for_passes_the_strict_profile(name: str) -> None:
     request = x509_request.parse_pem((FIXTURES / f"{name}.csr").read_bytes())
     serving = name.startswith("serving")
-    signer = policy.KUBELET_SERVING if serving else policy.KUBE_APISERVER_CLIENT_KUBELET
+    signer = KUBELET_SERVING_SIGNER if serving else KUBE_APISERVER_CLIENT_KUBELET_SIGNER
     usages = ("digital signature", "server auth" if serving else "client auth")
     policy.verify_shape(signer, request, usages)
     verify_profile(Profile.STRICT, signer, request, usages)

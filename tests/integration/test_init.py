@@ -20,7 +20,7 @@ from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.rest_config import rest_config
 from kubevouch.config.kubeadm_v1beta4 import APIEndpoint, ClusterConfiguration, InitConfiguration
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.phases import cluster_settings, mark_control_plane
+from kubevouch.phases import cluster_settings
 from kubevouch.phases.bootstrap_token import list_tokens
 from kubevouch.phases.certificates import control_plane_pki
 from kubevouch.phases.certificates.certs import CertsError
@@ -34,6 +34,7 @@ from kubevouch.pki import pins
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.up import Running, running
 from kubevouch.util.clock import SystemClock
+from kubevouch.wellknown import CONTROL_PLANE_LABEL
 
 CLOCK = SystemClock()
 
@@ -152,7 +153,7 @@ async def test_a_control_plane_is_made_and_a_second_one_joins(tmp_path: Path) ->
         await asyncio.to_thread(admin_conf.write_bytes, kept)
         await client.create(catalog.NODES, Node(metadata=ObjectMeta(name="second")))
         await run(marking, CLOCK, told)
-        assert mark_control_plane.ROLE in (await client.get(catalog.NODES, "second")).metadata.labels
+        assert CONTROL_PLANE_LABEL in (await client.get(catalog.NODES, "second")).metadata.labels
 
 
 @async_test

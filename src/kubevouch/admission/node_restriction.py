@@ -24,10 +24,13 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_request
 from kubevouch.wellknown import (
+    ARCH_LABEL,
+    HOSTNAME_LABEL,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_NODE_LEASE_NAMESPACE,
     KUBELET_SERVING_SIGNER,
     NODE_USER_PREFIX,
+    OS_LABEL,
 )
 
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
@@ -43,9 +46,9 @@ _KUBELET_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _NODE_RESTRICTION = "node-restriction.kubernetes.io"
 _KUBELET_LABELS = frozenset(
     {
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
+        HOSTNAME_LABEL,
+        OS_LABEL,
+        ARCH_LABEL,
         "topology.kubernetes.io/zone",
         "topology.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubevouch.authentication import bearer
-from kubevouch.authentication.interface import ANONYMOUS, UNAUTHENTICATED_GROUP, Authentication, Credentials, UserInfo
+from kubevouch.authentication.interface import Authentication, Credentials, UserInfo
+from kubevouch.wellknown import ANONYMOUS_USER, UNAUTHENTICATED_GROUP
 
 METHOD = "anonymous"
 
-_USER = UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED_GROUP,))
+_USER = UserInfo(ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
 _ANONYMOUS = Authentication(_USER, METHOD)
 
 

@@ -12,11 +12,6 @@ from typing import Protocol
 
 from kubevouch.records.token_bounds import Network
 
-ANONYMOUS = "system:anonymous"
-AUTHENTICATED_GROUP = "system:authenticated"
-UNAUTHENTICATED_GROUP = "system:unauthenticated"
-CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubevouch.authentication.interface import CREDENTIAL_ID, AuthenticationError, UserInfo
+from kubevouch.authentication.interface import AuthenticationError, UserInfo
 from kubevouch.cel.environment import EvaluationError, Program, Turn
 from kubevouch.config.authentication_config import PrefixedClaimOrExpression
 from kubevouch.config.authentication_config_rules import CLAIMS, USER, CompiledAuthenticator
+from kubevouch.wellknown import CREDENTIAL_ID_EXTRA
 
 Claims = Mapping[str, Any]
 
@@ -92,7 +93,7 @@ def _extra(programs: tuple[tuple[str, Program], ...], claims: Claims, turn: Turn
     extra = {key: values for key, program in programs if (values := _texts("extra claim", program, claims, turn))}
     token_id = claims.get("jti")
     if isinstance(token_id, str) and token_id:
-        extra[CREDENTIAL_ID] = (f"JTI={token_id}",)
+        extra[CREDENTIAL_ID_EXTRA] = (f"JTI={token_id}",)
     return extra
 
 

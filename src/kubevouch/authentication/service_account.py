@@ -22,7 +22,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
 from kubevouch import wellknown
-from kubevouch.authentication.interface import CREDENTIAL_ID, Authentication, AuthenticationError, UserInfo
+from kubevouch.authentication.interface import Authentication, AuthenticationError, UserInfo
 from kubevouch.machinery.meta import Object
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
@@ -287,7 +287,7 @@ class ServiceAccountAuthenticator:
             signed: _Signed | None = getattr(private, kind)
             if signed is not None and not (kind == "node" and private.secret is not None):
                 _require(getter("" if kind == "node" else namespace, signed.name), signed, kind)
-        extra = {CREDENTIAL_ID: (f"JTI={claims.jti}",)} if claims.jti else {}
+        extra = {wellknown.CREDENTIAL_ID_EXTRA: (f"JTI={claims.jti}",)} if claims.jti else {}
         if private.node is not None:
             extra |= {wellknown.NODE_NAME_EXTRA: (private.node.name,), wellknown.NODE_UID_EXTRA: (private.node.uid,)}
         groups = (wellknown.SERVICE_ACCOUNTS_GROUP, f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{namespace}")

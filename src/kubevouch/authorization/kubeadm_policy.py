@@ -44,7 +44,7 @@ def kubeadm_policy() -> Policy:
     return Policy(
         cluster_roles=(cluster_role("kubeadm:get-nodes", rule("get", "", "nodes")),),
         cluster_role_bindings=(
-            cluster_role_binding("kubeadm:cluster-admins", group(CLUSTER_ADMINS_GROUP), role=CLUSTER_ADMIN_ROLE),
+            cluster_role_binding(CLUSTER_ADMINS_GROUP, group(CLUSTER_ADMINS_GROUP), role=CLUSTER_ADMIN_ROLE),
             cluster_role_binding("kubeadm:get-nodes", joining),
             cluster_role_binding("kubeadm:kubelet-bootstrap", joining, role="system:node-bootstrapper"),
             cluster_role_binding("kubeadm:node-autoapprove-bootstrap", joining, role=f"{_REQUESTS}:nodeclient"),

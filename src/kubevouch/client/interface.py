@@ -19,6 +19,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from kubevouch.machinery.meta import DeleteOptions, Object, Status
 from kubevouch.machinery.scheme import Resource
+from kubevouch.wellknown import INITIAL_EVENTS_END_ANNOTATION
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Object)
@@ -98,7 +99,7 @@ class WatchEvent(Generic[T]):
         return (
             self.type is EventType.BOOKMARK
             and self.object is not None
-            and self.object.metadata.annotations.get("k8s.io/initial-events-end") == "true"
+            and self.object.metadata.annotations.get(INITIAL_EVENTS_END_ANNOTATION) == "true"
         )
 
 

@@ -14,14 +14,13 @@ from kubevouch.machinery.meta import DeleteOptions, ManagedFieldsEntry, ObjectMe
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind
 from kubevouch.machinery.text import gotext, names
 from kubevouch.machinery.text.names import NameRule
+from kubevouch.wellknown import FOREGROUND_FINALIZER, NAMESPACE_FINALIZER, ORPHAN_FINALIZER
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024  # keys and values together
 MAX_FIELD_MANAGER_BYTES = 128
 MAX_SUBRESOURCE_BYTES = 256
 
-ORPHAN = "orphan"
-FOREGROUND_DELETION = "foregroundDeletion"
-_STANDARD_FINALIZERS = frozenset({ORPHAN, FOREGROUND_DELETION, "kubernetes"})
+_STANDARD_FINALIZERS = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER, NAMESPACE_FINALIZER})
 _BANNED_OWNERS = frozenset({GroupVersionKind("", "v1", "Event")})
 _IMMUTABLE = "field is immutable"
 
@@ -185,9 +184,11 @@ def validate_finalizers(finalizers: list[str], path: str) -> list[FieldError]:
     errors = []
     for finalizer in finalizers:
         errors += _all_invalid(path, finalizer, names.qualified_name(finalizer))
-    if ORPHAN in finalizers and FOREGROUND_DELETION in finalizers:
+    if ORPHAN_FINALIZER in finalizers and FOREGROUND_FINALIZER in finalizers:
         errors.append(
-            field.invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND_DELETION} cannot be both set")
+            field.invalid(
+                path, finalizers, f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
+            )
         )
     return errors
 
@@ -265,7 +266,7 @@ def deletion_finalizers(meta: ObjectMeta, options: DeleteOptions) -> list[str]:
     policy those on the object stay.
     """
     wanted = _garbage_collection(meta, options)
-    kept = [finalizer for finalizer in meta.finalizers if finalizer not in (ORPHAN, FOREGROUND_DELETION)]
+    kept = [finalizer for finalizer in meta.finalizers if finalizer not in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)]
     if wanted:
         kept.append(wanted)
     return meta.finalizers if set(kept) == set(meta.finalizers) else kept
@@ -273,7 +274,9 @@ def deletion_finalizers(meta: ObjectMeta, options: DeleteOptions) -> list[str]:
 
 def _garbage_collection(meta: ObjectMeta, options: DeleteOptions) -> str:
     if options.orphan_dependents is not None:
-        return ORPHAN if options.orphan_dependents else ""
+        return ORPHAN_FINALIZER if options.orphan_dependents else ""
     if options.propagation_policy is not None:
-        return {"Orphan": ORPHAN, "Foreground": FOREGROUND_DELETION}.get(options.propagation_policy, "")
-    return next((finalizer for finalizer in meta.finalizers if finalizer in (ORPHAN, FOREGROUND_DELETION)), "")
+        return {"Orphan": ORPHAN_FINALIZER, "Foreground": FOREGROUND_FINALIZER}.get(options.propagation_policy, "")
+    return next(
+        (finalizer for finalizer in meta.finalizers if finalizer in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)), ""
+    )

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.client import stored
@@ -42,7 +43,6 @@ from kubevouch.server.bootstrap import rbac
 from kubevouch.util.clock import Clock
 
 _POLL_SECONDS = 0.5  # kubeadm's retry of API calls
-_ADMINS = "kubeadm:cluster-admins"
 _JOINING = frozenset(
     {
         "kubeadm:get-nodes",
@@ -260,12 +260,12 @@ async def wait_for_server(client: Client, seconds: float, clock: Clock, report: 
 async def _ensure_admins(client: Client, options: InitOptions, connect: Connect) -> None:
     """``admin.conf`` gets its rights by a binding; where it may not make that itself, ``super-admin.conf`` does."""
     try:
-        await _reconcile(client, frozenset({_ADMINS}))
+        await _reconcile(client, frozenset({wellknown.CLUSTER_ADMINS_GROUP}))
     except APIStatusError as err:
         super_admin = options.layout.kubeconfigs / "super-admin.conf"
         if err.code != 403 or not super_admin.exists():
             raise
-        await _reconcile(await connect(super_admin), frozenset({_ADMINS}))
+        await _reconcile(await connect(super_admin), frozenset({wellknown.CLUSTER_ADMINS_GROUP}))
 
 
 async def _reconcile(client: Client, names: frozenset[str]) -> None:

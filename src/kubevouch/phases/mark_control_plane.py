@@ -9,9 +9,9 @@ from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NO_SCHEDULE, Taint
 from kubevouch.client.interface import STRATEGIC_MERGE_PATCH, Client
 from kubevouch.client.stored import find
+from kubevouch.wellknown import CONTROL_PLANE_LABEL
 
-ROLE = "node-role.kubernetes.io/control-plane"
-LABELS = {ROLE: "", "node.kubernetes.io/exclude-from-external-load-balancers": ""}
+LABELS = {CONTROL_PLANE_LABEL: "", "node.kubernetes.io/exclude-from-external-load-balancers": ""}
 
 
 def patch_for(node: Node) -> dict[str, Any]:
@@ -20,11 +20,11 @@ def patch_for(node: Node) -> dict[str, Any]:
     missing = {key: value for key, value in LABELS.items() if node.metadata.labels.get(key) != value}
     if missing:
         patch["metadata"] = {"labels": missing}
-    if not any(taint.key == ROLE and taint.effect == NO_SCHEDULE for taint in node.spec.taints):
+    if not any(taint.key == CONTROL_PLANE_LABEL and taint.effect == NO_SCHEDULE for taint in node.spec.taints):
         patch["spec"] = {
             "taints": [
                 *map(_tree, node.spec.taints),
-                {"key": ROLE, "effect": NO_SCHEDULE},
+                {"key": CONTROL_PLANE_LABEL, "effect": NO_SCHEDULE},
             ]
         }
     return patch

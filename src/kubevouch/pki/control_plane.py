@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kubevouch import wellknown
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames, canonical
 from kubevouch.pki.x509.usages import CLIENT_AUTH, SERVER_AUTH
@@ -113,12 +114,12 @@ def _user(common_name: str, *organizations: str) -> LeafSpec:
     return LeafSpec(common_name=common_name, organizations=organizations, purposes=(CLIENT_AUTH,))
 
 
-ADMIN = _user("kubernetes-admin", "kubeadm:cluster-admins")
-SUPER_ADMIN = _user("kubernetes-super-admin", "system:masters")
-CONTROLLER_MANAGER = _user("system:kube-controller-manager")
-SCHEDULER = _user("system:kube-scheduler")
+ADMIN = _user("kubernetes-admin", wellknown.CLUSTER_ADMINS_GROUP)
+SUPER_ADMIN = _user("kubernetes-super-admin", wellknown.MASTERS_GROUP)
+CONTROLLER_MANAGER = _user(wellknown.KUBE_CONTROLLER_MANAGER_USER)
+SCHEDULER = _user(wellknown.KUBE_SCHEDULER_USER)
 
 
 def kubelet(node_name: str) -> LeafSpec:
     """The certificate of ``kubelet.conf``."""
-    return _user(f"system:node:{node_name}", "system:nodes")
+    return _user(f"{wellknown.NODE_USER_PREFIX}{node_name}", wellknown.NODES_GROUP)

@@ -15,10 +15,7 @@ from collections.abc import Mapping
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import SignatureError
-
-SIGNATURE_PREFIX = "jws-kubeconfig-"
-"""Before the token id in the keys of cluster-info; the signer owns every key that starts so."""
-KUBECONFIG_KEY = "kubeconfig"
+from kubevouch.wellknown import JWS_KEY_PREFIX, KUBECONFIG_KEY
 
 
 def sign(content: bytes, token_id: str, token_secret: str) -> str:
@@ -55,7 +52,7 @@ def verify_cluster_info(entries: Mapping[str, str], token_id: str, token_secret:
             "there is no kubeconfig key in the cluster-info ConfigMap. This API Server isn't set up for token "
             "bootstrapping, can't connect"
         )
-    value = entries.get(SIGNATURE_PREFIX + token_id, "")
+    value = entries.get(JWS_KEY_PREFIX + token_id, "")
     if not value:
         raise SignatureError(
             f'token id {quote(token_id)} is invalid for this cluster or it has expired. Use "kubeadm token create" '

@@ -10,10 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kubevouch.machinery.text import names
-
-NODE_USER_PREFIX = "system:node:"
-NODES_GROUP = "system:nodes"
-
+from kubevouch.wellknown import NODE_USER_PREFIX
 
 # RFC 1123 section 2.1. What is longer is no name, and is not remembered.
 _LONGEST = len(NODE_USER_PREFIX) + 253

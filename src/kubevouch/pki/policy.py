@@ -14,20 +14,23 @@ import msgspec
 
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
-from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP, node_name_of
+from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import (
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBELET_SERVING_SIGNER,
+    LEGACY_UNKNOWN_SIGNER,
+    MASTERS_GROUP,
+    NODE_USER_PREFIX,
+    NODES_GROUP,
+)
 
-KUBE_APISERVER_CLIENT = "kubernetes.io/kube-apiserver-client"
-KUBE_APISERVER_CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"
-KUBELET_SERVING = "kubernetes.io/kubelet-serving"
-LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
-
-NODE_SIGNERS = frozenset({KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING})
+NODE_SIGNERS = frozenset({KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER})
 """The signers whose certificates name a node."""
 
-MASTERS_GROUP = "system:masters"
 
 FAILED_REASON = "SignerValidationFailure"
 """Reason of the Failed condition that a refusal becomes."""
@@ -43,7 +46,7 @@ _CLIENT_USAGES = frozenset({DIGITAL_SIGNATURE, CLIENT_AUTH})
 # Of a name that is no node's; it may be as long as the request.
 _SHOWN = 253
 _SYSTEM = "system:"
-_MASTERS_REFUSED = f"use of {KUBE_APISERVER_CLIENT} signer with {MASTERS_GROUP} group is not allowed"
+_MASTERS_REFUSED = f"use of {KUBE_APISERVER_CLIENT_SIGNER} signer with {MASTERS_GROUP} group is not allowed"
 
 
 def verify_shape(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> None:
@@ -126,10 +129,10 @@ def _verify_legacy_unknown(_: CertificateRequest, __: Sequence[str]) -> None:
 
 
 _RULES: dict[str, Callable[[CertificateRequest, Sequence[str]], None]] = {
-    KUBELET_SERVING: _verify_kubelet_serving,
-    KUBE_APISERVER_CLIENT_KUBELET: _verify_kubelet_client,
-    KUBE_APISERVER_CLIENT: _verify_kube_apiserver_client,
-    LEGACY_UNKNOWN: _verify_legacy_unknown,
+    KUBELET_SERVING_SIGNER: _verify_kubelet_serving,
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER: _verify_kubelet_client,
+    KUBE_APISERVER_CLIENT_SIGNER: _verify_kube_apiserver_client,
+    LEGACY_UNKNOWN_SIGNER: _verify_legacy_unknown,
 }
 
 KUBERNETES_SIGNERS: tuple[str, ...] = tuple(_RULES)
@@ -137,13 +140,13 @@ KUBERNETES_SIGNERS: tuple[str, ...] = tuple(_RULES)
 
 def default_signer_name(request: CertificateRequest, usages: Sequence[str]) -> str:
     """The signer that certificates.k8s.io/v1beta1 filled in; needed only to import old objects."""
-    for signer_name in (KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING):
+    for signer_name in (KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER):
         try:
             verify_shape(signer_name, request, usages)
         except PolicyError:
             continue
         return signer_name
-    return LEGACY_UNKNOWN
+    return LEGACY_UNKNOWN_SIGNER
 
 
 def verify_no_escalation(signer_name: str, subject: Subject) -> None:
@@ -165,7 +168,7 @@ def verify_no_escalation(signer_name: str, subject: Subject) -> None:
                 f"{signer_name} issues no subject but {NODE_USER_PREFIX}<name>, got {quote(subject.common_name)}"
             )
         verify_node_name(subject)
-    elif signer_name == LEGACY_UNKNOWN:
+    elif signer_name == LEGACY_UNKNOWN_SIGNER:
         for name in (subject.common_name, *subject.organizations):
             if name.startswith(_SYSTEM):
                 shown = quote(name[:_SHOWN])
@@ -180,7 +183,7 @@ def verify_no_masters(signer_name: str, subject: Subject) -> None:
     Raises:
         PolicyError: with the admission plug-in's text.
     """
-    if signer_name == KUBE_APISERVER_CLIENT and MASTERS_GROUP in subject.organizations:
+    if signer_name == KUBE_APISERVER_CLIENT_SIGNER and MASTERS_GROUP in subject.organizations:
         raise PolicyError(_MASTERS_REFUSED)
 
 

@@ -13,12 +13,12 @@ from enum import StrEnum
 
 from kubevouch.machinery.text.gotext import is_printable_text, quote
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.policy import NODE_SIGNERS, verify_no_masters
 from kubevouch.pki.x509.public_key import KeyKind, PublicKey
 from kubevouch.pki.x509.signature import Digest
 from kubevouch.pki.x509.usages import CERT_SIGN, CRL_SIGN
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import NODE_USER_PREFIX, NODES_GROUP
 
 
 class Profile(StrEnum):

@@ -12,8 +12,9 @@ import msgspec
 
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, verify_shape
+from kubevouch.pki.policy import verify_shape
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 APPROVED_REASON = "AutoApproved"
 RECOVERY_USER_PREFIX = "kubevouch:recovery:"
@@ -38,7 +39,7 @@ RECOVERED_NODE_CLIENT = Recognition(
 
 def recognize_kubelet_client(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> bool:
     """A request for the client certificate of some node."""
-    if signer_name != KUBE_APISERVER_CLIENT_KUBELET:
+    if signer_name != KUBE_APISERVER_CLIENT_KUBELET_SIGNER:
         return False
     try:
         verify_shape(signer_name, request, usages)

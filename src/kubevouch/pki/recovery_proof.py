@@ -19,12 +19,12 @@ from kubevouch.pki.errors import (
     RecoveryProofError,
     SignatureError,
 )
-from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.x509 import signature, x509_certificate, x509_request
 from kubevouch.pki.x509.public_key import PublicKey
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import NODE_USER_PREFIX, NODES_GROUP
 
 RECOVERY_KEY = keys.KeyAlgorithm.ECDSA_P256
 """The one kind of recovery key: every machine and every FIPS module can make it."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubevouch.pki.node_user import NODE_USER_PREFIX, NODES_GROUP
 from kubevouch.pki.x509.subject_alt_names import IPAddress, SubjectAltNames, canonical
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.wellknown import NODE_USER_PREFIX, NODES_GROUP
 
 _EARLIEST = 0.7
 _SPREAD = 0.2

@@ -53,9 +53,10 @@ _ID_LENGTH = 6
 _SECRET_LENGTH = 16
 _TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})", re.ASCII)
 _TOKEN_ID = re.compile(r"[a-z0-9]{6}", re.ASCII)
-_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
+_GROUP_FORM = wellknown.BOOTSTRAPPERS_GROUP_PREFIX + r"[a-z0-9:-]{0,255}[a-z0-9]"
+_GROUP = re.compile(_GROUP_FORM, re.ASCII)
 # As Kubernetes prints it.
-_GROUP_PATTERN = r"\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z"
+_GROUP_PATTERN = rf"\A{_GROUP_FORM}\z"
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -20,8 +20,8 @@ from kubevouch.util.clock import Clock
 # More writers than any cluster has nodes; who was not seen for longest begins anew.
 MAX_WRITERS = 10_000
 
-_CONTROL_PLANE = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
-_SYSTEM_ACCOUNTS = f"system:serviceaccounts:{wellknown.KUBE_SYSTEM_NAMESPACE}"
+_CONTROL_PLANE = frozenset({wellknown.KUBE_CONTROLLER_MANAGER_USER, wellknown.KUBE_SCHEDULER_USER})
+_SYSTEM_ACCOUNTS = f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{wellknown.KUBE_SYSTEM_NAMESPACE}"
 
 
 @dataclass(frozen=True, slots=True)

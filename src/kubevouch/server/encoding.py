@@ -24,8 +24,8 @@ from kubevouch.server.request import Bookmark, WatchItem
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.worker import LARGE_BYTES, Share
+from kubevouch.wellknown import INITIAL_EVENTS_END_ANNOTATION
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 # Frames are shared by all watchers of a resource: as many as they may be apart, and still get the same bytes.
 FRAMES = 64
 # With the stored values that they are made of. One may be above it.
@@ -283,7 +283,7 @@ class ObjectEncoder:
         return _wrap(item.type, self._whole_json(item.stored, how.transform), how)
 
     def _bookmark(self, item: Bookmark, how: Negotiated, *, columns: bool) -> bytes:
-        annotations = {INITIAL_EVENTS_END: "true"} if item.initial_end else {}
+        annotations = {INITIAL_EVENTS_END_ANNOTATION: "true"} if item.initial_end else {}
         meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
         empty = msgspec.structs.replace(self.resource.type(), metadata=meta)
         stored = Stored("", empty, item.revision, b"")

@@ -31,7 +31,6 @@ from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.server import encoding
 from kubevouch.server.edge.https import warning_headers
-from kubevouch.server.encoding import INITIAL_EVENTS_END
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import (
     Bookmark,
@@ -49,6 +48,7 @@ from kubevouch.server.request import (
 from kubevouch.server.request_info import RequestInfo, selected_name
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.util.clock import Clock
+from kubevouch.wellknown import INITIAL_EVENTS_END_ANNOTATION
 
 T = TypeVar("T", bound=Object)
 
@@ -271,7 +271,7 @@ def _event(item: WatchItem, view: Any, resource: Resource[T]) -> WatchEvent[T]:
     if isinstance(item, Status):
         return WatchEvent(EventType.ERROR, status=item)
     if isinstance(item, Bookmark):
-        annotations = {INITIAL_EVENTS_END: "true"} if item.initial_end else {}
+        annotations = {INITIAL_EVENTS_END_ANNOTATION: "true"} if item.initial_end else {}
         meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
         return WatchEvent(EventType.BOOKMARK, resource.type(metadata=meta))
     stored: Stored[Any] = item.stored

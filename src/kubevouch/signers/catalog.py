@@ -15,15 +15,15 @@ import structlog
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.policy import (
-    KUBE_APISERVER_CLIENT,
-    KUBE_APISERVER_CLIENT_KUBELET,
-    KUBELET_SERVING,
-    KUBERNETES_SIGNERS,
-    LEGACY_UNKNOWN,
-)
+from kubevouch.pki.policy import KUBERNETES_SIGNERS
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Signer, SignerError
+from kubevouch.wellknown import (
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBELET_SERVING_SIGNER,
+    LEGACY_UNKNOWN_SIGNER,
+)
 
 log = structlog.get_logger("signers.catalog")
 
@@ -53,19 +53,19 @@ class PairFiles:
 
 
 FLAG_PREFIXES: Mapping[str, str] = {
-    KUBELET_SERVING: "cluster-signing-kubelet-serving",
-    KUBE_APISERVER_CLIENT_KUBELET: "cluster-signing-kubelet-client",
-    KUBE_APISERVER_CLIENT: "cluster-signing-kube-apiserver-client",
-    LEGACY_UNKNOWN: "cluster-signing-legacy-unknown",
+    KUBELET_SERVING_SIGNER: "cluster-signing-kubelet-serving",
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER: "cluster-signing-kubelet-client",
+    KUBE_APISERVER_CLIENT_SIGNER: "cluster-signing-kube-apiserver-client",
+    LEGACY_UNKNOWN_SIGNER: "cluster-signing-legacy-unknown",
 }
 """Before ``-cert-file`` and ``-key-file``, by signer name."""
 
 # What the errors call them, which is not what the flags are called.
 _LABELS: Mapping[str, str] = {
-    KUBELET_SERVING: "cluster-signing-kubelet-serving",
-    KUBE_APISERVER_CLIENT_KUBELET: "cluster-signing-kube-apiserver-client",
-    KUBE_APISERVER_CLIENT: "cluster-signing-kube-apiserver",
-    LEGACY_UNKNOWN: "cluster-signing-legacy-unknown",
+    KUBELET_SERVING_SIGNER: "cluster-signing-kubelet-serving",
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER: "cluster-signing-kube-apiserver-client",
+    KUBE_APISERVER_CLIENT_SIGNER: "cluster-signing-kube-apiserver",
+    LEGACY_UNKNOWN_SIGNER: "cluster-signing-legacy-unknown",
 }
 
 

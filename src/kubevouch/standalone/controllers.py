@@ -10,7 +10,7 @@ from typing import Any
 from kubevouch import wellknown
 from kubevouch.api import catalog as resources
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
@@ -36,9 +36,9 @@ def controller_user(name: str) -> UserInfo:
     groups = (
         wellknown.SERVICE_ACCOUNTS_GROUP,
         f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{namespace}",
-        AUTHENTICATED_GROUP,
+        wellknown.AUTHENTICATED_GROUP,
     )
-    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+    return UserInfo(f"{wellknown.SERVICE_ACCOUNT_USER_PREFIX}{namespace}:{name}", groups=groups)
 
 
 class RunningControllers:

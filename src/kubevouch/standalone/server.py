@@ -10,7 +10,7 @@ from types import TracebackType
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
@@ -36,7 +36,7 @@ from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
-API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, AUTHENTICATED_GROUP))
+API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
 
 
 @dataclass(frozen=True, slots=True)

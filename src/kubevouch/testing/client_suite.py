@@ -38,6 +38,7 @@ from kubevouch.client.interface import (
 )
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, ObjectMeta, Preconditions
+from kubevouch.wellknown import AUTHENTICATED_GROUP
 
 PATIENCE_SECONDS = 30.0
 """How long to wait for an event that has to come."""
@@ -185,7 +186,7 @@ class ClientSuite:
     @client_test
     async def test_a_review_is_answered(self, client: Client) -> None:
         review = await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())
-        assert "system:authenticated" in review.status.user_info.groups
+        assert AUTHENTICATED_GROUP in review.status.user_info.groups
 
     # -------------------------------------------------------------- patches
 

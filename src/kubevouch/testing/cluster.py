@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.phases.certificates.certs import ControlPlanePKI
@@ -36,6 +36,7 @@ from kubevouch.testing.loop_thread import BridgedClient, LoopThread
 from kubevouch.testing.verbs import Verbs
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.files import write_new
+from kubevouch.wellknown import AUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
     from kubevouch.standalone.controllers import RunningControllers

@@ -20,7 +20,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
@@ -34,7 +34,7 @@ NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 
 
 def _user(token_id: str = TOKEN.token_id) -> UserInfo:
-    groups = (wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP, AUTHENTICATED_GROUP)
+    groups = (wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP, wellknown.AUTHENTICATED_GROUP)
     return UserInfo(f"system:bootstrap:{token_id}", groups=groups)
 
 
@@ -133,7 +133,9 @@ async def test_a_request_that_is_deleted_ends_the_wait(tmp_path: Path) -> None:
 @async_test
 async def test_a_token_without_the_right_to_ask_is_told_the_servers_words(tmp_path: Path) -> None:
     async with join_world(tmp_path) as world:
-        nobody = UserInfo("system:bootstrap:nobody", groups=(wellknown.BOOTSTRAPPERS_GROUP, AUTHENTICATED_GROUP))
+        nobody = UserInfo(
+            "system:bootstrap:nobody", groups=(wellknown.BOOTSTRAPPERS_GROUP, wellknown.AUTHENTICATED_GROUP)
+        )
         client = world.server.api.loopback(nobody, "agent")
         with pytest.raises(RequestDeniedError, match="cannot create resource"):
             await bootstrap(client, CertificateStore(tmp_path / "pki"), _wanted(world), CLOCK, Told())

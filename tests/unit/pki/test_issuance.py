@@ -20,7 +20,7 @@ from kubevouch.pki.errors import (
     UsageError,
 )
 from kubevouch.pki.issuance import Allowance, SigningRules, issue, verify_issued
-from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING, LEGACY_UNKNOWN, Validity
+from kubevouch.pki.policy import Validity
 from kubevouch.pki.profile import Profile
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.subject import Subject
@@ -28,6 +28,7 @@ from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.usages import resolve
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER, LEGACY_UNKNOWN_SIGNER
 
 MakeRequest = Callable[..., CertificateRequest]
 MakeCertificate = Callable[..., Certificate]
@@ -38,7 +39,7 @@ USAGES = ("digital signature", "client auth")
 def sign(ca: CertificateAuthority, now: dt.datetime) -> Callable[..., Certificate]:
     def call(request: CertificateRequest, **changes: Any) -> Certificate:
         settings: dict[str, Any] = {
-            "signer_name": KUBE_APISERVER_CLIENT_KUBELET,
+            "signer_name": KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
             "usages": USAGES,
             "expiration_seconds": None,
             "now": now,
@@ -101,7 +102,9 @@ def test_step_3_usages_before_lifetime(
 ) -> None:
     ended = create_authority("x", ec.derive_private_key(9, ec.SECP256R1()), now=now - dt.timedelta(days=9000))
     with pytest.raises(UsageError, match=r'unrecognized usage values: \["x"\]'):
-        sign(make_request(Subject(common_name="jane")), signer_name=LEGACY_UNKNOWN, usages=("x",), authority=ended)
+        sign(
+            make_request(Subject(common_name="jane")), signer_name=LEGACY_UNKNOWN_SIGNER, usages=("x",), authority=ended
+        )
     with pytest.raises(AuthorityExpiredError, match="the signer has expired"):
         sign(make_request(), authority=ended)
 
@@ -225,7 +228,7 @@ def test_a_certificate_that_does_not_parse(ca: CertificateAuthority, make_certif
 
 def test_serving_certificates_keep_their_names(sign: Callable[..., Certificate], make_request: MakeRequest) -> None:
     request = make_request(dns_names=("worker-7",), ip_addresses=(ipaddress.ip_address("192.0.2.17"),))
-    certificate = sign(request, signer_name=KUBELET_SERVING, usages=("digital signature", "server auth"))
+    certificate = sign(request, signer_name=KUBELET_SERVING_SIGNER, usages=("digital signature", "server auth"))
     assert certificate.meaning.alt_names == request.alt_names
 
 

@@ -14,9 +14,15 @@ from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyEr
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import (
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBELET_SERVING_SIGNER,
+    LEGACY_UNKNOWN_SIGNER,
+)
 
-CLIENT = policy.KUBE_APISERVER_CLIENT_KUBELET
-SERVING = policy.KUBELET_SERVING
+CLIENT = KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+SERVING = KUBELET_SERVING_SIGNER
 DS_CLIENT = ["digital signature", "client auth"]
 DS_SERVER = ["digital signature", "server auth"]
 Make = Callable[..., CertificateRequest]
@@ -71,13 +77,13 @@ def test_order_of_the_client_rules(make_request: Make) -> None:
 
 
 def test_the_client_signer_looks_at_usages_only(make_request: Make) -> None:
-    signer = policy.KUBE_APISERVER_CLIENT
+    signer = KUBE_APISERVER_CLIENT_SIGNER
     masters = make_request(Subject(organizations=("system:masters",)), dns_names=("d",))
     policy.verify_shape(signer, masters, ["client auth"])
     assert refusal(signer, masters, ["client auth", "any", "cert sign"]) == "invalid usage for client certificate: any"
     expected = "missing required usage for client certificate: client auth"
     assert refusal(signer, masters, ["digital signature", "key encipherment"]) == expected
-    policy.verify_shape(policy.LEGACY_UNKNOWN, masters, ["cert sign"])
+    policy.verify_shape(LEGACY_UNKNOWN_SIGNER, masters, ["cert sign"])
 
 
 def test_unknown_signers(make_request: Make) -> None:
@@ -88,7 +94,7 @@ def test_unknown_signers(make_request: Make) -> None:
 def test_default_signer_names(make_request: Make) -> None:
     assert policy.default_signer_name(make_request(), DS_CLIENT) == CLIENT
     assert policy.default_signer_name(make_request(dns_names=("d",)), DS_SERVER) == SERVING
-    assert policy.default_signer_name(make_request(), []) == policy.LEGACY_UNKNOWN
+    assert policy.default_signer_name(make_request(), []) == LEGACY_UNKNOWN_SIGNER
 
 
 @pytest.mark.parametrize("signer", sorted(policy.NODE_SIGNERS))
@@ -112,16 +118,16 @@ def test_no_signer_issues_masters(signer: str) -> None:
 
 
 def test_the_signer_for_objects_of_old_issues_no_name_of_kubernetes() -> None:
-    policy.verify_no_escalation(policy.LEGACY_UNKNOWN, Subject(common_name="jane", organizations=("dev", "systems:x")))
+    policy.verify_no_escalation(LEGACY_UNKNOWN_SIGNER, Subject(common_name="jane", organizations=("dev", "systems:x")))
     for subject in (
         Subject(common_name="system:node:n", organizations=("system:nodes",)),
         Subject(common_name="system:kube-controller-manager"),
         Subject(common_name="jane", organizations=("dev", "system:nodes")),
     ):
         with pytest.raises(PolicyError, match="issues no name that begins with system:"):
-            policy.verify_no_escalation(policy.LEGACY_UNKNOWN, subject)
+            policy.verify_no_escalation(LEGACY_UNKNOWN_SIGNER, subject)
         # Programs of the control plane have their certificates from the client signer, approved by a person.
-        policy.verify_no_escalation(policy.KUBE_APISERVER_CLIENT, subject)
+        policy.verify_no_escalation(KUBE_APISERVER_CLIENT_SIGNER, subject)
 
 
 @pytest.mark.parametrize("signer", sorted(policy.NODE_SIGNERS))
@@ -139,12 +145,12 @@ def test_node_signers_sign_for_names_that_a_node_can_have(make_request: Make, si
 def test_no_masters() -> None:
     masters = Subject(organizations=("a", "system:masters"))
     with pytest.raises(PolicyError) as raised:
-        policy.verify_no_masters(policy.KUBE_APISERVER_CLIENT, masters)
+        policy.verify_no_masters(KUBE_APISERVER_CLIENT_SIGNER, masters)
     assert str(raised.value) == (
         "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
     )
     policy.verify_no_masters("example.com/x", masters)
-    policy.verify_no_masters(policy.KUBE_APISERVER_CLIENT, Subject(organizations=("system:masters ",)))
+    policy.verify_no_masters(KUBE_APISERVER_CLIENT_SIGNER, Subject(organizations=("system:masters ",)))
 
 
 @pytest.mark.parametrize(

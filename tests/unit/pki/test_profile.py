@@ -8,17 +8,21 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa, rsa
 
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.policy import KUBE_APISERVER_CLIENT, KUBE_APISERVER_CLIENT_KUBELET, KUBELET_SERVING
 from kubevouch.pki.profile import Profile, verify_profile
 from kubevouch.pki.x509 import signature
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.wellknown import (
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBE_APISERVER_CLIENT_SIGNER,
+    KUBELET_SERVING_SIGNER,
+)
 
 Make = Callable[..., CertificateRequest]
 USAGES = ("digital signature", "client auth")
 
 
-def refusal(request: CertificateRequest, *usages: str, signer: str = KUBE_APISERVER_CLIENT_KUBELET) -> str:
+def refusal(request: CertificateRequest, *usages: str, signer: str = KUBE_APISERVER_CLIENT_KUBELET_SIGNER) -> str:
     verify_profile(Profile.COMPATIBLE, signer, request, usages or USAGES)
     with pytest.raises(PolicyError) as raised:
         verify_profile(Profile.STRICT, signer, request, usages or USAGES)
@@ -26,9 +30,9 @@ def refusal(request: CertificateRequest, *usages: str, signer: str = KUBE_APISER
 
 
 def test_a_kubelets_request_passes(make_request: Make) -> None:
-    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET, make_request(), USAGES)
+    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, make_request(), USAGES)
     names = ("worker-7", "*.blue.test", "a.b-c.d", "A.B")
-    verify_profile(Profile.STRICT, KUBELET_SERVING, make_request(dns_names=names), ("server auth",))
+    verify_profile(Profile.STRICT, KUBELET_SERVING_SIGNER, make_request(dns_names=names), ("server auth",))
 
 
 def test_version_and_hash(make_request: Make) -> None:
@@ -39,14 +43,14 @@ def test_version_and_hash(make_request: Make) -> None:
 
 
 def test_short_rsa_keys(make_request: Make, rsa_key: rsa.RSAPrivateKey) -> None:
-    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET, make_request(key=rsa_key), USAGES)
+    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, make_request(key=rsa_key), USAGES)
     short = make_request(key=rsa.generate_private_key(65537, 1024))
     assert refusal(short) == "RSA key has 1024 bits, expected at least 2048"
 
 
 def test_masters(make_request: Make) -> None:
     request = make_request(Subject(common_name="x", organizations=("system:masters",)))
-    assert "system:masters group is not allowed" in refusal(request, signer=KUBE_APISERVER_CLIENT)
+    assert "system:masters group is not allowed" in refusal(request, signer=KUBE_APISERVER_CLIENT_SIGNER)
 
 
 def test_long_and_odd_rsa_keys(make_request: Make, rsa_key: rsa.RSAPrivateKey) -> None:
@@ -72,19 +76,19 @@ def test_short_curves(make_request: Make) -> None:
 )
 def test_nodes_come_from_the_signers_for_nodes(make_request: Make, subject: Subject) -> None:
     request = make_request(subject)
-    assert refusal(request, signer=KUBE_APISERVER_CLIENT).endswith("does not issue identities of nodes")
+    assert refusal(request, signer=KUBE_APISERVER_CLIENT_SIGNER).endswith("does not issue identities of nodes")
 
 
 @pytest.mark.parametrize("name", ["a b@c", "a\0@b", "a@b\n", ""])
 def test_invisible_characters_of_addresses(make_request: Make, name: str) -> None:
     request = make_request(Subject(common_name="x"), email_addresses=(name,))
-    assert refusal(request, signer=KUBE_APISERVER_CLIENT).endswith("contains unprintable characters")
+    assert refusal(request, signer=KUBE_APISERVER_CLIENT_SIGNER).endswith("contains unprintable characters")
 
 
 @pytest.mark.parametrize("value", ["a\0b", "a\nb", "a\u202eb", "a\u00a0b"])
 def test_invisible_characters(make_request: Make, value: str) -> None:
     request = make_request(Subject(common_name="x", organizations=(value,)))
-    assert refusal(request, signer=KUBE_APISERVER_CLIENT).startswith("subject contains unprintable characters: ")
+    assert refusal(request, signer=KUBE_APISERVER_CLIENT_SIGNER).startswith("subject contains unprintable characters: ")
 
 
 @pytest.mark.parametrize("bad", ["", "a_b", "not a name", "a..b", "*", "a.*.b", "x" * 64, "a." * 127, "a.b\n"])
@@ -93,7 +97,7 @@ def test_each_dns_name_is_judged_by_itself(make_request: Make, bad: str, at: int
     names = [f"n{i}.blue.test" for i in range(4)]
     names[at] = bad
     request = make_request(dns_names=tuple(names))
-    assert refusal(request, "server auth", signer=KUBELET_SERVING).endswith("is not a DNS name")
+    assert refusal(request, "server auth", signer=KUBELET_SERVING_SIGNER).endswith("is not a DNS name")
 
 
 @pytest.mark.parametrize("usage", ["cert sign", "crl sign"])
@@ -104,14 +108,16 @@ def test_no_leaf_signs(make_request: Make, usage: str) -> None:
 def test_ml_dsa_usages(make_request: Make) -> None:
     request = make_request(key=mldsa.MLDSA44PrivateKey.generate())
     for profile in Profile:
-        verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET, request, USAGES)
+        verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, request, USAGES)
         with pytest.raises(PolicyError, match='usage "key encipherment" is not possible with an ML-DSA key'):
-            verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET, request, (*USAGES, "key encipherment"))
+            verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, request, (*USAGES, "key encipherment"))
         with pytest.raises(PolicyError, match="needs one of the usages"):
-            verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET, request, ("client auth",))
+            verify_profile(profile, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, request, ("client auth",))
 
 
 def test_values_that_are_no_strings_are_not_printed(make_request: Make) -> None:
     request = make_request()
     odd: Any = msgspec.structs.replace(request.subject, attributes=(("1.2.3", None),))
-    verify_profile(Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET, msgspec.structs.replace(request, subject=odd), USAGES)
+    verify_profile(
+        Profile.STRICT, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, msgspec.structs.replace(request, subject=odd), USAGES
+    )

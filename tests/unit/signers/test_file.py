@@ -11,12 +11,12 @@ from asynctest import async_test
 from controller_world import NOW, fixture
 from kubevouch.pki import issuance
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
-from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
 from kubevouch.signers.issuance import LogRecords, issue
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 
 def write(folder: Path, certificate: str, key: str) -> tuple[Path, Path]:
@@ -93,7 +93,7 @@ async def test_a_certificate_that_was_not_allowed_stops_the_signer(
     """The check after the signature never fails with our own builder, so the test makes it."""
     signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
     parsed = x509_request.parse_pem(fixture("client-good.csr"))
-    wanted = Wanted("c", "u", KUBE_APISERVER_CLIENT_KUBELET, parsed, ["digital signature", "client auth"])
+    wanted = Wanted("c", "u", KUBE_APISERVER_CLIENT_KUBELET_SIGNER, parsed, ["digital signature", "client auth"])
 
     def differs(*_: object, **__: object) -> None:
         raise IssuedMismatchError(("it is a CA",))

@@ -10,11 +10,11 @@ from asynctest import async_test
 from controller_world import FIXTURES, NOW, fixture
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.policy import KUBE_APISERVER_CLIENT_KUBELET
 from kubevouch.pki.x509 import x509_request
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Decision, Requester, UndecidedError, Wanted
 from kubevouch.signers.issuance import issue
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 REQUESTER = Requester("system:bootstrap:abcdef")
 APPROVAL = Approval("AutoApproved", "because")
@@ -40,7 +40,7 @@ def signer() -> FileSigner:
 
 def wanted(request: str = "client-good.csr") -> Wanted:
     parsed = x509_request.parse_pem(fixture(request))
-    return Wanted("csr-1", "uid", KUBE_APISERVER_CLIENT_KUBELET, parsed, ["digital signature", "client auth"])
+    return Wanted("csr-1", "uid", KUBE_APISERVER_CLIENT_KUBELET_SIGNER, parsed, ["digital signature", "client auth"])
 
 
 @async_test

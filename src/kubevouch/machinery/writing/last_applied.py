@@ -13,8 +13,8 @@ from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.writing import field_set, typed_tree
 from kubevouch.machinery.writing.field_set import FieldSet
 from kubevouch.machinery.writing.typed_tree import MapType
+from kubevouch.wellknown import LAST_APPLIED_ANNOTATION
 
-ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER = "kubectl"  # the only field manager for which any of this happens
 
 
@@ -22,7 +22,7 @@ def owned(live: dict[str, Any], api_version: str, kind: MapType) -> FieldSet:
     """The fields of the tree ``live`` that client-side apply has set and nobody has changed since."""
     annotations = live["metadata"].get("annotations") or {}
     try:
-        config = gojson.loads(annotations.get(ANNOTATION, "").encode("utf-8", "surrogatepass"))
+        config = gojson.loads(annotations.get(LAST_APPLIED_ANNOTATION, "").encode("utf-8", "surrogatepass"))
     except gojson.JSONSyntaxError:
         return field_set.EMPTY
     if not isinstance(config, dict) or config.get("apiVersion") != api_version or config.get("kind") != live["kind"]:
@@ -37,12 +37,12 @@ def owned(live: dict[str, Any], api_version: str, kind: MapType) -> FieldSet:
 def updated(obj: Any, patch: dict[str, Any]) -> Any:
     """``obj`` with the annotation, where it has one, set to the applied configuration, or without it if too big."""
     annotations = obj.metadata.annotations
-    if not annotations.get(ANNOTATION):
+    if not annotations.get(LAST_APPLIED_ANNOTATION):
         return obj
     text = json_codec.encode(_without_annotation(patch)).decode() + "\n"
-    annotations = annotations | {ANNOTATION: text}
+    annotations = annotations | {LAST_APPLIED_ANNOTATION: text}
     if object_meta.annotations_size(annotations) > object_meta.MAX_ANNOTATIONS_BYTES:
-        del annotations[ANNOTATION]
+        del annotations[LAST_APPLIED_ANNOTATION]
     return replace_metadata(obj, annotations=annotations)
 
 
@@ -51,5 +51,5 @@ def _without_annotation(patch: dict[str, Any]) -> dict[str, Any]:
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(annotations, dict):
         return patch
-    kept = {key: value for key, value in annotations.items() if key != ANNOTATION}
+    kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED_ANNOTATION}
     return patch | {"metadata": metadata | {"annotations": kept}}

@@ -179,7 +179,8 @@ class CARotation:
         )
         text = "" if found is None else found.data.get(wellknown.CA_CERTIFICATE_KEY, "")
         try:
-            return trust_bundle.bundle_hash(trust_bundle.parse(text.encode(), "kube-root-ca.crt")) if text else ""
+            told = wellknown.ROOT_CA_CONFIGMAP
+            return trust_bundle.bundle_hash(trust_bundle.parse(text.encode(), told)) if text else ""
         except TrustBundleError:
             return "unreadable"
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from kubevouch.api import authentication_v1 as v1
-from kubevouch.authentication.interface import (
-    AUTHENTICATED_GROUP,
-    Authentication,
-    AuthenticationError,
-    TokenAuthenticator,
-    UserInfo,
-)
+from kubevouch.authentication.interface import Authentication, AuthenticationError, TokenAuthenticator, UserInfo
 from kubevouch.machinery import errors
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Validate
+from kubevouch.wellknown import AUTHENTICATED_GROUP
 
 INVALID_TOKEN = "invalid bearer token"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kubevouch.authentication.interface import ANONYMOUS
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.request import Handler, ObjectResult, Request, Result
 from kubevouch.util import tracing
 from kubevouch.util.tracing import Attribute, Kind, Origins, Span, Tracer
+from kubevouch.wellknown import ANONYMOUS_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Tracing:
         if request.loopback and within is not None:
             return within.child(name, Kind.SERVER, attributes)
         given = tracing.parse(request.headers.get(tracing.HEADER, ""))
-        if request.user.name == ANONYMOUS:
+        if request.user.name == ANONYMOUS_USER:
             return self.tracer.start(name, Kind.SERVER, attributes, link=given)
         return self.tracer.start(name, Kind.SERVER, attributes, parent=given)
 

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kubevouch import wellknown
-from kubevouch.authentication.interface import ANONYMOUS, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.records.node_recovery import RECOVERERS_GROUP
 from kubevouch.server.request_info import RequestInfo
 
 _PROBES = ("/livez", "/readyz", "/healthz")
 _COLLECTIONS = frozenset({"list", "watch", "deletecollection"})
-_CONTROL_PLANE = frozenset({"system:kube-controller-manager", "system:kube-scheduler", wellknown.API_SERVER_USER})
-_SYSTEM_ACCOUNTS = f"system:serviceaccounts:{wellknown.KUBE_SYSTEM_NAMESPACE}"
+_CONTROL_PLANE = frozenset(
+    {wellknown.KUBE_CONTROLLER_MANAGER_USER, wellknown.KUBE_SCHEDULER_USER, wellknown.API_SERVER_USER}
+)
+_SYSTEM_ACCOUNTS = f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{wellknown.KUBE_SYSTEM_NAMESPACE}"
 
 
 class Lane(StrEnum):
@@ -75,7 +77,7 @@ DEFAULT_LIMITS: Mapping[Lane, LaneLimits] = {
 def classify(info: RequestInfo, user: UserInfo, source: str) -> tuple[Lane, str]:
     """Lane and flow of an authenticated request from ``source`` (a prefix: ``util.addresses``)."""
     name, groups = user.name, user.groups
-    if name == ANONYMOUS:
+    if name == wellknown.ANONYMOUS_USER:
         # Probes and cluster discovery do not wait behind whatever else one address asks for.
         if info.path.startswith(_PROBES):
             return Lane.ANONYMOUS, f"{source} probes"

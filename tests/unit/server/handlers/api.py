@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from kubevouch.authentication.interface import AUTHENTICATED_GROUP, UserInfo
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import RawResponse
 from kubevouch.testing import Cluster
 from kubevouch.testing.cluster import ADMIN
+from kubevouch.wellknown import AUTHENTICATED_GROUP
 from wire import Reply
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
