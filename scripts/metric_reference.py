@@ -16,6 +16,7 @@ from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.metrics import flow as flow_metrics
+from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
@@ -24,6 +25,7 @@ from kubevouch.server.node_recovery import RecoveryMetrics
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import SystemClock
 from kubevouch.util.timers import Timers
 
@@ -48,6 +50,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
     cacher = Cacher(MemoryStore(clock=clock), clock)
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
+    metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     return _families(metrics.registry)
 
 

@@ -25,7 +25,7 @@ from kubevouch.authorization.policy import (
     rule,
     service_account,
 )
-from kubevouch.records.certificate_ledger import PREFIX, SHARDS
+from kubevouch.records import certificate_ledger
 from kubevouch.revocation import node_records
 from kubevouch.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
@@ -198,8 +198,10 @@ def kubevouch_controller_policy() -> Policy:
         # Who is locked out.
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_SIGNING_CONTROLLER, rule(_READ, "", "configmaps"))
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
+        # What the ledger has recorded.
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_CLEANER_CONTROLLER, rule(_READ, "", "configmaps"))
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
-        + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, [f"{PREFIX}{shard}" for shard in SHARDS])
+        + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, certificate_ledger.LAYOUT.names)
         + _cluster_wide(NODE_REMOVAL_CONTROLLER, rule(_READ, "", "nodes"), EVENTS)
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
         + _cluster_wide(

@@ -9,7 +9,7 @@ bootstrap-signer-controller and token-cleaner-controller out; here it means all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubevouch.controllers import (
     bootstrap_signer,
@@ -108,5 +108,7 @@ def select(words: Sequence[str]) -> tuple[Entry, ...]:
 
 def build(words: Sequence[str], context: Context) -> list[Controller]:
     """The selected controllers, over ``context``. Raises :class:`UnknownControllerError`."""
-    built = (each.build(context) for each in select(words))
+    selected = select(words)
+    context = replace(context, running=frozenset(each.name for each in selected))
+    built = (each.build(context) for each in selected)
     return [controller for controller in built if controller is not None]

@@ -1,31 +1,32 @@
 """certificate-ledger-controller: writes down which certificates have been issued, before their requests are cleaned.
 
 Kubernetes has nothing of the kind, and cleans an issued request after an hour. A CA may only be given up when nobody
-depends on it any more, which has to be known for as long as certificates last.
+depends on it any more, and a node's name belongs to whoever has a certificate for it, which has to be known for as long
+as certificates last. Where this controller runs, the cleaner waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.lister import Lister
+from kubevouch.client.config_map_overflow import Stored, data_of, find, find_further, write
 from kubevouch.client.interface import Client
 from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.interface import DONE, Context, Request, Result
+from kubevouch.controllers.interface import Context, ReconcileError, Request, Result
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.records import certificate_ledger
-from kubevouch.records.certificate_ledger import PREFIX, SHARDS, IssuedCertificate, entry_of
+from kubevouch.records.bootstrap_tokens import token_id_of_user
+from kubevouch.records.certificate_ledger import LAYOUT, PREFIX, SHARDS, IssuedCertificate, entry_of
+from kubevouch.records.config_map_overflow import place
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 
@@ -35,6 +36,8 @@ NAME = wellknown.CERTIFICATE_LEDGER_CONTROLLER
 BATCH_SECONDS = 10.0
 """What is issued in this time shares a write. Requests stay for an hour, so that a restart misses none."""
 
+# So that what has ended goes.
+_SWEEP_SECONDS = 86400.0
 # Certificates that are read before others have their turn.
 _TURN = 20
 _ALL = Request("issued-certificates")
@@ -49,63 +52,83 @@ class CertificateLedger:
         self._clock = clock
         self._written: set[str] = set()
         self._begun = False
+        self._next_sweep = 0.0
 
     async def reconcile(self, request: Request) -> Result:  # noqa: ARG002 - there is only one
         issued = {csr.metadata.uid: csr for csr in self._csrs.list() if csr.status.certificate}
         self._written &= issued.keys()
         shards: dict[str, dict[str, IssuedCertificate]] = {}
-        uids: dict[str, set[str]] = {}
+        uids: dict[str, dict[str, str]] = {}
         for number, uid in enumerate(issued.keys() - self._written, 1):
             if number % _TURN == 0:
                 await give_way()
-            entry = _entry(issued[uid])
+            entry = entry_of_request(issued[uid])
             if entry is None:
                 self._written.add(uid)
                 continue
-            entries = shards.setdefault(entry.key[0], {})
-            former = entries.get(entry.key)
-            if former is None or former.not_before <= entry.not_before:
-                entries[entry.key] = entry
-            uids.setdefault(entry.key[0], set()).add(uid)
+            shard = entry.key[0]
+            certificate_ledger.add(shards.setdefault(shard, {}), {entry.key: entry})
+            uids.setdefault(shard, {})[uid] = entry.key
         if not self._begun:
             # The first ConfigMap's age tells since when the ledger is kept.
             shards.setdefault(SHARDS[0], {})
-        failure: APIStatusError | None = None
+        sweeping = self._clock.monotonic() >= self._next_sweep
+        if sweeping:
+            shards = {shard: shards.get(shard, {}) for shard in SHARDS}
+        further = await find_further(self._client, LAYOUT.further)
+        failure: Exception | None = await self._sweep(further) if sweeping else None
         for shard, entries in sorted(shards.items()):
+            name = f"{PREFIX}{shard}"
             try:
-                await self._write(shard, entries)
+                left_over = await self._write({name: await find(self._client, name), **further}, entries, further)
             except APIStatusError as err:
-                # Whoever fills one, with long names that he has chosen for it, keeps nobody out of the others.
+                # One that cannot be written keeps nobody out of the others. A conflict with another replica, too.
                 failure = err
                 continue
-            self._written |= uids.get(shard, set())
+            if left_over:
+                failure = ReconcileError(
+                    f"{name}: the ledger is full, {len(left_over)} certificates are not in it; their requests stay"
+                )
+            self._written |= {uid for uid, key in uids.get(shard, {}).items() if key not in left_over}
         if failure is not None:
             raise failure
         self._begun = True
-        return DONE
+        if sweeping:
+            self._next_sweep = self._clock.monotonic() + _SWEEP_SECONDS
+        return Result(_SWEEP_SECONDS)
 
-    async def _write(self, shard: str, more: Mapping[str, IssuedCertificate]) -> None:
-        """A conflict with another replica raises, and comes again."""
-        name = f"{PREFIX}{shard}"
-        try:
-            stored = await self._client.get(CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        except APIStatusError as err:
-            if err.code != 404:
-                raise
-            meta = ObjectMeta(name=name, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
-            stored = await self._client.create(CONFIG_MAPS, ConfigMap(metadata=meta))
-        known = certificate_ledger.decode(stored.data)
-        entries = certificate_ledger.encode(certificate_ledger.merged(known, more, now=self._clock.now()))
-        if entries != stored.data:
-            await self._client.update(CONFIG_MAPS, msgspec.structs.replace(stored, data=entries))
+    async def _sweep(self, further: Stored) -> APIStatusError | None:
+        failure = None
+        for name, each in list(further.items()):
+            try:
+                await self._write({name: each}, {}, further)
+            except APIStatusError as err:
+                failure = err
+        return failure
+
+    async def _write(self, stored: Stored, more: Mapping[str, IssuedCertificate], further: Stored) -> set[str]:
+        """The keys for which there is no room. What was written of the further ConfigMaps is put into ``further``."""
+        data = data_of(stored)
+        placed = place(data, certificate_ledger.wanted(data, more, now=self._clock.now()))
+        changed, first = placed.changed, f"{PREFIX}{SHARDS[0]}"
+        if first in stored and stored[first] is None:
+            changed.setdefault(first, {})
+        for name, entries in changed.items():
+            annotations = certificate_ledger.totals_annotation(entries)
+            written = await write(self._client, stored[name], name, entries, annotations)
+            if name in further:
+                further[name] = written
+        return set(placed.left_over)
 
 
-def _entry(csr: CertificateSigningRequest) -> IssuedCertificate | None:
+def entry_of_request(csr: CertificateSigningRequest) -> IssuedCertificate | None:
+    """The entry of an issued request; None if its certificate cannot be read."""
     try:
-        return entry_of(csr.spec.signer_name, x509_certificate.parse_pem(csr.status.certificate))
+        leaf = x509_certificate.parse_pem(csr.status.certificate)
     except ParseError as err:
         log.warning("an issued certificate cannot be read", csr=csr.metadata.name, err=str(err))
         return None
+    return entry_of(csr.spec.signer_name, leaf, token_id_of_user(csr.spec.username))
 
 
 class _Issued:

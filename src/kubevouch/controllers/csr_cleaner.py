@@ -1,8 +1,9 @@
 """certificatesigningrequest-cleaner-controller: removes CSRs that nobody will look at any more.
 
-Source: pkg/controller/certificates/cleaner/cleaner.go (Kubernetes 1.36). Two differences: the first pass waits for the
-cache, so that a restart does not put cleaning off by an hour; and a deletion names the UID, because kubelets use the
-name of a deleted CSR again.
+Source: pkg/controller/certificates/cleaner/cleaner.go (Kubernetes 1.36). Three differences: the first pass waits for
+the cache, so that a restart does not put cleaning off by an hour; a deletion names the UID, because kubelets use the
+name of a deleted CSR again; and where the certificate-ledger-controller runs, an issued request stays until it is
+recorded, for nothing else says whose the name is.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import datetime as dt
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client, TransportError
+from kubevouch.controllers.certificate_ledger import entry_of_request
 from kubevouch.controllers.interface import Context
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
@@ -23,6 +26,7 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem, x509_certificate
+from kubevouch.records import certificate_ledger
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
 
@@ -88,14 +92,25 @@ def _has_expired(certificate: bytes, now: dt.datetime) -> bool:
 
 
 class CSRCleaner:
-    """A pass an hour over all CSRs, whoever signs them."""
+    """A pass an hour over all CSRs, whoever signs them.
+
+    Args:
+        ledger: the ConfigMaps in which issued certificates are recorded; None where nobody does.
+    """
 
     name = NAME
 
-    def __init__(self, client: Client, informer: SharedInformer[CertificateSigningRequest], clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informer: SharedInformer[CertificateSigningRequest],
+        clock: Clock,
+        ledger: SharedInformer[ConfigMap] | None = None,
+    ) -> None:
         self._client = client
         self._informer = informer
         self._clock = clock
+        self._ledger = ledger
         self._passing = True  # the first pass is due
 
     @property
@@ -104,6 +119,8 @@ class CSRCleaner:
 
     async def run(self) -> None:
         await self._informer.wait_synced()
+        if self._ledger is not None:
+            await self._ledger.wait_synced()
         while True:
             self._passing = True
             try:
@@ -119,9 +136,22 @@ class CSRCleaner:
             if number % SLICE == 0:
                 await give_way()
             why = why_clean(csr, now)
-            if why:
+            if why and self._may_go(csr, now):
                 log.info(why, csr=csr.metadata.name, signer=csr.spec.signer_name)
                 await self._delete(csr)
+
+    def _may_go(self, csr: CertificateSigningRequest, now: dt.datetime) -> bool:
+        if self._ledger is None or not csr.status.certificate:
+            return True
+        entry = entry_of_request(csr)
+        if entry is None or entry.not_after < now:
+            return True
+        names = certificate_ledger.LAYOUT.path(entry.key[0])
+        maps = (self._ledger.lister.get(name, wellknown.KUBE_SYSTEM_NAMESPACE) for name in names)
+        if certificate_ledger.is_recorded((each.data for each in maps if each is not None), entry):
+            return True
+        log.warning("a CSR stays until its certificate is recorded", csr=csr.metadata.name)
+        return False
 
     async def _delete(self, csr: CertificateSigningRequest) -> None:
         name = csr.metadata.name
@@ -138,4 +168,7 @@ class CSRCleaner:
 def build(context: Context) -> CSRCleaner:
     client = context.connect(NAME)
     informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
-    return CSRCleaner(client, informer, context.clock)
+    ledger = None
+    if wellknown.CERTIFICATE_LEDGER_CONTROLLER in context.running:
+        ledger = context.informers.informer(CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
+    return CSRCleaner(client, informer, context.clock, ledger)

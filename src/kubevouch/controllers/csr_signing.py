@@ -136,8 +136,8 @@ def _locked_out(csr: CertificateSigningRequest, config_maps: Lister[ConfigMap]) 
         name = node_name_of(x509_request.parse_pem(csr.spec.request or b"").subject.common_name)
     except ParseError:
         return ""
-    stored = config_maps.get(node_records.config_map_of(name), node_records.NAMESPACE)
-    record = node_records.NONE if stored is None else node_records.record_in(stored.data, name)
+    found = (config_maps.get(each, node_records.NAMESPACE) for each in node_records.config_maps_of(name))
+    record = node_records.record_in((each.data for each in found if each is not None), name)
     if not record.locks(created.datetime()):
         return ""
     return f"node {name} was locked out after this was asked for: {record.why}"

@@ -101,6 +101,7 @@ class Context:
         allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
         lock_out_deleted_nodes: the certificates of a deleted Node count no more.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
+        running: the names of the controllers that are built over this.
     """
 
     connect: Callable[[str], Client]
@@ -115,6 +116,7 @@ class Context:
     allow_name_takeover: bool = False
     lock_out_deleted_nodes: bool = False
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
+    running: frozenset[str] = frozenset()
 
 
 def request_of(obj: Object) -> Request:

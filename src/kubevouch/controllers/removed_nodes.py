@@ -9,24 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-import msgspec
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CONFIG_MAPS, NODES
+from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.events import WARNING
 from kubevouch.client.cache.lister import Lister
+from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client
 from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result
 from kubevouch.controllers.recovery_records import RecoveryRecords
-from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records import node_recovery
 from kubevouch.revocation import node_records
-from kubevouch.revocation.node_records import SHARDS, NodeRecord, NodeRecordsFullError, shard_of
+from kubevouch.revocation.node_records import LAYOUT, SHARDS, NodeRecord, NodeRecordsFullError, shard_of
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.removed_nodes")
@@ -59,33 +58,33 @@ class RemovedNodes:
         self._recovery = recovery
 
     async def reconcile(self, request: Request) -> Result:
-        name = f"{node_records.PREFIX}{request.name}"
+        shard = request.name
         nodes = {
             node.metadata.name: node.metadata.uid
-            for node in self._nodes.by_index(SHARD_INDEX, request.name)
+            for node in self._nodes.by_index(SHARD_INDEX, shard)
             if node.metadata.deletion_timestamp is None
         }
+        first, *further = LAYOUT.path(shard)
+        stored = {first: await find(self._client, first), **await find_further(self._client, further)}
+        data = data_of(stored)
+        former, now = node_records.records_of(data.values(), shard), self._clock.now()
+        records = node_records.followed(
+            former, nodes, now, now + DEFAULT_SIGNING_DURATION, lock=self._lock, why=DELETED
+        )
+        gone = dict.fromkeys(former.keys() - records.keys(), node_records.NONE)
+        changes = gone | {name: record for name, record in records.items() if former.get(name) != record}
+        full = None
         try:
-            stored = await self._client.get(CONFIG_MAPS, name, node_records.NAMESPACE)
-        except APIStatusError as err:
-            if err.code != 404:
-                raise
-            if nodes:
-                await self._client.create(CONFIG_MAPS, node_records.new_config_map(request.name, _seen(nodes)))
-            return Result(_SWEEP_SECONDS) if nodes else DONE
-        former, now = node_records.decode(stored.data), self._clock.now()
-        try:
-            records = node_records.followed(
-                former, nodes, now, now + DEFAULT_SIGNING_DURATION, lock=self._lock, why=DELETED
-            )
+            placed = node_records.placed(data, changes)
         except NodeRecordsFullError as err:
-            raise ReconcileError(f"{name}: {err}") from err
-        data = node_records.encode(records)
-        if data != stored.data:
+            placed, full = err.placed, err
+        for name, entries in placed.changed.items():
             # A conflict with somebody else's write raises, and comes again.
-            await self._client.update(CONFIG_MAPS, msgspec.structs.replace(stored, data=data))
-        await self._tell(former, records)
-        return Result(_SWEEP_SECONDS)
+            await write(self._client, stored[name], name, entries)
+        await self._tell(former, {name: each for name, each in records.items() if name not in placed.left_over})
+        if full is not None:
+            raise ReconcileError(f"{first}: {full}") from full
+        return Result(_SWEEP_SECONDS) if records else DONE
 
     async def _tell(self, former: Mapping[str, NodeRecord], records: Mapping[str, NodeRecord]) -> None:
         for name, record in records.items():
@@ -101,10 +100,6 @@ class RemovedNodes:
 
             await self._recovery.change(name, locked)
             await self._recovery.tell(name, WARNING, LOCKED_OUT_EVENT, f"its certificates are locked out: {why}")
-
-
-def _seen(nodes: Mapping[str, str]) -> dict[str, NodeRecord]:
-    return node_records.fitting({name: NodeRecord(uid=uid) for name, uid in nodes.items()})
 
 
 class _Nodes:

@@ -20,7 +20,7 @@ from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
-from kubevouch.doctor import kubelets, reach, rights
+from kubevouch.doctor import kubelets, ledger, reach, rights
 from kubevouch.doctor.findings import Code, Finding, Report, argument, limited
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature, signature_of
@@ -240,7 +240,8 @@ class _Examination:
             self._found += reach.judge_serving(leaf, name, self._authority, endpoint, now=self._clock.now())
 
     async def _look(self, client: Client) -> None:
-        for check in (self._cluster_info, self._tokens, self._rights, self._requests, self._recovery, self._kubelets):
+        checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._recovery)
+        for check in (*checks, self._kubelets):
             try:
                 await check(client)
             except APIStatusError as err:
@@ -301,6 +302,9 @@ class _Examination:
         self._found += judge_requests(found.all, outlooks, now=now)
         self._found += judge_names(found.all)
         self._found += kubelets.judge_pile(found.all)
+
+    async def _ledger(self, client: Client) -> None:
+        self._found += await ledger.examine(client)
 
     async def _kubelets(self, client: Client) -> None:
         nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items

@@ -451,6 +451,18 @@ class Code(Enum):
         "kubectl describe csr NAME",
     )  # fmt: skip
 
+    LEDGER_FULL = Kind(
+        "ledger-full", Area.CLUSTER,
+        "The ledger of issued certificates has little room left, or none. It remembers whose the nodes' names are; "
+        "when it is full, no machine joins with a bootstrap token until certificates end.",
+        "kubectl -n kube-system get configmaps",
+    )  # fmt: skip
+    LEDGER_TOKEN_FULL = Kind(
+        "ledger-token-full", Area.CLUSTER,
+        "One bootstrap token has let in nearly as many machines as the ledger of issued certificates keeps for one: it "
+        "was stolen, or is in use for very long. When its part is full, requests with it wait.",
+        "kubevouch token delete ID",
+    )  # fmt: skip
     RECOVERY_LOCKED = Kind(
         "recovery-locked", Area.CLUSTER,
         "Nobody may recover as this node: an operator has revoked it, or its recovery key was used by two machines, "

@@ -9,12 +9,13 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client import stored
+from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import RecoveryRecordError
@@ -87,8 +88,8 @@ async def lockouts(client: Client, clock: Clock) -> dict[str, NodeRecord]:
     found: dict[str, NodeRecord] = {}
     for name in node_records.CONFIG_MAPS:
         config_map = await stored.find(client, CONFIG_MAPS, name, node_records.NAMESPACE)
-        if config_map is not None:
-            found |= node_records.decode(config_map.data)
+        for node, record in node_records.decode({} if config_map is None else config_map.data).items():
+            found[node] = node_records.joined((found.get(node, node_records.NONE), record))
     now = clock.now()
     current = {name: node_records.current(record, now) for name, record in found.items()}
     return {name: current[name] for name in sorted(current) if current[name].locked is not None}
@@ -99,25 +100,21 @@ async def _server_time(client: Client) -> dt.datetime:
 
     A creation that is only tried out tells it, with the right that is needed anyhow.
     """
-    tried = await client.create(CONFIG_MAPS, node_records.new_config_map("time", {}), WriteOptions(dry_run=True))
+    meta = ObjectMeta(name=f"{node_records.PREFIX}time", namespace=node_records.NAMESPACE)
+    tried = await client.create(CONFIG_MAPS, ConfigMap(metadata=meta), WriteOptions(dry_run=True))
     assert tried.metadata.creation_timestamp is not None  # the server sets it
     return tried.metadata.creation_timestamp.datetime()
 
 
 async def _change(client: Client, node_name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeRecord:
-    shard = node_records.shard_of(node_name)
-    name = node_records.config_map_of(node_name)
+    first, *further = node_records.config_maps_of(node_name)
     for attempt in range(1, _ATTEMPTS + 1):
-        found = await stored.find(client, CONFIG_MAPS, name, node_records.NAMESPACE)
-        records = {} if found is None else node_records.decode(found.data)
-        changed = change(records.get(node_name, node_records.NONE))
+        found = {first: await find(client, first), **await find_further(client, further)}
+        data = data_of(found)
+        changed = change(node_records.record_in(data.values(), node_name))
         try:
-            fitting = node_records.fitting(records | {node_name: changed})
-            if found is None:
-                await client.create(CONFIG_MAPS, node_records.new_config_map(shard, fitting))
-            else:
-                data = node_records.encode(fitting)
-                await client.update(CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+            for name, entries in node_records.placed(data, {node_name: changed}).changed.items():
+                await write(client, found[name], name, entries)
         except NodeRecordsFullError as err:
             raise NodeRemovalError(str(err), "kubevouch node lift NODE makes room") from err
         except APIStatusError as err:

@@ -1,11 +1,12 @@
 """What is remembered of a node's name: since when it is free, and which of its certificates are locked out.
 
-One entry a name, in sixteen ConfigMaps. The entry of a Node that is there holds its UID alone: so a deletion is noticed
-that happened while nobody looked. Two moments may stand beside it. Up to ``released``, certificates give no claim to
+One entry a name, in sixteen ConfigMaps, and in sixteen more that take what does not fit there. The entry of a Node that
+is there holds its UID alone: so a deletion is noticed that happened while nobody looked. Two moments may stand beside
+it. Up to ``released``, certificates give no claim to
 the name, and still work, as in Kubernetes. Up to ``locked``, they are locked out. Both end when no certificate can be
-left that they are about.
+left that they are about. No record of a Node that is there is dropped: its deletion would not be noticed.
 
-    NodeRecordsFullError    more names are locked out than fit
+    NodeRecordsFullError    there is no room for a record
 
 Source: kubevouch's own; docs/howto/node-names.md.
 """
@@ -19,25 +20,32 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import BACKDATE
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.config_map_overflow import Layout, Placed, cost, place
 
 NAMESPACE = "kube-system"
 PREFIX = "kubevouch-nodes-"
 SHARDS = tuple("0123456789abcdef")
-CONFIG_MAPS = tuple(f"{PREFIX}{shard}" for shard in SHARDS)
+LAYOUT = Layout(PREFIX, SHARDS, overflows=16)
+CONFIG_MAPS = LAYOUT.names
+_NAMES = frozenset(CONFIG_MAPS)
 
-MAX_RECORDS = 1400
-"""In a ConfigMap: with the longest names and reasons 1 MiB, which is what one may hold."""
 MAX_WHY = 128
 """Bytes of a reason."""
 
 
 class NodeRecordsFullError(ValueError):
-    """More names are locked out than fit into a ConfigMap."""
+    """There is no room for a record. ``placed`` is what can be written nevertheless."""
+
+    def __init__(self, placed: Placed) -> None:
+        super().__init__(
+            f"there is no room for the records of {len(placed.left_over)} names, {placed.left_over[0]} among them: "
+            "lift lock-outs that are not needed any more"
+        )
+        self.placed = placed
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -125,9 +133,6 @@ def followed(
     Args:
         nodes: UIDs by name. A Node of another UID is another one: the former was deleted.
         lock: whether the certificates of a deleted Node are locked out.
-
-    Raises:
-        NodeRecordsFullError
     """
     found = {}
     for name, record in records.items():
@@ -136,36 +141,78 @@ def followed(
         found[name] = current(record, now)
     for name, uid in nodes.items():
         found[name] = msgspec.structs.replace(found.get(name, NONE), uid=uid)
-    return fitting({name: record for name, record in found.items() if record != NONE})
+    return {name: record for name, record in found.items() if record != NONE}
 
 
-def fitting(records: dict[str, NodeRecord]) -> dict[str, NodeRecord]:
-    """At most :data:`MAX_RECORDS`: what locks nobody out goes first, the soonest to end before the rest.
-
-    Raises:
-        NodeRecordsFullError: all of them lock somebody out.
-    """
-    if len(records) <= MAX_RECORDS:
-        return records
-    spare = sorted(
-        (name for name, record in records.items() if record.locked is None),
-        key=lambda name: (bool(records[name].uid), records[name].until or dt.datetime.max.replace(tzinfo=dt.UTC)),
-    )
-    surplus = len(records) - MAX_RECORDS
-    if len(spare) < surplus:
-        raise NodeRecordsFullError(
-            f"{len(records) - len(spare)} names are locked out, and {MAX_RECORDS} fit: lift some of them"
+def joined(records: Iterable[NodeRecord]) -> NodeRecord:
+    """What several records of one name say together: the later moments count."""
+    found = NONE
+    for each in records:
+        later = each if _after(each.locked, found.locked) else found
+        found = NodeRecord(
+            uid=found.uid or each.uid,
+            released=each.released if _after(each.released, found.released) else found.released,
+            locked=later.locked,
+            until=each.until if _after(each.until, found.until) else found.until,
+            why=later.why,
         )
-    dropped = set(spare[:surplus])
-    return {name: record for name, record in records.items() if name not in dropped}
+    return found
+
+
+def _after(moment: dt.datetime | None, other: dt.datetime | None) -> bool:
+    return moment is not None and (other is None or moment > other)
 
 
 # ------------------------------------------------------------------ ConfigMaps
 
 
-def config_map_of(node_name: str) -> str:
-    """The name of the ConfigMap that holds the node's record."""
-    return f"{PREFIX}{shard_of(node_name)}"
+def placed(stored: Mapping[str, Mapping[str, str]], changes: Mapping[str, NodeRecord]) -> Placed:
+    """What is to be written so that these records hold; :data:`NONE` goes.
+
+    Where there is no room, what locks nobody out and is of no Node goes first, the soonest to end before the rest: its
+    certificates give a claim to the name again.
+
+    Args:
+        stored: the data of the ConfigMaps of one path, empty for those that are not there.
+
+    Raises:
+        NodeRecordsFullError
+    """
+    wanted = encode(changes)
+    found = place(stored, wanted)
+    if not found.left_over:
+        return found
+    spare = _spare(stored, changes)
+    needed = sum(cost(name, wanted[name]) for name in found.left_over)
+    for name, size in spare.items():
+        if needed <= 0:
+            break
+        wanted[name] = ""
+        needed -= size
+    found = place(stored, wanted)
+    if found.left_over:
+        raise NodeRecordsFullError(found)
+    return found
+
+
+def _spare(stored: Mapping[str, Mapping[str, str]], changes: Mapping[str, NodeRecord]) -> dict[str, int]:
+    """What may go, and what it has in bytes, in the order in which it goes."""
+    ends: dict[str, tuple[dt.datetime, int]] = {}
+    kept = set(changes)
+    for data in stored.values():
+        for name, record in decode(data).items():
+            if record.uid or record.locked is not None:
+                kept.add(name)
+            else:
+                last = record.until or dt.datetime.max.replace(tzinfo=dt.UTC)
+                ends[name] = (last, ends.get(name, (last, 0))[1] + cost(name, data[name]))
+    names = sorted(ends.keys() - kept, key=lambda name: ends[name][0])
+    return {name: ends[name][1] for name in names}
+
+
+def config_maps_of(node_name: str) -> tuple[str, ...]:
+    """The names of the ConfigMaps in which the node's record may be; the first is the one where it is as a rule."""
+    return LAYOUT.path(shard_of(node_name))
 
 
 def shard_of(node_name: str) -> str:
@@ -174,23 +221,36 @@ def shard_of(node_name: str) -> str:
 
 def decode(stored: Mapping[str, str]) -> dict[str, NodeRecord]:
     """What cannot be read was not written by us, and is left out."""
-    return {name: record for name in stored if (record := record_in(stored, name)) != NONE}
+    return {name: record for name, text in stored.items() if (record := _read(text)) != NONE}
 
 
-def record_in(stored: Mapping[str, str], node_name: str) -> NodeRecord:
-    """The record of one node in the data of its ConfigMap."""
+def records_of(stored: Iterable[Mapping[str, str]], shard: str) -> dict[str, NodeRecord]:
+    """The records of one shard in the ConfigMaps of its path."""
+    found: dict[str, NodeRecord] = {}
+    for number, data in enumerate(stored):
+        for name, record in decode(data).items():
+            if number == 0 or shard_of(name) == shard:
+                found[name] = joined((found[name], record)) if name in found else record
+    return found
+
+
+def record_in(stored: Iterable[Mapping[str, str]], node_name: str) -> NodeRecord:
+    """The record of one node in the data of the ConfigMaps of its path."""
+    return joined(_read(data[node_name]) for data in stored if node_name in data)
+
+
+def _read(text: str) -> NodeRecord:
     try:
-        return msgspec.json.decode(stored.get(node_name, "{}"), type=NodeRecord)
+        return msgspec.json.decode(text, type=NodeRecord)
     except msgspec.MsgspecError:
         return NONE
 
 
 def encode(records: Mapping[str, NodeRecord]) -> dict[str, str]:
-    return {name: msgspec.json.encode(records[name]).decode() for name in sorted(records)}
-
-
-def new_config_map(shard: str, records: Mapping[str, NodeRecord]) -> ConfigMap:
-    return ConfigMap(metadata=ObjectMeta(name=f"{PREFIX}{shard}", namespace=NAMESPACE), data=encode(records))
+    """Empty for :data:`NONE`."""
+    return {
+        name: "" if records[name] == NONE else msgspec.json.encode(records[name]).decode() for name in sorted(records)
+    }
 
 
 # ------------------------------------------------------------------ the set
@@ -210,21 +270,26 @@ class Lockouts:
 
     def changed(self, namespace: str, name: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap is now this, or gone; those of others are passed over."""
-        if namespace != NAMESPACE or name not in CONFIG_MAPS:
+        if namespace != NAMESPACE or name not in _NAMES:
             return
+        self._locked.pop(name, None)
         records = {} if config_map is None else decode(config_map.data)
-        self._locked[name] = {node: record for node, record in records.items() if record.locked is not None}
+        locked = {node: record for node, record in records.items() if record.locked is not None}
+        if locked:
+            self._locked[name] = locked
 
     def __len__(self) -> int:
-        return sum(map(len, self._locked.values()))
+        return len({node for locked in self._locked.values() for node in locked})
 
     def why(self, certificate: Certificate) -> str:
         """Why the certificate counts no more; empty for one that does."""
         if not self._locked:
             return ""
         node = node_name_of(certificate.subject.common_name)
-        record = self._locked.get(config_map_of(node), {}).get(node) if node else None
-        if record is None or not record.locks(issued_at(certificate)):
+        if not node:
+            return ""
+        record = joined(locked[node] for locked in self._locked.values() if node in locked)
+        if not record.locks(issued_at(certificate)):
             return ""
         assert record.locked is not None  # it locks
         return f"node {node} is locked out since {Time.of(record.locked)}: {record.why}"

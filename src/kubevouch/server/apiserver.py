@@ -53,6 +53,7 @@ from kubevouch.server.health import Check, Health, HealthError
 from kubevouch.server.loop_stalls import request_of
 from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import flow as flow_metrics
+from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics
@@ -186,6 +187,7 @@ class APIServer:
         self.metrics.read_at_scrape(
             lambda: memory_metrics.collect(self.cacher, self._revisions, self._write_budget, self._frame_bytes)
         )
+        self.metrics.read_at_scrape(lambda: ledger_metrics.collect(self.caches["configmaps"]))
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly

@@ -5,8 +5,27 @@ from __future__ import annotations
 import datetime as dt
 
 import msgspec
+import pytest
 
-from kubevouch.records.certificate_ledger import SHARDS, IssuedCertificate, decode, encode, merged
+from kubevouch.records.certificate_ledger import (
+    LAYOUT,
+    MAX_ENTRY,
+    PREFIX,
+    SHARDS,
+    TOKEN_BUDGET,
+    TOTALS_ANNOTATION,
+    IssuedCertificate,
+    Totals,
+    decode,
+    encode,
+    is_recorded,
+    merged,
+    no_room,
+    totals_annotation,
+    totals_of,
+    wanted,
+)
+from kubevouch.records.config_map_overflow import MAX_BYTES, size
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -44,6 +63,72 @@ def test_it_is_read_back_and_what_is_foreign_is_left_out() -> None:
     known = by_key(entry("alice"), entry("system:node:a"))
     assert decode(encode(known) | {"x": "no JSON", "y": "{}"}) == known
     assert all(key[0] in SHARDS for key in known)
-    # 3,000 and more in each ConfigMap of 1 MiB.
-    longest = msgspec.structs.replace(entry("system:node:" + "n" * 60, "f" * 32), authority="a" * 40)
-    assert sum(map(len, encode(by_key(longest)).popitem())) < 350
+
+
+def test_a_renewal_by_the_node_itself_keeps_the_token_that_let_it_in() -> None:
+    """Otherwise each renewal would give back what the token has used."""
+    joined = msgspec.structs.replace(entry("system:node:a"), token="abcdef")
+    renewed = entry("system:node:a", "2", begins=NOW + DAY / 2)
+    again = msgspec.structs.replace(entry("system:node:a", "3", begins=NOW + DAY), token="fedcba")
+    for first, second in ((joined, renewed), (renewed, joined)):
+        (found,) = merged(by_key(first), by_key(second), now=NOW).values()
+        assert (found.serial, found.token) == ("2", "abcdef")
+    (found,) = merged(by_key(joined), by_key(again), now=NOW).values()
+    assert found.token == "fedcba"
+
+
+# ------------------------------------------------------------------ ConfigMaps
+
+
+def test_what_changes() -> None:
+    ended, kept, former = entry("alice", begins=NOW - 2 * DAY), entry("alice", "2"), entry("system:node:a")
+    newer = entry("system:node:a", "3", begins=NOW + DAY / 2)
+    first = encode(by_key(ended, kept)) | {"0": "no JSON"}
+    stored = {"first": first, "further": encode(by_key(former))}
+    changes = wanted(stored, by_key(newer), now=NOW)
+    assert changes == {ended.key: "", "0": "", newer.key: encode(by_key(newer))[newer.key]}
+    # What is stored is newer than what comes.
+    late = {"first": {}, "further": encode(by_key(newer))}
+    assert wanted(late, by_key(former), now=NOW) == encode(by_key(newer))
+
+
+def test_what_is_recorded() -> None:
+    older, newer = entry("system:node:a"), entry("system:node:a", "2", begins=NOW + DAY / 2)
+    for stored, has in (([older], [True, False]), ([newer], [True, True]), ([], [False, False])):
+        maps = [{}, encode(by_key(*stored))]
+        assert [is_recorded(maps, each) for each in (older, newer)] == has
+
+
+def test_what_a_token_has_used_is_told() -> None:
+    mine = msgspec.structs.replace(entry("system:node:a"), token="abcdef")
+    data = encode(by_key(mine, entry("alice")))
+    totals = totals_of(totals_annotation(data))
+    assert totals.bytes == size(data) and totals.tokens == {"abcdef": size(encode(by_key(mine)))}
+    assert totals_of({}) == totals_of({TOTALS_ANNOTATION: "no JSON"}) == Totals()
+
+
+def test_there_is_no_room_where_the_token_or_the_path_is_full() -> None:
+    def why(**totals: Totals) -> str:
+        return no_room({f"{PREFIX}{name}".replace("_", "-"): each for name, each in totals.items()}, "a", "abcdef")
+
+    half = Totals(1, {"abcdef": TOKEN_BUDGET // 2, "fedcba": TOKEN_BUDGET})
+    assert why() == why(a=half) == ""
+    assert why(a=half, overflow_00=half).startswith("the machines that the token abcdef has let in fill 16777216 of")
+    full = Totals(MAX_BYTES)
+    further = {f"overflow_{number:02}": full for number in range(48)}
+    assert why(a=full) == why(**further) == why(b=full, **further) == ""
+    assert why(a=full, **further).startswith("the ledger of certificates is full")
+
+
+@pytest.mark.parametrize(("letters", "machines"), [(20, 35_000), (253, 16_000)])
+def test_how_many_machines_a_token_lets_in(letters: int, machines: int) -> None:
+    longest = msgspec.structs.replace(
+        entry(f"system:node:{'n' * letters}", "f" * 40, signer="kubernetes.io/kube-apiserver-client-kubelet"),
+        authority="a" * 40,
+        public_key="b" * 32,
+        token="abcdef",
+    )
+    each = size(encode(by_key(longest)))
+    assert each <= MAX_ENTRY and TOKEN_BUDGET // each >= machines
+    # Each has a serving certificate too, and yet one token does not fill the ledger.
+    assert LAYOUT.capacity > 2 * TOKEN_BUDGET

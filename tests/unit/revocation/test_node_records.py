@@ -1,29 +1,34 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import count, islice
 
 import msgspec
 import pytest
 
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.config_map_overflow import MAX_BYTES, size
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import (
-    MAX_RECORDS,
+    LAYOUT,
     NONE,
     Lockouts,
     NodeRecord,
     NodeRecordsFullError,
+    config_maps_of,
     current,
     decode,
     encode,
-    fitting,
     followed,
+    joined,
     lifted,
-    new_config_map,
+    placed,
     record_in,
+    records_of,
     removed,
     shard_of,
 )
@@ -33,6 +38,15 @@ SECOND, DAY = dt.timedelta(seconds=1), dt.timedelta(days=1)
 UNTIL = NOW + 365 * DAY
 CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW - DAY)
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
+
+
+def config_map(name: str, records: dict[str, NodeRecord]) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="kube-system"), data=encode(records))
+
+
+def in_shard(shard: str, number: int, letters: int = 8) -> list[str]:
+    names = (f"n{each:0{letters - 1}}" for each in count())
+    return list(islice((name for name in names if shard_of(name) == shard), number))
 
 
 def certificate(name: str = "system:node:a", at: dt.datetime = NOW) -> Certificate:
@@ -87,7 +101,7 @@ def test_the_set_follows_the_config_maps() -> None:
     lockouts = Lockouts()
     assert lockouts.why(certificate()) == "" and len(lockouts) == 0
     locked = removed(NONE, NOW, UNTIL, lock=True, why="stolen")
-    stored = new_config_map(shard_of("a"), {"a": locked, "b": NodeRecord(uid="2")})
+    stored = config_map(config_maps_of("a")[0], {"a": locked, "b": NodeRecord(uid="2")})
     lockouts.load([stored])
     assert len(lockouts) == 1
     assert lockouts.why(certificate()) == "node a is locked out since 2031-03-01T12:00:00Z: stolen"
@@ -99,28 +113,90 @@ def test_the_set_follows_the_config_maps() -> None:
     assert lockouts.why(certificate())
     lockouts.changed("kube-system", stored.metadata.name, None)
     assert lockouts.why(certificate()) == "" and len(lockouts) == 0
+    # Where there was no room in its own.
+    overflow = config_map(config_maps_of("a")[3], {"a": locked})
+    lockouts.load([stored, overflow])
+    lockouts.changed("kube-system", stored.metadata.name, None)
+    assert lockouts.why(certificate()) and len(lockouts) == 1
 
 
 def test_what_is_foreign_is_left_out() -> None:
     known = {"a": NodeRecord(uid="1"), "b": removed(NONE, NOW, UNTIL, lock=True, why="x")}
     stored = encode(known) | {"c": "no JSON", "d": '{"uid": 7}', "e": "{}"}
     assert decode(stored) == known
-    assert record_in(stored, "a") == known["a"] and record_in(stored, "c") == record_in(stored, "nobody") == NONE
+    assert record_in([stored], "a") == known["a"]
+    assert record_in([stored], "c") == record_in([stored], "nobody") == NONE
 
 
 @pytest.mark.parametrize("why", ["\u00e4", '"', "\\", "\0", "\u2028"])
 def test_the_longest_records_fit_into_a_config_map(why: str) -> None:
     longest = removed(NodeRecord(uid="0" * 36), NOW, UNTIL, lock=True, why=why * 999)
     longest = msgspec.structs.replace(longest, uid="0" * 36)
-    entry = encode({"n" * 253: longest})
-    assert MAX_RECORDS * sum(len(text.encode()) for pair in entry.items() for text in pair) < 1 << 20
-    assert new_config_map("0", {}).metadata == ObjectMeta(name="kubevouch-nodes-0", namespace="kube-system")
+    (entry,) = encode({"n" * 253: longest}).values()
+    # With every character of the reason escaped, and the room for one in each of the sixteen.
+    assert len(entry.encode()) < 1500
+    names = in_shard("a", 1500, 253)
+    stored: dict[str, dict[str, str]] = {name: {} for name in LAYOUT.path("a")}
+    changed, left_over = placed(stored, dict.fromkeys(names, longest))
+    assert left_over == [] and all(config_map(name, decode(data)).data == data for name, data in changed.items())
+    assert sum(map(len, changed.values())) == 1500
+
+
+def test_no_node_that_is_there_is_dropped_however_many_there_are() -> None:
+    """Its deletion would not be noticed, and its certificate would go on working."""
+    names = in_shard("a", 3000, 200)
+    nodes = {name: f"{number:036}" for number, name in enumerate(names)}
+    stored: dict[str, dict[str, str]] = {name: {} for name in LAYOUT.path("a")}
+    free = {f"free-{number}-{'f' * 200}": removed(NONE, NOW, UNTIL, lock=False, why="") for number in range(3000)}
+    for changes in (free, followed({}, nodes, NOW, UNTIL, lock=True, why="x")):
+        stored |= placed(stored, changes).changed
+    assert sum(map(bool, stored.values())) > 1
+    seen = records_of(stored.values(), "a")
+    assert nodes.items() <= {name: record.uid for name, record in seen.items()}.items()
+    gone = followed(seen, {}, NOW, UNTIL, lock=True, why="its Node was deleted")
+    stored |= placed(stored, {name: gone[name] for name in names}).changed
+    lockouts = Lockouts()
+    lockouts.load(config_map(name, decode(data)) for name, data in stored.items())
+    assert len(lockouts) == 3000
+    assert all(lockouts.why(certificate(f"system:node:{name}")) for name in names[::500])
+
+
+def test_the_records_of_other_shards_are_nobodys_here() -> None:
+    (mine,), (other,) = in_shard("a", 1), in_shard("b", 1)
+    stored = [{mine: '{"uid":"1"}'}, {mine: '{"uid":"1"}', other: '{"uid":"2"}'}]
+    assert records_of(stored, "a") == {mine: NodeRecord(uid="1")}
+
+
+def test_what_two_records_of_a_name_say_together() -> None:
+    """Of two writers one may not have seen where the other has put it."""
+    locked = removed(NONE, NOW, UNTIL, lock=True, why="stolen")
+    there = NodeRecord(uid="1", released=NOW + SECOND, until=UNTIL + SECOND)
+    both = NodeRecord(uid="1", released=NOW + SECOND, locked=NOW, until=UNTIL + SECOND, why="stolen")
+    assert joined([locked, there]) == joined([there, locked]) == both
+    assert joined([]) == NONE
+
+
+def _full(records: dict[str, NodeRecord]) -> dict[str, dict[str, str]]:
+    """With what leaves no room in any of the path but the first, which has 800 bytes left."""
+    first, *further = LAYOUT.path("a")
+    data = encode(records)
+    filler = {"y" * (MAX_BYTES - 800 - size(data)): "y"}
+    return {first: data | filler} | {name: {"x" * (MAX_BYTES - 17): "x"} for name in further}
 
 
 def test_what_locks_nobody_out_makes_room() -> None:
-    locked = {f"l{n}": removed(NONE, NOW, UNTIL, lock=True, why="x") for n in range(MAX_RECORDS - 2)}
     soon, late = (removed(NONE, NOW, UNTIL + DAY * n, lock=False, why="") for n in (0, 1))
-    records = {"late": late, **locked, "soon": soon, "there": NodeRecord(uid="1")}
-    assert fitting(records).keys() == records.keys() - {"soon"}
-    with pytest.raises(NodeRecordsFullError, match="names are locked out"):
-        fitting(locked | {f"m{n}": removed(NONE, NOW, UNTIL, lock=True, why="x") for n in range(3)})
+    locked = removed(NONE, NOW, UNTIL, lock=True, why="x" * 128)
+    name = "soon-" + "s" * 245
+    held = {"late": late, name: soon, "locked": locked, "there": NodeRecord(uid="1")}
+    stored = _full(held)
+    names = in_shard("a", 20, 50)
+    # Two fit, and a third in place of the one that ends first.
+    assert name in next(iter(placed(stored, dict.fromkeys(names[:2], locked)).changed.values()))
+    (data,) = placed(stored, dict.fromkeys(names[:3], locked)).changed.values()
+    assert {"late", "locked", "there", *names[:3]} <= data.keys() and name not in data
+    with pytest.raises(NodeRecordsFullError, match="no room for the records of") as full:
+        placed(stored, dict.fromkeys(names, locked))
+    # What there is room for is written nevertheless, and neither a lock-out nor a Node has gone for it.
+    (data,) = full.value.placed.changed.values()
+    assert {"locked", "there", names[0]} <= data.keys() and not {name, "late"} & data.keys()

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+import structlog
+
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, LEASES, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
@@ -33,10 +35,13 @@ from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy import node_names
 from kubevouch.policy.node_names import Asked, Decision, Held, Inventory
 from kubevouch.records import certificate_ledger
-from kubevouch.records.certificate_ledger import key_digest
+from kubevouch.records.bootstrap_tokens import token_id_of_user
+from kubevouch.records.certificate_ledger import LAYOUT, key_digest
 from kubevouch.records.node_recovery import is_recovering
 from kubevouch.revocation import node_records
 from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.name_admission")
 
 NODE_INDEX = "node-name"
 """Of requests for nodes' client certificates, by the name of the node."""
@@ -111,9 +116,28 @@ class NameAdmission:
             raise NameRefusedError(verdict.reason, verdict.message)
         if verdict.decision is Decision.WAIT:
             raise IgnorableError(f"csr {quote(csr.metadata.name)}: {verdict.message}")
+        if not asked.own:
+            self._verify_room(csr, name)
         self._admitted[csr.metadata.uid] = None
         if len(self._admitted) > _REMEMBERED:
             del self._admitted[next(iter(self._admitted))]
+
+    def _verify_room(self, csr: CertificateSigningRequest, name: str) -> None:
+        """A name is given only if it is remembered to whom: otherwise it is anybody's once its request is cleaned.
+
+        What was issued since the ledger was written last, some seconds ago, is not counted yet.
+
+        Raises:
+            IgnorableError: one token has given too many, or the ledger is full.
+        """
+        if self._in_ledger(name):
+            return
+        maps = (self._caches.config_maps.get(each, wellknown.KUBE_SYSTEM_NAMESPACE) for each in LAYOUT.names)
+        totals = {each.metadata.name: certificate_ledger.totals_of(each.metadata.annotations) for each in maps if each}
+        why = certificate_ledger.no_room(totals, _ledger_key(name)[0], token_id_of_user(csr.spec.username))
+        if why:
+            log.warning("a machine waits for room in the ledger", csr=csr.metadata.name, node=name, why=why)
+            raise IgnorableError(f"csr {quote(csr.metadata.name)}: {why}")
 
     def _refuse_replay(self, csr: CertificateSigningRequest, common_name: str, key: str) -> None:
         """A request can be copied from the API and posted again: its signature says nothing of who sends it (S6).
@@ -157,15 +181,16 @@ class NameAdmission:
         return has_condition(csr, wellknown.CSR_APPROVED) or csr.metadata.uid in self._admitted
 
     def _in_ledger(self, name: str) -> list[Held]:
-        user = f"{wellknown.NODE_USER_PREFIX}{name}"
-        key = certificate_ledger.machine_key(wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER, user)
-        entry = certificate_ledger.entry_in(self._config_map(f"{certificate_ledger.PREFIX}{key[0]}"), key)
-        if entry is None:
-            return []
-        return [Held(key=entry.public_key, issued=entry.not_before + BACKDATE, not_after=entry.not_after)]
+        key = _ledger_key(name)
+        found = (certificate_ledger.entry_in(self._config_map(each), key) for each in LAYOUT.path(key[0]))
+        return [
+            Held(key=entry.public_key, issued=entry.not_before + BACKDATE, not_after=entry.not_after)
+            for entry in found
+            if entry is not None
+        ]
 
     def _record(self, name: str) -> node_records.NodeRecord:
-        return node_records.record_in(self._config_map(node_records.config_map_of(name)), name)
+        return node_records.record_in(map(self._config_map, node_records.config_maps_of(name)), name)
 
     def _config_map(self, name: str) -> dict[str, str]:
         found = self._caches.config_maps.get(name, wellknown.KUBE_SYSTEM_NAMESPACE)
@@ -182,6 +207,11 @@ class NameAdmission:
             if err.code == 404:
                 return None
             raise
+
+
+def _ledger_key(name: str) -> str:
+    user = f"{wellknown.NODE_USER_PREFIX}{name}"
+    return certificate_ledger.machine_key(wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER, user)
 
 
 def _came_first(other: CertificateSigningRequest, csr: CertificateSigningRequest) -> bool:

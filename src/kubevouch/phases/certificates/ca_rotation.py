@@ -135,7 +135,7 @@ class CARotation:
         since: dt.datetime | None = None
         for config_map in (await list_all(client, catalog.CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE, PAGES)).items:
             if config_map.metadata.name.startswith(certificate_ledger.PREFIX):
-                issued |= certificate_ledger.decode(config_map.data)
+                certificate_ledger.add(issued, certificate_ledger.decode(config_map.data))
                 created = config_map.metadata.creation_timestamp
                 if created is not None:
                     moment = dt.datetime.fromtimestamp(created.seconds, dt.UTC)
@@ -149,9 +149,7 @@ class CARotation:
                 )
             except ParseError:
                 continue
-            former = of_requests.get(entry.key)
-            if former is None or former.not_before <= entry.not_before:
-                of_requests[entry.key] = entry
+            certificate_ledger.add(of_requests, {entry.key: entry})
         issued = certificate_ledger.merged(issued, of_requests, now=now)
         machines = {entry.machine: "" for entry in issued.values() if entry.machine}
         machines |= {node.metadata.name: "" for node in (await list_all(client, catalog.NODES, options=PAGES)).items}
