@@ -134,7 +134,7 @@ def test_what_many_requests_say_stays_what_one_by_one_would() -> None:
 
 def test_the_ledger_is_merged_once(certificate: bytes) -> None:
     """As a rotation of the CA reads it."""
-    source = (Path(kubevouch.phases.__file__).parent / "ca_rotation.py").read_text()
+    source = (Path(kubevouch.phases.__file__).parent / "certificates" / "ca_rotation.py").read_text()
     loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For | ast.While)]
     assert not [ast.unparse(loop) for loop in loops if "merged(" in ast.unparse(loop)]
 
