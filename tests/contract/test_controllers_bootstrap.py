@@ -20,6 +20,7 @@ from kubevouch.api.catalog import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CLUSTER_TRUST_BUNDLES,
     CONFIG_MAPS,
     NAMESPACES,
     SECRETS,
@@ -29,13 +30,21 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
 )
+from kubevouch.api.certificates_v1beta1 import ClusterTrustBundle, ClusterTrustBundleSpec
 from kubevouch.api.core_v1 import ConfigMap, Namespace, Secret
 from kubevouch.api.core_v1.namespaces import ACTIVE
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import ListOptions
-from kubevouch.controllers import bootstrap_signer, catalog, root_ca_publisher, token_cleaner
+from kubevouch.controllers import (
+    bootstrap_signer,
+    catalog,
+    cluster_trust_bundle_publisher,
+    root_ca_publisher,
+    token_cleaner,
+)
+from kubevouch.controllers.cluster_trust_bundle_publisher import ClusterTrustBundlePublisher
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context, Request
 from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile, RootCAPublisher
@@ -46,28 +55,21 @@ from kubevouch.pki import jws
 from kubevouch.pki.errors import SignatureError
 from kubevouch.records.bootstrap_tokens import TokenSyntaxError, groups_of, parse_token
 from kubevouch.standalone.controllers import RunningControllers
+from throwaway_ca import ThrowawayCA
 
 BOOTSTRAP_SIGNER = cases("bootstrapsigner")
 TOKEN_CLEANER = cases("tokencleaner")
-ROOT_CA = cases("rootca")
+ROOT_CA = [case for case in cases("rootca") if "ctb" not in case["id"]]
+BUNDLES = [case for case in cases("rootca") if "ctb" in case["id"]]
 DESIGN = cases("design")
 
 # Not kept to, each with its reason.
 DIFFERENT = {
     "ctl-bootstrapsigner-trigger-secret-tombstone": "a deletion that was missed is one, too; Kubernetes drops it",
     "ctl-rootca-file-change-not-noticed": "a changed bundle is published: ctl-rootca-file-change-kubevouch-reloads",
-    "ctl-rootca-ctb-noop": "ClusterTrustBundle is not served yet",
-    "ctl-rootca-ctb-right-name-wrong-content": "ClusterTrustBundle is not served yet",
-    "ctl-rootca-ctb-extra-deleted": "ClusterTrustBundle is not served yet",
-    "ctl-rootca-ctb-no-ca-not-started": "ClusterTrustBundle is not served yet",
-    "ctl-rootca-ctb-api-version-choice": "ClusterTrustBundle is not served yet",
     "ctl-seed-000-derived-info": "not built yet",
     "ctl-seed-000-extrainfo-alias": "not built yet",
     "ctl-seed-003-rate-limit-anonymous": "not built yet",
-    "ctl-seed-002-metric-honored-backdated-short": "the API server's metric, not a controller's",
-    "ctl-seed-002-metric-honored-edge-at": "the API server's metric, not a controller's",
-    "ctl-seed-002-metric-honored-cut": "the API server's metric, not a controller's",
-    "ctl-seed-002-metric-other-signer-label": "the API server's metric, not a controller's",
 }
 
 
@@ -407,6 +409,50 @@ async def test_the_bundle_is_published_verbatim_and_again_when_it_changes(tmp_pa
             assert stored.data == {key: fixture(name).decode() for key, name in wanted.items()}
 
 
+# ------------------------------------------------------------------ kube-apiserver-serving-clustertrustbundle-publisher
+
+SYNCED = _doing(BUNDLES, "sync")
+STARTED = _doing(BUNDLES, "start")
+
+
+@pytest.mark.parametrize("case", SYNCED, ids=ids(SYNCED))
+@async_test
+async def test_publishing_a_trust_bundle(case: Case) -> None:
+    anchors = fixture(case["when"]["ca_fixture"]).decode()
+    async with world(runtime_config="certificates.k8s.io/v1beta1=true") as at:
+        for given in case["given"]["clustertrustbundles"]:
+            spec = ClusterTrustBundleSpec(
+                signer_name=given["spec"]["signerName"],
+                trust_bundle=fixture(given["spec"]["trustBundle_fixture"]).decode(),
+            )
+            bundle = ClusterTrustBundle(metadata=ObjectMeta(name=given["name"]), spec=spec)
+            await at.client.create(CLUSTER_TRUST_BUNDLES, bundle)
+        running = at.start(case["when"]["controller"])
+        (controller,) = running.manager.controllers
+        assert isinstance(controller, QueueController)
+        assert isinstance(controller._reconciler, ClusterTrustBundlePublisher)
+        controller._reconciler._anchors = dict.fromkeys(controller._reconciler._anchors, lambda: anchors)
+        await running.settle()
+        written = [f"PUT {bundle.metadata.name}" for bundle in at.writes("PUT")]
+        assert written + [f"DELETE {name}" for name, _ in at.writes("DELETE")] == case["then"]["api_calls"]
+
+
+@pytest.mark.parametrize("case", STARTED, ids=ids(STARTED))
+@async_test
+async def test_starting_to_publish_trust_bundles(case: Case) -> None:
+    given, then = case["given"], case["then"]
+    served = ",".join(f"{each}=true" for each in given.get("served", ()) if each.endswith("v1beta1"))
+    async with world(runtime_config=served) as at:
+        if given.get("ca") == "":
+            factory = InformerFactory(at.client, at.clock)
+            assert cluster_trust_bundle_publisher.build(Context(lambda _: at.client, factory, at.clock)) is None
+        running = at.start(cluster_trust_bundle_publisher.NAME)
+        assert bool(running.manager.controllers) is then.get("running", True)
+        await running.settle()
+        if "uses" in then:
+            assert at.writes("POST") and CLUSTER_TRUST_BUNDLES.api_version == then["uses"]
+
+
 @async_test
 async def test_a_new_namespace_gets_what_belongs_in_it_and_a_deleted_one_goes() -> None:
     async with world() as at:
@@ -551,6 +597,36 @@ async def test_an_unexpired_token_is_kept() -> None:
         assert (await at.client.get(SECRETS, secret.metadata.name, "kube-system")).data == secret.data
 
 
+DURATIONS = _doing(DESIGN, "count")
+
+
+@pytest.mark.parametrize("case", DURATIONS, ids=ids(DURATIONS))
+@async_test
+async def test_counting_durations(case: Case) -> None:
+    given, then = case["given"], case["then"]
+    label = then.get("label_signerName", given["signerName"])
+    async with world() as at:
+        csr = await at.client.create(
+            CERTIFICATE_SIGNING_REQUESTS,
+            _request("timed", given["signerName"], expiration_seconds=given["expirationSeconds"]),
+        )
+        begin = at.clock.now()
+        end = begin + dt.timedelta(seconds=given.get("certificate_span_s", given["expirationSeconds"]))
+        issued = ThrowawayCA().issue(not_before=begin, not_after=end).certificate
+        for _ in range(2):  # the second write sets no certificate
+            status = msgspec.structs.replace(csr.status, certificate=issued)
+            csr = msgspec.structs.replace(csr, status=status)
+            csr = await at.client.update(CERTIFICATE_SIGNING_REQUESTS, csr, subresource="status")
+        counted = [
+            at.server.api.metrics.registry.get_sample_value(
+                f"apiserver_certificates_registry_csr_{which}_duration_total", {"signerName": label}
+            )
+            or 0
+            for which in ("requested", "honored")
+        ]
+        assert counted == [then.get("requested_plus", 1), then.get("honored_plus", 1)]
+
+
 def test_every_case_is_played_or_named() -> None:
     alone = {
         "ctl-bootstrapsigner-expiry-without-event-kubevouch",
@@ -567,7 +643,8 @@ def test_every_case_is_played_or_named() -> None:
     }
     lists = (
         SIGNED, JWS, VERIFIED, SIGNER_EVENTS, CLEANED, CLEANER_EVENTS, PUBLISHED, ROOT_CA_EVENTS, APPROVALS, CREATIONS,
+        SYNCED, STARTED, DURATIONS,
     )  # fmt: skip
     played = {case["id"] for chosen in lists for case in chosen} | alone
-    everything = {case["id"] for case in (*BOOTSTRAP_SIGNER, *TOKEN_CLEANER, *ROOT_CA, *DESIGN)}
+    everything = {case["id"] for case in (*BOOTSTRAP_SIGNER, *TOKEN_CLEANER, *ROOT_CA, *BUNDLES, *DESIGN)}
     assert played | DIFFERENT.keys() == everything

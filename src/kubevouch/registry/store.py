@@ -97,6 +97,8 @@ class ResourceStore(Generic[T]):
         self._codec = protobuf.codec_for(definition.resource.type)
         self.fields = FieldTracker(definition)
         self._versions = _versions(definition)
+        # Is told of each update that was stored: the new object and the one it took the place of.
+        self.updated: Callable[[T, T], None] | None = None
         self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
 
     # -------------------------------------------------------------- values
@@ -469,6 +471,8 @@ class ResourceStore(Generic[T]):
             revision = await self._write(write)
         except RevisionConflict as err:
             return _Moved(await self._from_conflict(err))
+        if self.updated is not None:
+            self.updated(updated, old)
         return await self._stored(existing.key, revision, updated, value)
 
     def _prepared_to_update(self, ctx: Context, wanted: T, old: T, strategy: Strategy[T]) -> T:

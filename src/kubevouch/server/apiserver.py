@@ -15,6 +15,7 @@ from typing import Any
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.authentication.interface import TokenAuthenticator, UserInfo
 from kubevouch.authentication.node_recovery import NodeRecovery
 from kubevouch.authentication.service_account import Issuer
@@ -26,6 +27,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
+from kubevouch.registry.certificates.durations import duration_honored
 from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
@@ -158,6 +160,7 @@ class APIServer:
             resource_store = ResourceStore(definition, self.store, self.cacher, admission, clock, self._write_budget)
             self.stores[definition.resource.plural] = resource_store
             self.caches.by_plural[definition.resource.plural] = resource_store.cache
+        self.stores[catalog.CERTIFICATE_SIGNING_REQUESTS.plural].updated = self._count_duration
         self.security = secure(self.caches, self.cacher.newest)
         self.metrics.storage.know(
             (each.definition.key_prefix, each.definition.resource.group_resource) for each in self.stores.values()
@@ -213,6 +216,11 @@ class APIServer:
             ],
             self._router.route,
         )
+
+    def _count_duration(self, new: CertificateSigningRequest, old: CertificateSigningRequest) -> None:
+        honored = duration_honored(new, old)
+        if honored is not None:
+            self.metrics.csr_duration(new.spec.signer_name, honored=honored)
 
     def _install_reviews(self) -> None:
         access = AuthorizationReviews(self.security.authorizer, self.security.resolver)
