@@ -22,9 +22,13 @@ from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.up import Running, running
 from kubevouch.util import logs
 from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.printable import shortened
 
 MACHINES = ("worker-1", "worker-2", "worker-3")
 HOST = "127.0.0.1"
+# It is also the picture of the README, in which a wider line would make all letters small.
+_COLUMNS, _STEP = 90, 42
+_DETAIL = _COLUMNS - len("  ✓ ") - _STEP - len("   ")
 
 
 class Narrator:
@@ -35,7 +39,8 @@ class Narrator:
 
     def done(self, step: Step, detail: str = "") -> None:
         if self._tells:
-            ui.step(f"{step.value:<42}", "" if step is Step.KEY_MADE or step is Step.WRITTEN else detail)
+            told = "" if step is Step.KEY_MADE or step is Step.WRITTEN else shortened(detail, _DETAIL)
+            ui.step(f"{step.value:<{_STEP}}", told)
 
     def waiting(self, why: str) -> None:
         """Nothing that takes long enough to be told."""
@@ -63,7 +68,8 @@ async def demo(folder: Path, clock: Clock) -> None:
         ui.say(ui.styled(f"{', '.join(MACHINES[1:])} join together", bold=True), f" in {seconds * 1000:.0f} ms")
         ui.say()
         rows = [await _row(cluster, each) for each in joined]
-        ui.lines(ui.table(("MACHINE", "REQUEST", "APPROVED BY", "VALID UNTIL"), [row[:4] for row in rows]))
+        header = ("MACHINE", "REQUEST", "APPROVED BY", "VALID UNTIL")
+        ui.lines(ui.table(header, [row[:4] for row in rows], columns=_COLUMNS))
         ui.say()
         ui.say(f"why: {rows[0][4]}")
 
