@@ -96,16 +96,3 @@ def _first(headers: Mapping[str, Sequence[str]], names: tuple[str, ...]) -> str:
         if values and values[0]:
             return values[0]
     return ""
-
-
-def verify_separate(client: TrustAnchors, request_header: TrustAnchors) -> None:
-    """The two CAs must not share a key: every client would otherwise be a proxy and could be anybody.
-
-    Raises:
-        ValueError: they do.
-    """
-    keys = {anchor.public_key.info for anchor in client.certificates}
-    shared = [anchor for anchor in request_header.certificates if anchor.public_key.info in keys]
-    if shared:
-        name = shared[0].subject.common_name
-        raise ValueError(f"the request-header CA {name!r} has the key of a client CA, expected a key of its own")

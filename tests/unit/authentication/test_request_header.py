@@ -7,9 +7,7 @@ from kubevouch.authentication.interface import AuthenticationError, Credentials,
 from kubevouch.authentication.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderOptions,
-    verify_separate,
 )
-from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.testing.clock import FakeClock
 from unit.authentication.client_certificates import ANCHORS, NOW, OTHER, chain
 
@@ -71,9 +69,3 @@ async def test_replaced_proxy_anchors_count_at_once() -> None:
         await authenticator.authenticate(credentials)
     authenticator.replace_anchors(ANCHORS)
     assert await authenticator.authenticate(credentials) is not None
-
-
-def test_the_two_authorities_must_differ() -> None:
-    verify_separate(ANCHORS, OTHER)
-    with pytest.raises(ValueError, match="has the key of a client CA"):
-        verify_separate(ANCHORS, TrustAnchors((*OTHER.certificates, *ANCHORS.certificates)))

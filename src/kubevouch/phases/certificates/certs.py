@@ -285,7 +285,7 @@ def ensure_control_plane(
     """
     authority = ensure_authority(folder, CA, now=now, algorithm=algorithm)
     front_proxy = ensure_authority(folder, FRONT_PROXY_CA, now=now, algorithm=algorithm)
-    verify_apart(folder, x509_certificate.parse_bundle(read_bundle(folder)), front_proxy)
+    verify_apart(folder, x509_certificate.parse_bundle(read_bundle(folder)), [front_proxy.certificate])
     signers = {CA: authority, FRONT_PROXY_CA: front_proxy}
     pairs = {
         wanted.base_name: ensure_leaf(folder, wanted, signers[wanted.signed_by], now=now, algorithm=algorithm)
@@ -295,17 +295,17 @@ def ensure_control_plane(
     return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"], service_account)
 
 
-def verify_apart(folder: Path, bundle: Iterable[Certificate], proxy: CertificateAuthority) -> None:
+def verify_apart(folder: Path, clients: Iterable[Certificate], proxies: Iterable[Certificate]) -> None:
     """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client.
 
-    Compared are the keys of all CAs in the bundle, for another certificate of the same key is no other CA.
+    Compared are the keys of all CAs in both bundles, for another certificate of the same key is no other CA.
 
     Raises:
         CertsError
     """
-    key = proxy.certificate.public_key.canonical_info
-    if any(each.public_key.canonical_info == key for each in bundle):
+    keys_of_proxies = {proxy.public_key.canonical_info for proxy in proxies}
+    if any(client.public_key.canonical_info in keys_of_proxies for client in clients):
         raise CertsError(
             f"{folder / FRONT_PROXY_CA}.crt has the key of the client CA {CA}.crt",
-            f"move both {FRONT_PROXY_CA} files away; new ones are made at the next start",
+            f"move both {FRONT_PROXY_CA} files away; new ones are made the next time",
         )

@@ -14,12 +14,20 @@ import structlog
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, KubeconfigError, User
 from kubevouch.phases.certificates import control_plane_files
-from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM, CertsError, certificate_pem, pair_at, read_key
+from kubevouch.phases.certificates.certs import (
+    DEFAULT_ALGORITHM,
+    CertsError,
+    certificate_pem,
+    pair_at,
+    read_key,
+    verify_apart,
+)
 from kubevouch.phases.certificates.control_plane_files import Credential, Layout
 from kubevouch.phases.kubeconfig import CLUSTER_NAME
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
+from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_certificate, x509_request
@@ -175,6 +183,12 @@ def import_authority(base_name: str, text: bytes, layout: Layout, *, now: dt.dat
             f"{path} is another authority's",
             "import both in one file if one takes over from the other; move it away if this machine changes clusters",
         )
+    if base_name in (CA, FRONT_PROXY_CA):
+        given_and_there = {
+            name: found if name == base_name else control_plane_files.read_authorities(layout, name)
+            for name in (CA, FRONT_PROXY_CA)
+        }
+        verify_apart(layout.pki, given_and_there[CA], given_and_there[FRONT_PROXY_CA])
     pair = pair_at(layout.pki, base_name)
     make_folder(pair.certificate.parent)
     write_atomically(pair.certificate, b"".join(each.pem() for each in found), mode=PUBLIC)

@@ -19,7 +19,7 @@ from kubevouch.phases.certificates.certs import CertsError, Pair, pair_at
 from kubevouch.phases.certificates.control_plane_files import AUTHORITIES, CREDENTIALS, KUBELET_CONF, Credential, Layout
 from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.pki.authority import LeafSpec
-from kubevouch.pki.control_plane import CA, ETCD_CA, ControlPlaneCertificate
+from kubevouch.pki.control_plane import CA, ETCD_CA, FRONT_PROXY_CA, ControlPlaneCertificate
 
 LOCAL_CONFS = frozenset({"controller-manager.conf", "scheduler.conf"})
 """Kubeconfigs of programs on this machine, which use the API server of this machine."""
@@ -55,6 +55,8 @@ def ensure_certificates(settings: ClusterSettings, layout: Layout, *, now: dt.da
             certs.ensure_authority(
                 layout.pki, base_name, now=now, algorithm=settings.algorithm, validity=settings.authority_validity
             )
+    clients, proxies = (control_plane_files.read_authorities(layout, name) for name in (CA, FRONT_PROXY_CA))
+    certs.verify_apart(layout.pki, clients, proxies)
     specs = _specs(settings)
     for credential in pairs(settings):
         _ensure_pair(credential, specs[credential.name], settings, layout, now)

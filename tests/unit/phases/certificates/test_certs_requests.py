@@ -154,6 +154,16 @@ def test_authorities_are_never_exchanged(tmp_path: Path) -> None:
     assert not fresh.pki.exists()
 
 
+@pytest.mark.parametrize(("first", "second"), [("ca", "front-proxy-ca"), ("front-proxy-ca", "ca")])
+def test_one_key_is_not_imported_for_clients_and_for_the_front_proxy(tmp_path: Path, first: str, second: str) -> None:
+    layout = Layout(tmp_path / "pki", tmp_path)
+    certs_requests.import_authority(first, ELSEWHERE["ca"].certificate.pem(), layout, now=NOW)
+    again = create_authority("another name", ELSEWHERE["ca"].key, now=NOW).certificate.pem()
+    with pytest.raises(CertsError, match="has the key of the client CA"):
+        certs_requests.import_authority(second, STRANGER.certificate.pem() + again, layout, now=NOW)
+    assert not layout.authority(second).certificate.exists()
+
+
 def test_one_authority_takes_over_from_another(tmp_path: Path) -> None:
     layout = _layout(tmp_path)
     former, following = ELSEWHERE["ca"], STRANGER

@@ -169,6 +169,20 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("external", [False, True], ids=["its key is here", "it signs elsewhere"])
+def test_a_front_proxy_that_is_the_client_authority(tmp_path: Path, external: bool) -> None:
+    """Whoever it signs may claim to be anyone, and it signs every client."""
+    layout = control_plane_files(tmp_path)
+    for ending in ("crt", "key"):
+        (layout.pki / f"front-proxy-ca.{ending}").write_bytes((layout.pki / f"ca.{ending}").read_bytes())
+    if external:
+        (layout.pki / "front-proxy-ca.key").unlink()
+    (layout.pki / "apiserver.crt").unlink()
+    with pytest.raises(CertsError, match=r"front-proxy-ca\.crt has the key of the client CA ca\.crt"):
+        control_plane_pki.ensure_certificates(settings(), layout, now=NOW)
+    assert not (layout.pki / "apiserver.crt").exists()
+
+
 def test_an_authority_that_signs_elsewhere(tmp_path: Path) -> None:
     layout = control_plane_files(tmp_path)
     (layout.pki / "ca.key").unlink()
