@@ -13,8 +13,8 @@ from pathlib import Path
 from cluster import Cluster
 from http1 import Connection
 from kubevouch.agent.discovery import TokenDiscovery
-from kubevouch.agent.endpoint import Endpoint
 from kubevouch.agent.interface import Step
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases.join import JoinOptions, join
 from kubevouch.pki import keys, pins
 from kubevouch.pki.keys import KeyAlgorithm

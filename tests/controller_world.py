@@ -15,6 +15,7 @@ from typing import Any
 
 from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
@@ -26,7 +27,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore, Snapshot
 from kubevouch.testing.clock import FakeClock
 

@@ -23,6 +23,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import EventType, WatchOptions
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import bootstrap_token, cluster_info
@@ -33,7 +34,7 @@ from kubevouch.pki.x509 import x509_request
 from kubevouch.records.bootstrap_tokens import Token, parse_token
 from kubevouch.records.cluster_info import ClusterInfo, signature_key
 from kubevouch.standalone.network import bind
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.util.clock import Clock, SystemClock
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.pki.authority import LeafSpec
@@ -21,7 +22,7 @@ from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.network import bind
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.testing.cluster_pki import HOST, ClusterPKI
 from kubevouch.util.clock import SystemClock

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kubevouch import wellknown
-from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url, parse_endpoint
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Observer, SettingsError, Step
 from kubevouch.api import catalog
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url, parse_endpoint
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import NotKubernetes, TLSFailed, TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from kubevouch import wellknown
 from kubevouch.agent.discovery import TIMEOUT_SECONDS, DiscoveredCluster, is_definite
-from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Observer, SettingsError, Step
 from kubevouch.api import catalog
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts

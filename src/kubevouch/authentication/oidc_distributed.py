@@ -31,7 +31,7 @@ MAX_SIGNERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ClaimEndpoint:
     """Where a claim is fetched, and with which bearer token."""
 
     url: str
@@ -43,7 +43,7 @@ class _Source(msgspec.Struct):
     access_token: str = ""
 
 
-def endpoint_for(claims: Mapping[str, Any], claim: str) -> Endpoint | None:
+def endpoint_for(claims: Mapping[str, Any], claim: str) -> ClaimEndpoint | None:
     """Where to fetch ``claim``; None if it is there already, nobody promised it, or it is an aggregated one.
 
     Raises:
@@ -66,7 +66,7 @@ def endpoint_for(claims: Mapping[str, Any], claim: str) -> Endpoint | None:
     source = sources.get(names[claim])
     if source is None:
         raise _error(f"id token _claim_names contained a source {names[claim]} missing in _claims_sources")
-    return Endpoint(source.endpoint, source.access_token) if source.endpoint else None
+    return ClaimEndpoint(source.endpoint, source.access_token) if source.endpoint else None
 
 
 class DistributedClaims:
@@ -96,7 +96,7 @@ class DistributedClaims:
             self._fetched.put(key, value, REMEMBER_SECONDS)
         return {**claims, self._claim: value}
 
-    async def _resolved(self, endpoint: Endpoint) -> Any:
+    async def _resolved(self, endpoint: ClaimEndpoint) -> Any:
         """1. fetch  2. choose who verifies it  3. verify  4. take the claim"""
         claim = self._claim
         try:

@@ -155,7 +155,7 @@ def join_command(config: RESTConfig, token: str, tls_bootstrap_token: str = "", 
     Raises:
         CLIError
     """
-    from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
+    from kubevouch.client.endpoint import EndpointError, endpoint_of_url
     from kubevouch.client.interface import ClientConfigurationError
     from kubevouch.client.tls import MAX_PEM_BYTES, read_bounded
     from kubevouch.pki import pins

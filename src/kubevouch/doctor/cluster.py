@@ -10,11 +10,11 @@ from pathlib import Path
 
 from kubevouch import wellknown
 from kubevouch.admission import joined_names
-from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client import stored
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.client.interface import Client, ClientConfigurationError, ListOptions, TransportError
 from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all

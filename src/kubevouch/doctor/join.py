@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from kubevouch import wellknown
 from kubevouch.agent.discovery import verify_authority
-from kubevouch.agent.endpoint import Endpoint, EndpointError, parse_endpoint
 from kubevouch.agent.interface import NotTrustedError
 from kubevouch.api import catalog
 from kubevouch.client import stored
 from kubevouch.client.credentials import FixedCredential
+from kubevouch.client.endpoint import Endpoint, EndpointError, parse_endpoint
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts

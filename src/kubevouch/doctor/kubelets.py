@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kubevouch.agent.endpoint import Endpoint
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import INTERNAL_IP, READY
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.doctor import reach
 from kubevouch.doctor.findings import Code, Finding
 from kubevouch.doctor.reach import NotReached

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.client.options import Retry, Timeouts
 from kubevouch.client.pager import PAGES, list_all

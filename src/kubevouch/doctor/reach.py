@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kubevouch.agent.endpoint import Endpoint
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import ConnectFailed, NotKubernetes, TLSFailed, TransportError
 from kubevouch.client.tls import insecure_context_that_verifies_nothing
 from kubevouch.doctor.findings import Code, Finding

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.agent.endpoint import Endpoint, EndpointError, parse_endpoint
+from kubevouch.client.endpoint import Endpoint, EndpointError, parse_endpoint
 from kubevouch.config.kubeadm_v1beta4 import (
     DEFAULT_BIND_PORT,
     APIEndpoint,

@@ -9,9 +9,9 @@ import msgspec
 
 from kubevouch.agent import file_discovery
 from kubevouch.agent.discovery import TIMEOUT_SECONDS, TokenDiscovery, token_discovery
-from kubevouch.agent.endpoint import EndpointError, endpoint_of_url
 from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import SettingsError
+from kubevouch.client.endpoint import EndpointError, endpoint_of_url
 from kubevouch.config import kubeadm_v1beta4 as kubeadm
 from kubevouch.config import kubeconfig
 from kubevouch.phases.join_phases import Phase

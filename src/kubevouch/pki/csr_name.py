@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.gotext import go_time, quote
 from kubevouch.pki.errors import IncompatibleRequestError, NameSquattedError, ParseError, SignatureError
-from kubevouch.pki.policy import go_time
 from kubevouch.pki.x509 import signature, x509_certificate, x509_request
 from kubevouch.pki.x509.public_key import PublicKey
 from kubevouch.pki.x509.subject import Subject

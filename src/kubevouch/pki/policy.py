@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.gotext import go_time, quote
 from kubevouch.pki.errors import AuthorityError, AuthorityExpiredError, PolicyError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509.subject import Subject
@@ -227,10 +227,3 @@ def validity(now: dt.datetime, ttl: dt.timedelta, authority_not_after: dt.dateti
             f"refusing to sign a certificate that expired in the past: NotAfter={go_time(not_after)}"
         )
     return Validity(not_before, not_after)
-
-
-def go_time(moment: dt.datetime) -> str:
-    """Go's ``Time.String`` of a moment in UTC: ``2020-01-01 00:00:00 +0000 UTC``."""
-    utc = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    fraction = f".{utc.microsecond:06d}".rstrip("0") if utc.microsecond else ""
-    return f"{utc.isoformat(sep=' ', timespec='seconds')}{fraction} +0000 UTC"

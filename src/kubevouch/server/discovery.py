@@ -20,7 +20,7 @@ from kubevouch.machinery.meta import (
 )
 from kubevouch.machinery.scheme import GroupVersion
 from kubevouch.server import negotiation
-from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.endpoints import Action, Served, ServedVersion
 from kubevouch.server.request import BytesResult, PlainResult, Request, Result
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -98,14 +98,14 @@ class Discovery:
         rows.sort(key=lambda row: row.name)
         return APIResourceList(group_version=str(group_version), resources=rows)
 
-    def _endpoints(self, group_version: GroupVersion) -> list[Endpoint]:
+    def _endpoints(self, group_version: GroupVersion) -> list[ServedVersion]:
         return [e for e in self._served.endpoints.values() if e.resource.group_version == group_version]
 
     def _actions(self, group_version: GroupVersion) -> list[Action]:
         return [a for a in self._served.actions.values() if a.resource.group_version == group_version]
 
     @staticmethod
-    def _rows(endpoint: Endpoint) -> list[APIResource]:
+    def _rows(endpoint: ServedVersion) -> list[APIResource]:
         resource = endpoint.resource
         main = APIResource(
             name=resource.plural,

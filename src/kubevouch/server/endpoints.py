@@ -13,7 +13,7 @@ from kubevouch.server.encoding import ObjectEncoder
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServedVersion:
     """One served version of a stored resource."""
 
     resource: Resource[Any]
@@ -73,11 +73,11 @@ class Served:
     """Everything that is served, in discovery's order."""
 
     scheme: Scheme
-    endpoints: dict[tuple[str, str, str], Endpoint] = field(default_factory=dict)
+    endpoints: dict[tuple[str, str, str], ServedVersion] = field(default_factory=dict)
     actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
     group_versions: list[GroupVersion] = field(default_factory=list)
 
-    def add(self, endpoint: Endpoint) -> None:
+    def add(self, endpoint: ServedVersion) -> None:
         resource = endpoint.resource
         self._note(resource.group_version)
         self.endpoints[resource.group, resource.version, resource.plural] = endpoint
@@ -91,7 +91,7 @@ class Served:
         if group_version not in self.group_versions:
             self.group_versions.append(group_version)
 
-    def endpoint(self, group: str, version: str, plural: str) -> Endpoint | None:
+    def endpoint(self, group: str, version: str, plural: str) -> ServedVersion | None:
         return self.endpoints.get((group, version, plural))
 
     def action(self, group: str, version: str, plural: str, subresource: str = "") -> Action | None:
@@ -129,9 +129,11 @@ def install(
     for store in stores:
         definition = store.definition
         if serves(definition.resource):
-            served.add(Endpoint(definition.resource, store, ObjectEncoder(definition.resource, definition.printer)))
+            served.add(
+                ServedVersion(definition.resource, store, ObjectEncoder(definition.resource, definition.printer))
+            )
         for view in definition.views:
             if not serves(view.resource):
                 continue
             encoder = ObjectEncoder(view.resource, view.printer or definition.printer, view.from_storage)
-            served.add(Endpoint(view.resource, store, encoder, view))
+            served.add(ServedVersion(view.resource, store, encoder, view))

@@ -8,13 +8,13 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion
 from kubevouch.server import negotiation
 from kubevouch.server.discovery import Discovery
-from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.endpoints import Action, Served, ServedVersion
 from kubevouch.server.handlers import create, delete, patch, read, update, watch
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import BytesResult, Request, Result
 
 PathHandler = Callable[[Request], Awaitable[Result]]
-_EndpointHandler = Callable[[Environment, Endpoint, Request], Awaitable[Result]]
+_EndpointHandler = Callable[[Environment, ServedVersion, Request], Awaitable[Result]]
 
 _COLLECTION: dict[str, _EndpointHandler] = {
     "create": create.create,
@@ -96,7 +96,7 @@ class Router:
             self._check_media_types(request)
         return await handler(self._env, endpoint, request)
 
-    def _handler(self, endpoint: Endpoint, request: Request) -> _EndpointHandler:
+    def _handler(self, endpoint: ServedVersion, request: Request) -> _EndpointHandler:
         info = request.target
         definition = endpoint.store.definition
         namespaced = endpoint.resource.namespaced
@@ -136,7 +136,7 @@ class Router:
         raise errors.method_not_allowed()
 
     @staticmethod
-    def _subresource_handler(endpoint: Endpoint, request: Request) -> _EndpointHandler:
+    def _subresource_handler(endpoint: ServedVersion, request: Request) -> _EndpointHandler:
         info = request.target
         found = endpoint.store.definition.subresource(info.subresource)
         if found is None:

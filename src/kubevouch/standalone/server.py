@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Collection
-from dataclasses import dataclass
 from types import TracebackType
 
 from kubevouch import wellknown
@@ -17,6 +16,7 @@ from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.phases.certificates.certs import ControlPlanePKI, load_service_account_key
 from kubevouch.pki.client_certificate import TrustAnchors
@@ -37,22 +37,6 @@ from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where the server is reached: for people and certificates, and as a URL."""
-
-    host: str
-    port: int
-
-    @property
-    def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"https://{self.address}"
 
 
 def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: bool = False) -> Policy:

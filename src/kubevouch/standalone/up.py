@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.controllers import catalog
 from kubevouch.machinery.text import gotext
 from kubevouch.phases import bootstrap_token, cluster_info, kubeconfig
@@ -31,7 +32,7 @@ from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.options import StandaloneOptions
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
 from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, StoreSpec, parse_store
 from kubevouch.util.clock import Clock

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.phases.certificates.certs import ControlPlanePKI
@@ -26,7 +27,7 @@ from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.network import bind
 from kubevouch.standalone.options import IdentityOptions
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import DEFAULT_ISSUER
 from kubevouch.storage.interface import Store
 from kubevouch.storage.options import parse_store

@@ -9,11 +9,12 @@ from contract.api_surface.replay import Replay
 from contract.api_surface.rows import Row
 from contract.http_cases.case_text import Fixtures
 from contract.http_cases.identities import Identities
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases import bootstrap_token
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.records import bootstrap_tokens
 from kubevouch.standalone.network import bind
-from kubevouch.standalone.server import Endpoint, StandaloneServer
+from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore, Snapshot
 from kubevouch.testing.cluster_pki import HOST, ClusterPKI
 from kubevouch.util.clock import SystemClock

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kubevouch.authentication.interface import AuthenticationError
-from kubevouch.authentication.oidc_distributed import Endpoint, endpoint_for
+from kubevouch.authentication.oidc_distributed import ClaimEndpoint, endpoint_for
 
 SOURCES = {"src1": {"endpoint": "https://i/groups", "access_token": "t"}, "src2": {"JWT": "a.b.c"}}
 
@@ -15,9 +15,9 @@ def claims(names: object, sources: object = SOURCES, **more: Any) -> dict[str, A
 
 
 def test_the_endpoint_and_its_token() -> None:
-    assert endpoint_for(claims({"groups": "src1"}), "groups") == Endpoint("https://i/groups", "t")
+    assert endpoint_for(claims({"groups": "src1"}), "groups") == ClaimEndpoint("https://i/groups", "t")
     bare = {"src1": {"endpoint": "https://i/groups"}}
-    assert endpoint_for(claims({"groups": "src1"}, bare), "groups") == Endpoint("https://i/groups")
+    assert endpoint_for(claims({"groups": "src1"}, bare), "groups") == ClaimEndpoint("https://i/groups")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from kubevouch.agent.endpoint import Endpoint
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import ConnectFailed, CredentialsFailed, NotKubernetes, TLSFailed, TransportError
 from kubevouch.doctor.findings import Code
 from kubevouch.doctor.reach import covers, judge_clock, judge_proxies, judge_serving, judge_transport

@@ -201,10 +201,6 @@ def test_an_authority_that_has_ended(now: dt.datetime, ago: dt.timedelta, text: 
     assert str(raised.value) == text
 
 
-def test_go_time() -> None:
-    assert policy.go_time(dt.datetime(20, 1, 2, 3, 4, 5, 600, tzinfo=dt.UTC)) == "0020-01-02 03:04:05.0006 +0000 UTC"
-
-
 def test_one_bad_name_anywhere_is_seen(make_request: Make) -> None:
     good = tuple(f"n{i}.blue.test" for i in range(5))
     for names in (

@@ -197,9 +197,10 @@ def short_human_duration(seconds: float) -> str:
 
 
 def go_time(moment: dt.datetime) -> str:
-    """Go's default format of a UTC time: ``2020-01-01 00:00:00 +0000 UTC``."""
-    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S") + f"{fraction} +0000 UTC"
+    """Go's ``Time.String`` of a moment in UTC: ``2020-01-01 00:00:00 +0000 UTC``."""
+    utc = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    fraction = f".{utc.microsecond:06d}".rstrip("0") if utc.microsecond else ""
+    return f"{utc.isoformat(sep=' ', timespec='seconds')}{fraction} +0000 UTC"
 
 
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]*)", re.ASCII)

@@ -11,7 +11,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.agent.endpoint import Endpoint, EndpointError, endpoint_of_url
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.client.tls import insecure_context_that_verifies_nothing
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import KubeconfigError

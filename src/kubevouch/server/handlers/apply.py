@@ -8,7 +8,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.codec import yamltext
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
@@ -16,7 +16,7 @@ from kubevouch.util.worker import compute
 
 
 async def apply(
-    env: Environment, endpoint: Endpoint, request: Request, ctx: Context, data: bytes, *, force: bool
+    env: Environment, endpoint: ServedVersion, request: Request, ctx: Context, data: bytes, *, force: bool
 ) -> Result:
     """Merge a configuration into the object, or create it."""
     info, resource = request.target, endpoint.resource
@@ -53,7 +53,7 @@ def _decode(data: bytes, request: Request, ctx: Context) -> Any:
     return tree if tree is not None else {}
 
 
-def _refuse_uid(tree: Any, endpoint: Endpoint, name: str) -> None:
+def _refuse_uid(tree: Any, endpoint: ServedVersion, name: str) -> None:
     """A configuration with a UID is about an object that exists. Raises ``APIStatusError`` (409)."""
     metadata = tree.get("metadata") if isinstance(tree, dict) else None
     uid = metadata.get("uid") if isinstance(metadata, dict) else None

@@ -11,14 +11,14 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, query_options
-from kubevouch.server.endpoints import Action, Endpoint
+from kubevouch.server.endpoints import Action, ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, PlainResult, Request, Result
 from kubevouch.util.worker import compute, is_large
 
 
-async def create(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def create(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Create an object of a stored resource."""
     info, resource = request.target, endpoint.resource
     if resource.namespaced and not info.namespace:

@@ -12,7 +12,7 @@ from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.registry.store import ListResult
 from kubevouch.server import decoding, query_options
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.negotiation import PROTOBUF
@@ -21,7 +21,7 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.util.worker import compute
 
 
-async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def delete(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Delete one object."""
     info = request.target
     shared.negotiate(request, "object", endpoint.resource)
@@ -40,7 +40,7 @@ async def delete(_env: Environment, endpoint: Endpoint, request: Request) -> Res
     return PlainResult(Status(status="Success", details=details), "v1", "Status")
 
 
-async def delete_collection(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def delete_collection(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Delete what a list with the same selectors and limit returns, and return that list."""
     info = request.target
     shared.negotiate(request, "list", endpoint.resource)

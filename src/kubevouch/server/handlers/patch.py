@@ -15,7 +15,7 @@ from kubevouch.machinery.text import gotext
 from kubevouch.machinery.writing import json_patch, managed_fields, merge_patch, strategic_merge_patch
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, query_options
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import apply, shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
@@ -56,7 +56,7 @@ def check_content_type(request: Request) -> None:
         raise errors.unsupported_media_type("415: Unsupported Media Type", routed=True)
 
 
-async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def patch(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Change an object by a patch, or apply a configuration."""
     info = request.target
     subresource = endpoint.store.definition.subresource(info.subresource)
@@ -80,7 +80,7 @@ async def patch(env: Environment, endpoint: Endpoint, request: Request) -> Resul
     return ObjectResult(stored, endpoint.encoder)
 
 
-def _decode(kind: str, data: bytes, endpoint: Endpoint, *, strict: bool) -> _Patch:
+def _decode(kind: str, data: bytes, endpoint: ServedVersion, *, strict: bool) -> _Patch:
     """Raises ``APIStatusError`` (400, 413)."""
     elements.check_json(data)
     if kind == JSON_PATCH:
@@ -104,7 +104,7 @@ def _json_text(tree: Tree) -> str:
 
 
 def _patched(
-    env: Environment, endpoint: Endpoint, request: Request, ctx: Context, existing: Any, decoded: _Patch
+    env: Environment, endpoint: ServedVersion, request: Request, ctx: Context, existing: Any, decoded: _Patch
 ) -> Any:
     """The stored object as the patch leaves it, in storage form. Raises ``APIStatusError``."""
     resource = endpoint.resource

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kubevouch.server import query_options
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ListingResult, ObjectResult, Request, Result
 
 
-async def get(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def get(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """One object; subresources that hold the whole object read alike."""
     info = request.target
     subresource = endpoint.store.definition.subresource(info.subresource)
@@ -18,7 +18,7 @@ async def get(_env: Environment, endpoint: Endpoint, request: Request) -> Result
     return ObjectResult(stored, endpoint.encoder)
 
 
-async def list_(_env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def list_(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """One page of a collection."""
     info = request.target
     shared.negotiate(request, "list", endpoint.resource)

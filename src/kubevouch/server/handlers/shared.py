@@ -17,7 +17,7 @@ from kubevouch.machinery.scheme import GroupVersion, Resource, Scheme
 from kubevouch.machinery.text import selectors
 from kubevouch.registry.interface import Context
 from kubevouch.server import decoding, negotiation
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.request import Request
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Scope
@@ -154,7 +154,7 @@ def require_name_match(obj: Any, name: str) -> None:
 
 
 def scope_of(
-    endpoint: Endpoint, namespace: str, label_selector: str, field_selector: str, name: str = ""
+    endpoint: ServedVersion, namespace: str, label_selector: str, field_selector: str, name: str = ""
 ) -> Scope[Any]:
     """Where a list or watch looks, and which objects count. Raises ``APIStatusError`` (400) for bad selectors."""
     definition = endpoint.store.definition
@@ -192,7 +192,7 @@ def scope_of(
 
 
 def parse_selectors(
-    endpoint: Endpoint, label_selector: str, field_selector: str
+    endpoint: ServedVersion, label_selector: str, field_selector: str
 ) -> tuple[selectors.LabelSelector | None, selectors.FieldSelector]:
     """Raises ``APIStatusError`` (400) in Kubernetes' words."""
     try:

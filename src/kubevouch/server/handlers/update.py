@@ -7,14 +7,14 @@ from typing import Any
 from kubevouch.machinery import errors
 from kubevouch.registry.store import uid_precondition_text
 from kubevouch.server import decoding, query_options
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import ObjectResult, Request, Result
 from kubevouch.util.worker import compute
 
 
-async def update(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def update(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Replace an object, or create it where the resource allows that."""
     info, resource = request.target, endpoint.resource
     subresource = endpoint.store.definition.subresource(info.subresource)

@@ -11,7 +11,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status
 from kubevouch.server import query_options
-from kubevouch.server.endpoints import Endpoint
+from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import Bookmark, Request, Result, WatchItem, WatchResult
@@ -31,7 +31,7 @@ INITIAL_BATCH = 250
 _jitter = random.Random()  # noqa: S311 - spreads reconnects, guards nothing
 
 
-async def watch(env: Environment, endpoint: Endpoint, request: Request) -> Result:
+async def watch(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """A stream of events."""
     info = request.target
     shared.negotiate(request, "watch", endpoint.resource)
@@ -64,7 +64,7 @@ class _Stream:
     """One watch from opening to end."""
 
     def __init__(
-        self, env: Environment, endpoint: Endpoint, scope: Scope[Any], seconds: float, *, bookmarks: bool
+        self, env: Environment, endpoint: ServedVersion, scope: Scope[Any], seconds: float, *, bookmarks: bool
     ) -> None:
         self._env = env
         self._endpoint = endpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubevouch.machinery.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Status
 from kubevouch.machinery.scheme import GroupVersion, Resource
-from kubevouch.server.endpoints import Action, Endpoint, Served
+from kubevouch.server.endpoints import Action, Served, ServedVersion
 from kubevouch.server.handlers import patch
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF
 from kubevouch.server.openapi import names, schemas
@@ -90,7 +90,7 @@ class Operations:
 
     # -------------------------------------------------------------- resources
 
-    def _endpoint(self, endpoint: Endpoint) -> None:
+    def _endpoint(self, endpoint: ServedVersion) -> None:
         resource = endpoint.resource
         collection, item = _collection(resource), f"{_collection(resource)}/{{name}}"
         for verb in endpoint.verbs:
@@ -106,7 +106,7 @@ class Operations:
             for verb in sub.verbs:
                 self._resource_operation(endpoint, verb, f"{item}/{sub.name}", sub.name)
 
-    def _watches(self, endpoint: Endpoint) -> None:
+    def _watches(self, endpoint: ServedVersion) -> None:
         resource = endpoint.resource
         root = document_of(resource.group_version)
         paths = [_collection(resource), f"{_collection(resource)}/{{name}}"]
@@ -115,7 +115,7 @@ class Operations:
         for path in paths:
             self._resource_operation(endpoint, "watch", path.replace(f"/{root}/", f"/{root}/watch/", 1))
 
-    def _resource_operation(self, endpoint: Endpoint, verb: str, path: str, subresource: str = "") -> None:
+    def _resource_operation(self, endpoint: ServedVersion, verb: str, path: str, subresource: str = "") -> None:
         resource = endpoint.resource
         placeholders = _placeholders(path)
         watches = "watch" in endpoint.verbs

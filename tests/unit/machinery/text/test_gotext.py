@@ -126,6 +126,7 @@ def test_go_time() -> None:
     moment = dt.datetime(2020, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
     assert gotext.go_time(moment) == "2020-01-01 00:00:00 +0000 UTC"
     assert gotext.go_time(moment.replace(microsecond=120000)) == "2020-01-01 00:00:00.12 +0000 UTC"
+    assert gotext.go_time(dt.datetime(20, 1, 2, 3, 4, 5, 600, tzinfo=dt.UTC)) == "0020-01-02 03:04:05.0006 +0000 UTC"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from asynctest import async_test, on_both_loops
 from control_plane_world import NOW, control_plane_files
-from kubevouch.agent.endpoint import Endpoint
+from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases.certificates import certs_renewal
 from kubevouch.phases.certificates.control_plane_files import Layout, credential
 from kubevouch.phases.certificates.served_certificates import listening_process, look, ports

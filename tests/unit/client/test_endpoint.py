@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.agent.endpoint import EndpointError, endpoint_of_url, parse_endpoint
+from kubevouch.client.endpoint import EndpointError, endpoint_of_url, parse_endpoint
 
 
 @pytest.mark.parametrize(
