@@ -90,6 +90,8 @@ class NameAdmission:
         self._takeover = takeover
         # The UIDs of requests that were admitted: of two at once, the second has to know of the first.
         self._admitted: dict[str, None] = {}
+        # The tokens of which the log says that they wait for room.
+        self._told: set[str] = set()
 
     async def admit(self, csr: CertificateSigningRequest, wanted: CertificateRequest) -> None:
         """Nothing, if ``csr`` may be approved as far as its name and its key go.
@@ -134,9 +136,13 @@ class NameAdmission:
             return
         maps = (self._caches.config_maps.get(each, wellknown.KUBE_SYSTEM_NAMESPACE) for each in LAYOUT.names)
         totals = {each.metadata.name: certificate_ledger.totals_of(each.metadata.annotations) for each in maps if each}
-        why = certificate_ledger.no_room(totals, _ledger_key(name)[0], token_id_of_user(csr.spec.username))
+        token = token_id_of_user(csr.spec.username)
+        why = certificate_ledger.no_room(totals, _ledger_key(name)[0], token)
         if why:
-            log.warning("a machine waits for room in the ledger", csr=csr.metadata.name, node=name, why=why)
+            if token not in self._told and len(self._told) < _REMEMBERED:
+                # Once for each: who may post a request makes no log grow.
+                self._told.add(token)
+                log.warning("machines wait for room in the ledger", token=token, why=why)
             raise IgnorableError(f"csr {quote(csr.metadata.name)}: {why}")
 
     def _refuse_replay(self, csr: CertificateSigningRequest, common_name: str, key: str) -> None:
