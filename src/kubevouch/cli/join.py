@@ -12,7 +12,7 @@ import msgspec
 
 from kubevouch.cli import names, ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.flags import kubeadm_config
+from kubevouch.cli.flags import kubeadm_config, together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.kubeadm_config import config_option
 from kubevouch.cli.flags.paths import FOLDER, shown
@@ -116,11 +116,8 @@ _FLAGS = (
 )
 
 
-def join_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What ``join`` and its phases alone take."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+join_flags = together(*_FLAGS)
+"""What ``join`` and its phases alone take."""
 
 
 @click.command()

@@ -10,6 +10,7 @@ import click
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.node import node_argument
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
@@ -23,21 +24,8 @@ def node() -> None:
     """Take machines out of service, and look at which are locked out."""
 
 
-def _named(_ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from kubevouch.agent.interface import SettingsError
-    from kubevouch.phases.join import verify_node_name
-
-    try:
-        return verify_node_name(value)
-    except SettingsError as err:
-        raise click.BadParameter(str(err), param=param) from err
-
-
-_node = click.argument("node_name", metavar="NODE", callback=_named)
-
-
 @node.command()
-@_node
+@node_argument
 @click.option("--why", default="", help="What others are told; in the record and in the server's log.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @kubeconfig_option
@@ -67,7 +55,7 @@ async def _remove(config: RESTConfig, node_name: str, why: str) -> Removed:
 
 
 @node.command()
-@_node
+@node_argument
 @kubeconfig_option
 def lift(node_name: str, kubeconfig: Path | None) -> None:
     """Let the certificates of NODE count again; its name is free for whoever has a token."""

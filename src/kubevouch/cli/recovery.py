@@ -10,6 +10,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.flags.node import node_argument
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
@@ -81,21 +82,8 @@ def _tree(record: Record) -> dict[str, Any]:
     }
 
 
-def _named(_ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from kubevouch.agent.interface import SettingsError
-    from kubevouch.phases.join import verify_node_name
-
-    try:
-        return verify_node_name(value)
-    except SettingsError as err:
-        raise click.BadParameter(str(err), param=param) from err
-
-
-_node = click.argument("node_name", metavar="NODE", callback=_named)
-
-
 @recovery.command()
-@_node
+@node_argument
 @kubeconfig_option
 def allow(node_name: str, kubeconfig: Path | None) -> None:
     """Unlock NODE: the machine that holds the registered key may use it again.
@@ -109,7 +97,7 @@ def allow(node_name: str, kubeconfig: Path | None) -> None:
 
 
 @recovery.command()
-@_node
+@node_argument
 @kubeconfig_option
 def revoke(node_name: str, kubeconfig: Path | None) -> None:
     """Lock NODE: nobody gets a certificate for it with a recovery key.
@@ -124,7 +112,7 @@ def revoke(node_name: str, kubeconfig: Path | None) -> None:
 
 
 @recovery.command()
-@_node
+@node_argument
 @kubeconfig_option
 def forget(node_name: str, kubeconfig: Path | None) -> None:
     """Forget the key of NODE, and its lock: the node's next request registers a key anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
@@ -13,9 +14,12 @@ from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 
 K = TypeVar("K", bound=Object)
+R = TypeVar("R")
 T = TypeVar("T", ConfigMap, Secret)
 
 _ATTEMPTS = 5
+# Written, made or removed by somebody else since it was read.
+_OPPOSED = (Reason.CONFLICT, Reason.ALREADY_EXISTS, Reason.NOT_FOUND)
 
 
 async def find(client: Client, resource: Resource[K], name: str, namespace: str = "") -> K | None:
@@ -26,6 +30,40 @@ async def find(client: Client, resource: Resource[K], name: str, namespace: str 
         if err.code != 404:
             raise
         return None
+
+
+async def unopposed(work: Callable[[], Awaitable[R]]) -> R:
+    """``work``, which reads, decides and writes back: again from the start, if somebody else has written meanwhile.
+
+    Raises:
+        APIStatusError: after five conflicts, or as ``work`` raises it, and so with whatever else it raises.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return await work()
+        except APIStatusError as err:
+            if err.reason not in _OPPOSED or attempt == _ATTEMPTS:
+                raise
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+
+async def change(
+    client: Client, resource: Resource[K], name: str, namespace: str, decide: Callable[[K | None], K | None]
+) -> None:
+    """Store what ``decide`` makes of the object, or of its absence. None and the object itself change nothing.
+
+    Raises:
+        APIStatusError, TransportError, and whatever ``decide`` raises
+    """
+
+    async def once() -> None:
+        found = await find(client, resource, name, namespace)
+        wanted = decide(found)
+        if wanted is None or wanted is found:
+            return
+        await (client.create(resource, wanted) if found is None else client.update(resource, wanted))
+
+    await unopposed(once)
 
 
 async def create_or_update(client: Client, resource: Resource[T], wanted: T) -> T:

@@ -6,14 +6,14 @@ import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.client import stored
 from kubevouch.client.interface import MERGE_PATCH, Client
-from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, config_map
 from kubevouch.records.node_recovery import ALLOWED_ANNOTATION
 from kubevouch.server.bootstrap import rbac
 
-_ATTEMPTS = 5
 _POLICY_NAME = "kubeadm:bootstrap-signer-clusterinfo"
 
 
@@ -38,9 +38,9 @@ async def tell_recovery(client: Client, *, allowed: bool) -> None:
         APIStatusError, TransportError
     """
     name, namespace = wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
-    stored = await client.get(catalog.CONFIG_MAPS, name, namespace)
+    found = await client.get(catalog.CONFIG_MAPS, name, namespace)
     wanted = "true" if allowed else None
-    if stored.metadata.annotations.get(ALLOWED_ANNOTATION) != wanted:
+    if found.metadata.annotations.get(ALLOWED_ANNOTATION) != wanted:
         annotations = {ALLOWED_ANNOTATION: wanted}
         await client.patch(
             catalog.CONFIG_MAPS, name, {"metadata": {"annotations": annotations}}, MERGE_PATCH, namespace
@@ -49,23 +49,14 @@ async def tell_recovery(client: Client, *, allowed: bool) -> None:
 
 async def _ensure_config_map(client: Client, info: ClusterInfo) -> None:
     text = build_kubeconfig(info)
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            stored = await client.get(
-                catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
-            )
-            if stored.data.get(wellknown.KUBECONFIG_KEY) == text:
-                return
-            data = {**stored.data, wellknown.KUBECONFIG_KEY: text}
-            await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(stored, data=data))
-            return
-        except APIStatusError as err:
-            if err.code == 404:
-                try:
-                    await client.create(catalog.CONFIG_MAPS, config_map(info))
-                    return
-                except APIStatusError as late:
-                    err = late
-            # The signer writes the same object, and so may another replica.
-            if err.reason not in (Reason.CONFLICT, Reason.ALREADY_EXISTS) or attempt == _ATTEMPTS:
-                raise err from None
+
+    def decide(found: ConfigMap | None) -> ConfigMap:
+        if found is None:
+            return config_map(info)
+        if found.data.get(wellknown.KUBECONFIG_KEY) == text:
+            return found
+        # The signer writes the same object, and so may another replica.
+        return msgspec.structs.replace(found, data={**found.data, wellknown.KUBECONFIG_KEY: text})
+
+    name, namespace = wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
+    await stored.change(client, catalog.CONFIG_MAPS, name, namespace, decide)

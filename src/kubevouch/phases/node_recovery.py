@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubevouch.api.catalog import CONFIG_MAPS
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
-from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import Record, RecoveryRecordError
 from kubevouch.util.clock import Clock
 
 REVOKED = "an operator has revoked it"
-_ATTEMPTS = 5
 
 
 class NodeRecoveryError(Exception):
@@ -38,14 +38,14 @@ async def records(client: Client) -> tuple[list[Record], list[str]]:
     return sorted(found, key=lambda record: record.node), troubles
 
 
-async def allow(client: Client, node_name: str) -> Record:
+async def allow(client: Client, node_name: str) -> None:
     """Let the machine that holds the registered key recover again. Raises as :func:`_change` does."""
-    return await _change(client, node_name, node_recovery.unlock)
+    await _change(client, node_name, node_recovery.unlock)
 
 
-async def revoke(client: Client, node_name: str, clock: Clock) -> Record:
+async def revoke(client: Client, node_name: str, clock: Clock) -> None:
     """Let nobody recover as this node, whatever key they hold. Raises as :func:`_change` does."""
-    return await _change(client, node_name, lambda record: node_recovery.lock(record, REVOKED, now=clock.now()))
+    await _change(client, node_name, lambda record: node_recovery.lock(record, REVOKED, now=clock.now()))
 
 
 async def forget(client: Client, node_name: str) -> None:
@@ -63,24 +63,18 @@ async def forget(client: Client, node_name: str) -> None:
         raise
 
 
-async def _change(client: Client, node_name: str, change: Callable[[Record], Record]) -> Record:
+async def _change(client: Client, node_name: str, change: Callable[[Record], Record]) -> None:
     """Raises NodeRecoveryError, APIStatusError, TransportError."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        found = await stored.find(client, CONFIG_MAPS, node_recovery.record_name(node_name), node_recovery.NAMESPACE)
+
+    def decide(found: ConfigMap | None) -> ConfigMap:
         if found is None:
             raise _unknown(node_name)
         try:
-            record = change(node_recovery.record_of(found))
+            return node_recovery.config_map(change(node_recovery.record_of(found)), found)
         except RecoveryRecordError as err:
             raise NodeRecoveryError(str(err), f"kubevouch recovery forget {node_name}") from err
-        try:
-            await client.update(CONFIG_MAPS, node_recovery.config_map(record, found))
-        except APIStatusError as err:
-            if err.reason != Reason.CONFLICT or attempt == _ATTEMPTS:
-                raise
-        else:
-            return record
-    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    await stored.change(client, CONFIG_MAPS, node_recovery.record_name(node_name), node_recovery.NAMESPACE, decide)
 
 
 def _unknown(node_name: str) -> NodeRecoveryError:

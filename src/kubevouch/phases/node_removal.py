@@ -14,7 +14,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client import stored
 from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client, WriteOptions
-from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records import node_recovery
@@ -24,7 +24,6 @@ from kubevouch.revocation.node_records import NodeRecord, NodeRecordsFullError
 from kubevouch.util.clock import Clock
 
 REMOVED = "an operator has removed it"
-_ATTEMPTS = 5
 
 
 class NodeRemovalError(Exception):
@@ -108,39 +107,32 @@ async def _server_time(client: Client) -> dt.datetime:
 
 async def _change(client: Client, node_name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeRecord:
     first, *further = node_records.config_maps_of(node_name)
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    async def write_all() -> NodeRecord:
         found = {first: await find(client, first), **await find_further(client, further)}
         data = data_of(found)
         changed = change(node_records.record_in(data.values(), node_name))
-        try:
-            for name, entries in node_records.placed(data, {node_name: changed}).changed.items():
-                await write(client, found[name], name, entries)
-        except NodeRecordsFullError as err:
-            raise NodeRemovalError(str(err), "kubevouch node lift NODE makes room") from err
-        except APIStatusError as err:
-            if err.reason not in (Reason.CONFLICT, Reason.ALREADY_EXISTS) or attempt == _ATTEMPTS:
-                raise
-        else:
-            return changed
-    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+        for name, entries in node_records.placed(data, {node_name: changed}).changed.items():
+            await write(client, found[name], name, entries)
+        return changed
+
+    try:
+        return await stored.unopposed(write_all)
+    except NodeRecordsFullError as err:
+        raise NodeRemovalError(str(err), "kubevouch node lift NODE makes room") from err
 
 
 async def _lock_recovery(client: Client, node_name: str, now: dt.datetime, why: str) -> None:
     """Its recovery key would bring it back once its certificate has ended."""
-    name = node_recovery.record_name(node_name)
-    for attempt in range(1, _ATTEMPTS + 1):
-        found = await stored.find(client, CONFIG_MAPS, name, node_recovery.NAMESPACE)
+
+    def decide(found: ConfigMap | None) -> ConfigMap | None:
         if found is None:
-            return
+            return None
         try:
             record = node_recovery.lock(node_recovery.record_of(found), why, now=now)
         except RecoveryRecordError:
             # Nobody recovers with what cannot be read.
-            return
-        try:
-            await client.update(CONFIG_MAPS, node_recovery.config_map(record, found))
-        except APIStatusError as err:
-            if err.reason != Reason.CONFLICT or attempt == _ATTEMPTS:
-                raise
-        else:
-            return
+            return None
+        return node_recovery.config_map(record, found)
+
+    await stored.change(client, CONFIG_MAPS, node_recovery.record_name(node_name), node_recovery.NAMESPACE, decide)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 
@@ -94,11 +94,7 @@ _FLAGS = (
 )
 
 
-def access_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+access_flags = together(*_FLAGS)
 
 
 def _take_oidc(flags: dict[str, Any]) -> OIDCOptions | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.machinery.text.gotext import format_duration
 from kubevouch.server.audit.options import (
@@ -71,11 +72,7 @@ _FLAGS: tuple[_Flag, ...] = (
 )
 
 
-def audit_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+audit_flags = together(*_FLAGS)
 
 
 def _take_backend(flags: dict[str, Any], plugin: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.flags import kubeadm_config
+from kubevouch.cli.flags import kubeadm_config, together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.paths import FOLDER
 
@@ -44,17 +43,8 @@ _SETTINGS = (
 )
 
 
-def _with(flags: tuple[Callable[..., Any], ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for flag in reversed(flags):
-            command = flag(command)
-        return command
-
-    return add
-
-
-layout_flags = _with(_LAYOUT)
-settings_flags = _with(_SETTINGS)
+layout_flags = together(*_LAYOUT)
+settings_flags = together(*_SETTINGS)
 ttl_option = click.option("--token-ttl", type=DURATION, default=None, help="Life of the token.  [default: 24h]")
 
 

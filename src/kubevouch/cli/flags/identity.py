@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.pki.profile import Profile
 
 if TYPE_CHECKING:
@@ -34,11 +34,7 @@ _FLAGS = (
 )
 
 
-def identity_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+identity_flags = together(*_FLAGS)
 
 
 def take_identity(flags: dict[str, Any]) -> IdentityOptions:

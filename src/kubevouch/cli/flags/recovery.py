@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ _FLAGS = (
 )
 
 
-def recovery_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+recovery_flags = together(*_FLAGS)
 
 
 def take_recovery(flags: dict[str, Any]) -> RecoveryPolicy | None:

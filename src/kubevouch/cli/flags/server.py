@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.tracing import tracing_flag
 from kubevouch.server.edge.tls import TLSOptions, TLSOptionsError
@@ -87,11 +87,7 @@ _FLAGS = (
 )
 
 
-def server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+server_flags = together(*_FLAGS)
 
 
 def take_server(flags: dict[str, Any]) -> ServerOptions:

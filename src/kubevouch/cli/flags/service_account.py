@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.standalone.service_accounts import DEFAULT_ISSUER, ServiceAccountOptions
 
@@ -44,11 +44,7 @@ _FLAGS = (
 )
 
 
-def service_account_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags to a command."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+service_account_flags = together(*_FLAGS)
 
 
 def take_service_accounts(flags: dict[str, Any]) -> ServiceAccountOptions:

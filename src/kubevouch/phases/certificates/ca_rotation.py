@@ -22,7 +22,6 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
-from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.certificates import ca_rotation_files, ca_rotation_plan, served_certificates
 from kubevouch.phases.certificates.ca_rotation_files import FORMER, NEXT
@@ -40,7 +39,6 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("phases.ca_rotation")
 
-_ATTEMPTS = 5
 _APISERVER = "apiserver"
 
 
@@ -350,23 +348,17 @@ class CARotation:
         order = rotation.order
         if not rotation.bundle:
             return
-        for attempt in range(1, _ATTEMPTS + 1):
-            found = await stored.find(
-                self._client, catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
-            )
+
+        def decide(found: ConfigMap | None) -> ConfigMap | None:
             if found is None:
                 log.warning("there is no cluster-info: agents cannot hear of the rotation")
-                return
+                return None
             changed = _told(found, rotation.bundle, "" if order is None else ca_rotation.encode(order))
-            if changed == found:
-                return
-            try:
-                await self._client.update(catalog.CONFIG_MAPS, changed)
-                return
-            except APIStatusError as err:
-                # The signer writes the same object.
-                if err.reason != Reason.CONFLICT or attempt == _ATTEMPTS:
-                    raise
+            # The signer writes the same object.
+            return None if changed == found else changed
+
+        name, namespace = wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
+        await stored.change(self._client, catalog.CONFIG_MAPS, name, namespace, decide)
 
     async def _enter(self, rotation: Rotation) -> Rotation:
         meta = ObjectMeta(name=STATE_CONFIGMAP, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
