@@ -83,7 +83,7 @@ class Up:
         try:
             for line in self.process.stdout:
                 self.printed.append(line.rstrip("\n"))
-                if _JOIN.search(line):
+                if _JOIN.search(line) or "--print-join-command" in line:
                     return self
         finally:
             watchdog.cancel()

@@ -55,7 +55,9 @@ async def demo(folder: Path, clock: Clock) -> None:
     async with running(options, clock) as cluster:
         ui.say(ui.styled(f"a cluster came up in {cluster.started.total_seconds():.1f} s", bold=True))
         ui.field("API server", cluster.endpoint.url)
-        for name, token in zip(("discovery", "authentication"), cluster.tokens, strict=True):
+        assert cluster.tokens is not None  # the first start has just made them
+        tokens = cluster.tokens
+        for name, token in (("discovery", tokens.discovery), ("authentication", tokens.authentication)):
             ui.field(name, f"{token.token_id}.{'•' * 16}")
         ui.field("CA pin", cluster.pin)
         ui.say()
@@ -75,6 +77,7 @@ async def demo(folder: Path, clock: Clock) -> None:
 
 
 async def _join(cluster: Running, name: str, folder: Path, clock: Clock, *, tells: bool) -> Joined:
+    assert cluster.tokens is not None
     discovery = token_discovery(cluster.endpoint.address, cluster.tokens.discovery.text, [cluster.pin])
     options = JoinOptions(discovery, name, folder / name, tls_bootstrap_token=cluster.tokens.authentication)
     return await join(options, clock, Narrator(tells=tells))

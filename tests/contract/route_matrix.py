@@ -26,10 +26,10 @@ from kubevouch.api.rbac_v1 import ClusterRoleBinding, RoleRef, Subject
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource
-from kubevouch.phases.certificates.certs import certificate_pem
+from kubevouch.phases.certificates.certs import certificate_pem, load_authority, pair_at
 from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority, LeafSpec, issue_leaf
-from kubevouch.pki.control_plane import FRONT_PROXY_CLIENT
+from kubevouch.pki.control_plane import FRONT_PROXY_CA, FRONT_PROXY_CLIENT
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.usages import CLIENT_AUTH
 from kubevouch.server.endpoints import Served
@@ -147,7 +147,7 @@ async def credentials(cluster: Cluster) -> dict[str, Credential]:
     now, authority = cluster.clock.now(), cluster.pki.authority
     node = LeafSpec(common_name="system:node:matrix", organizations=("system:nodes",), purposes=(CLIENT_AUTH,))
     admin = LeafSpec(common_name="kubernetes-admin", organizations=("system:masters",), purposes=(CLIENT_AUTH,))
-    proxy = _pair(cluster.pki.front_proxy_authority, FRONT_PROXY_CLIENT.spec, now)
+    proxy = _pair(load_authority(pair_at(cluster.pki.folder, FRONT_PROXY_CA)), FRONT_PROXY_CLIENT.spec, now)
     node_pair, admin_pair = _pair(authority, node, now), _pair(authority, admin, now)
     expired = _pair(authority, msgspec.structs.replace(node, validity=_SHORT), now)
     short_token = await cluster.token_async(ttl=_SHORT)

@@ -179,7 +179,7 @@ def test_rights(initialized: Any) -> None:
 
 def test_the_token_and_its_secret(initialized: Any) -> None:
     cluster, _, made = initialized
-    token_id, secret = made.tokens[0].split(".")
+    token_id, secret = made.tokens[0].token.text.split(".")
     found = cluster.get(catalog.SECRETS, f"bootstrap-token-{token_id}", SYSTEM)
     assert found.type == "bootstrap.kubernetes.io/token"
     data = {key: value.decode() for key, value in found.data.items()}

@@ -111,7 +111,7 @@ async def test_a_control_plane_is_made_and_a_second_one_joins(tmp_path: Path) ->
         again = await _init(options)
         client = cluster.server.client
         known = {each.token.text for each in (await list_tokens(client))[0]}
-        assert {*made.tokens, *again.tokens} <= known
+        assert {each.token.text for each in (*made.tokens, *again.tokens)} <= known
         published = await client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
         tree = yaml.safe_load(published.data["ClusterConfiguration"])
         assert tree["controlPlaneEndpoint"] == f"127.0.0.1:{port}"
@@ -122,7 +122,7 @@ async def test_a_control_plane_is_made_and_a_second_one_joins(tmp_path: Path) ->
         assert kubelet["rotateCertificates"] is True and kubelet["clusterDNS"] == ["10.96.0.10"]
 
         wanted = replace(
-            _discovery(cluster, made.tokens[0]),
+            _discovery(cluster, made.tokens[0].token.text),
             rootfs=second,
             control_plane=ControlPlane("127.0.0.1", again.certificate_key, 6444),
             ignored=frozenset(),
@@ -166,7 +166,10 @@ async def test_the_files_of_a_control_plane_phase_by_phase(tmp_path: Path) -> No
         made = await _init(options)
         plane = ControlPlane("127.0.0.1", made.certificate_key, 6444)
         wanted = replace(
-            _discovery(cluster, made.tokens[0]), rootfs=tmp_path / "second", control_plane=plane, ignored=frozenset()
+            _discovery(cluster, made.tokens[0].token.text),
+            rootfs=tmp_path / "second",
+            control_plane=plane,
+            ignored=frozenset(),
         )
         seen: set[str] = set()
         for phase, expected in (
@@ -189,7 +192,7 @@ async def test_the_files_of_another_cluster_and_another_key_are_refused(tmp_path
     await _init(options, Phase.CERTS, Phase.KUBECONFIG)
     async with running(_up(first, port), CLOCK) as cluster:
         made = await _init(options)
-        base = replace(_discovery(cluster, made.tokens[0]), rootfs=tmp_path / "second")
+        base = replace(_discovery(cluster, made.tokens[0].token.text), rootfs=tmp_path / "second")
         with pytest.raises(CertsError, match="error decrypting"):
             await join(replace(base, control_plane=ControlPlane("127.0.0.1", "0" * 64)), CLOCK, Told())
         with pytest.raises(CertsError, match="one or more required certificates or keys are missing"):
@@ -213,7 +216,7 @@ async def test_control_planes_need_an_address_to_share(tmp_path: Path) -> None:
     await _init(options, Phase.CERTS, Phase.KUBECONFIG)
     async with running(_up(tmp_path, port), CLOCK) as cluster:
         made = await _init(options)
-        wanted = replace(_discovery(cluster, made.tokens[0]), rootfs=tmp_path / "second")
+        wanted = replace(_discovery(cluster, made.tokens[0].token.text), rootfs=tmp_path / "second")
         key = made.certificate_key
         with pytest.raises(CertsError, match="doesn't have a stable controlPlaneEndpoint"):
             await join(replace(wanted, control_plane=ControlPlane("127.0.0.1", key)), CLOCK, Told())

@@ -68,9 +68,10 @@ def session(cluster: Up, request: pytest.FixtureRequest) -> Session:
 
 
 def test_up_prints_what_to_do_next(cluster: Up) -> None:
-    ready, kubeconfig, joins, command = cluster.printed
+    ready, kubeconfig, power, joins, command = cluster.printed
     assert re.fullmatch(r"  ready in \d+\.\d s   https://\S+:\d+", ready)
     assert kubeconfig == "  kubeconfig       ./cluster/admin.conf"
+    assert power == "  whoever has the token can become any node whose name is free, for 24h"
     assert joins == "  a machine joins with"
     assert re.fullmatch(
         r"    kubevouch join \S+:\d+ --discovery-token [a-z0-9]{6}\.[a-z0-9]{16}"

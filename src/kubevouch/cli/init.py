@@ -30,7 +30,9 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
             settings_flags,
             layout_flags,
             click.option(
-                "--token", default="", help="Bootstrap token to make; - is standard input.  [default: random]"
+                "--token",
+                default=None,
+                help="Bootstrap token to make; - is standard input, '' makes none.  [default: random]",
             ),
             click.option("--token-file", default="", metavar="FILE", help="File with the bootstrap token to make."),
             click.option(
@@ -99,7 +101,9 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
     from kubevouch.util.clock import SystemClock
 
     logs.configure(SystemClock(), level="error")
-    token, ttl = take_token(flags.pop("token"), flags.pop("token_file")), flags.pop("token_ttl")
+    given: str | None = flags.pop("token")
+    token, ttl = take_token(given or "", flags.pop("token_file")), flags.pop("token_ttl")
+    makes_tokens = given != "" or bool(token)
     allow_weak = flags.pop("allow_weak")
     settings = take_settings(ctx, flags, token=token, ttl=ttl)
     layout = take_layout(flags, settings.cluster.certificates_dir)
@@ -108,7 +112,7 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
         if key:
             certificate_key.parse(key)
         chosen = frozenset({phases.Phase(only)}) if only else _without((*skipped, *settings.init.skip_phases))
-        planned = phases.planned_tokens(settings, SystemClock().now(), allow_weak=allow_weak)
+        planned = phases.planned_tokens(settings, SystemClock().now(), allow_weak=allow_weak) if makes_tokens else []
     except (KeyMaterialError, SettingsError) as err:
         raise ui.CLIError(str(err), hint=getattr(err, "hint", ""), code=ExitCode.INVALID) from err
     for each in planned:
@@ -126,6 +130,7 @@ def _run(ctx: click.Context, flags: dict[str, Any], *, only: str = "", skipped: 
         timeout=flags["timeout"].total_seconds(),
         kubeconfig=flags["kubeconfig"],
         allow_weak_tokens=allow_weak,
+        makes_tokens=makes_tokens,
     )
     output = flags["output"]
     if flags["dry_run"] or settings.init.dry_run:
@@ -190,7 +195,7 @@ async def _init(options: InitOptions, report: _Reporter) -> Initialized:
 
 def _shown(made: Initialized, flags: dict[str, Any]) -> tuple[str, str]:
     """The first token and the certificate key, as far as they may be printed."""
-    token = "" if flags["skip_token_print"] else next(iter(made.tokens), "")
+    token = "" if flags["skip_token_print"] else next((each.token.text for each in made.tokens), "")
     return token, "" if flags["skip_certificate_key_print"] else made.certificate_key
 
 
@@ -211,7 +216,7 @@ def _tree(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> dic
     node, control_plane = _commands(token, key, options)
     return {
         "phases": sorted(each.value for each in options.phases),
-        "tokens": list(made.tokens) if token else [],
+        "tokens": [each.token.text for each in made.tokens] if token else [],
         "certificateKey": key,
         "joinCommand": node,
         "controlPlaneJoinCommand": control_plane,
@@ -219,10 +224,16 @@ def _tree(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> dic
 
 
 def _tell(made: Initialized, options: InitOptions, flags: dict[str, Any]) -> None:
+    from kubevouch.phases.bootstrap_token import power
+    from kubevouch.util.clock import SystemClock
+
     token, key = _shown(made, flags)
     if key:
         ui.field("certificate key", key)
     node, control_plane = _commands(token, key, options)
+    if token:
+        first = made.tokens[0]
+        ui.say(f"  {power(first.groups, first.expires, SystemClock().now())}")
     for words, command in (("a machine", node), ("a control plane", control_plane)):
         if command:
             ui.say(f"  {words} joins with")

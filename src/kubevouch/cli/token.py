@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def create(
     from kubevouch.pki import certificate_key as certificate_keys
     from kubevouch.pki.errors import KeyMaterialError
     from kubevouch.records import token_bounds
-    from kubevouch.records.bootstrap_tokens import TokenSyntaxError, generate_token, parse_token
+    from kubevouch.records.bootstrap_tokens import AUTHENTICATION, TokenSyntaxError, generate_token, parse_token
     from kubevouch.util.clock import SystemClock
 
     if usages is not None and separate:
@@ -121,6 +122,10 @@ def create(
     # Whatever could be wrong with the command is found before the token is there.
     lines = [join_command(config, *tokens, certificate_key=certificate_key)] if print_join_command else tokens
     run_async(_create(config, plans))
+    for plan in plans:
+        # For the person who typed this; a script gets the token and, as from kubeadm, not a word beside it.
+        if AUTHENTICATION in plan.usages and sys.stderr.isatty():
+            ui.aside(phase.power(plan.groups, plan.expires, settings["now"]))
     for line in lines:
         ui.say(line)
 

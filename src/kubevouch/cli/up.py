@@ -9,13 +9,14 @@ import ipaddress
 import resource
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.access import access_flags, take_access
+from kubevouch.cli.flags.address import address_flags
 from kubevouch.cli.flags.audit import audit_flags, take_audit
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.identity import identity_flags, take_identity
@@ -23,9 +24,13 @@ from kubevouch.cli.flags.paths import FOLDER, shown
 from kubevouch.cli.flags.recovery import recovery_flags, take_recovery
 from kubevouch.cli.flags.server import server_flags, take_disabled_admission, take_server, verbose
 from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
+from kubevouch.cli.flags.signing import signing_flags, take_signing
 from kubevouch.cli.runner import run_async
 from kubevouch.standalone import options as settings
 from kubevouch.util.allocator import return_large_blocks
+
+if TYPE_CHECKING:
+    from kubevouch.standalone.up import Running
 
 # Objects made before a collection of the youngest generation, and collections of each before one of the next. The
 # second generation, up to 300,000 objects, takes 20 ms; all of them are looked at once in 60 million.
@@ -56,12 +61,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     help="Where the cluster lives.  [default: /var/lib/kubevouch as root, else the XDG state folder]",
 )
 @click.option("--bind-address", default="0.0.0.0", show_default=True, callback=_address, help="Address to listen on.")  # noqa: S104 - nodes are on other machines
-@click.option(
-    "--advertise-address",
-    default="",
-    callback=_address,
-    help="Address at which machines reach this server.  [default: the one of the default route]",
-)
+@address_flags
 @click.option(
     "--secure-port",
     type=click.IntRange(0, 65535),
@@ -75,8 +75,9 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     type=DURATION,
     default="24h",
     show_default=True,
-    help="Life of the first bootstrap token; 0 is without end.",
+    help="Life of the token that the first start makes; 0 is without end.",
 )
+@click.option("--no-token", is_flag=True, help="Make no token at the first start.")
 @click.option(
     "--controllers",
     default="*",
@@ -102,6 +103,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
 @audit_flags
 @recovery_flags
 @identity_flags
+@signing_flags
 @server_flags
 @click.option(
     "--log-level",
@@ -113,11 +115,14 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="klog's text, or JSON."
 )
-def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_format: Any, **flags: Any) -> None:
+def up(
+    data_dir: Path | None, token_ttl: dt.timedelta, no_token: bool, log_level: Any, log_format: Any, **flags: Any
+) -> None:
     """Run a cluster's API server and controllers in this process.
 
     The first start makes certificate authorities, kubeconfigs, a store and a bootstrap token in the data directory;
-    later starts find them again. Ends cleanly on SIGTERM or Control-C.
+    later starts find them again, and bring nothing back that was deleted in the cluster but Kubernetes' own roles. Ends
+    cleanly on SIGTERM or Control-C.
     """
     from kubevouch.standalone.up import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
@@ -129,9 +134,10 @@ def up(data_dir: Path | None, token_ttl: dt.timedelta, log_level: Any, log_forma
     try:
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
-        recovery, identity = take_recovery(flags), take_identity(flags)
+        recovery, identity, signing = take_recovery(flags), take_identity(flags), take_signing(flags)
         options = settings.StandaloneOptions(
-            data_dir=folder, token_ttl=token_ttl, access=access, audit=audit, server=server,
+            data_dir=folder, token_ttl=None if no_token else token_ttl, signing=signing,
+            access=access, audit=audit, server=server,
             service_accounts=accounts, disabled_admission=disabled, recovery=recovery, identity=identity,
             **flags,
         )  # fmt: skip
@@ -146,6 +152,22 @@ def _allow_many_connections() -> None:
     """Each connection is a descriptor, and the usual soft limit of 1024 is far below what a cluster opens."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _tell_join(cluster: Running) -> None:
+    from kubevouch.phases.bootstrap_token import DEFAULT_GROUPS, power
+    from kubevouch.util.clock import SystemClock
+
+    if cluster.tokens is None:
+        ui.say("  kubevouch token create --print-join-command prints how a machine joins")
+        return
+    discovery, authentication, expires = cluster.tokens
+    ui.say(f"  {power(DEFAULT_GROUPS, expires, SystemClock().now())}")
+    ui.say("  a machine joins with")
+    ui.say(
+        f"    kubevouch join {cluster.shared.address} --discovery-token {discovery.text}"
+        f" --tls-bootstrap-token {authentication.text} --discovery-token-ca-cert-hash {cluster.pin}"
+    )
 
 
 async def _up(options: settings.StandaloneOptions) -> None:
@@ -166,13 +188,18 @@ async def _up(options: settings.StandaloneOptions) -> None:
         gc.freeze()
         return_large_blocks()
         ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
-        ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
-        ui.say("  a machine joins with")
-        discovery, authentication = cluster.tokens
-        ui.say(
-            f"    kubevouch join {cluster.endpoint.address} --discovery-token {discovery.text}"
-            f" --tls-bootstrap-token {authentication.text} --discovery-token-ca-cert-hash {cluster.pin}"
-        )
+        if cluster.admin_kubeconfig is None:
+            ui.warning("there is no admin.conf, and the key of the CA, which would sign it, is not here")
+        else:
+            ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
+        for moved in cluster.moved:
+            ui.field("server", f"{moved.now} in {moved.what}, which had {moved.former}")
+        if cluster.is_out_of_reach:
+            ui.warning(
+                f"machines are sent to {cluster.shared.url}, and this server is {cluster.endpoint.url}; "
+                "--control-plane-endpoint sends them elsewhere"
+            )
+        _tell_join(cluster)
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
         if options.identity.signing_profile is not Profile.STRICT:

@@ -13,7 +13,7 @@ from kubevouch.api import catalog
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError, Reason
-from kubevouch.machinery.text.gotext import quote
+from kubevouch.machinery.text.gotext import human_duration, quote
 from kubevouch.records import token_bounds, token_record
 from kubevouch.records.bootstrap_tokens import (
     AUTHENTICATION,
@@ -39,6 +39,8 @@ DEFAULT_USAGES = (SIGNING, AUTHENTICATION)
 DEFAULT_GROUPS = (wellknown.DEFAULT_NODE_TOKEN_GROUP,)
 # A token that is about to end is no use to who has yet to copy it to a machine.
 _WORTH_GIVING = dt.timedelta(minutes=10)
+# A day that has just begun is a day.
+_ROUNDED_UP = 30
 _MADE_BY_UP = "made by kubevouch up"
 _TOKEN_PATTERN = r'"\\A([a-z0-9]{6})\\.([a-z0-9]{16})\\z"'
 _TOKEN_ID_PATTERN = r'"\\A([a-z0-9]{6})\\z"'
@@ -211,31 +213,58 @@ async def delete(client: Client, token_id: str) -> None:
         raise TokenPhaseError(f"failed to delete bootstrap token {quote(token_id)}: {err}", hint) from err
 
 
+def power(groups: Sequence[str], expires: dt.datetime | None, now: dt.datetime) -> str:
+    """What whoever has a token can do, in one line: it is more than a password for one machine."""
+    end = "for ever"
+    if expires is not None:
+        end = f"for {human_duration(max((expires - now).total_seconds(), 0) + _ROUNDED_UP)}"
+    able = "can become any node whose name is free"
+    if not set(DEFAULT_GROUPS) <= set(groups):
+        able = f"has the rights of {', '.join(groups) or wellknown.BOOTSTRAPPERS_GROUP}"
+    return f"whoever has the token {able}, {end}"
+
+
 class TokenPair(NamedTuple):
-    """With what machines join: a token that cluster-info is signed with, and one that lets them in."""
+    """With what machines join: a token that cluster-info is signed with, and one that lets them in, until it ends."""
 
     discovery: Token
     authentication: Token
+    expires: dt.datetime | None
 
 
 async def ensure(client: Client, ttl: dt.timedelta, *, now: dt.datetime) -> TokenPair:
     """Separate tokens with which machines can join: those made here before that hold for a while, else new ones.
 
-    Tokens that a person has made for something are not handed on: whoever reads the server's output gets these.
-
     Raises:
         APIStatusError, TransportError
     """
-    found: dict[str, Token] = {}
+    # As it is stored: in whole seconds.
+    now = now.replace(microsecond=0)
+    found = await _made_by_up(client, now, min(_WORTH_GIVING, ttl or _WORTH_GIVING))
+    fresh = plan_separate(generate_token(), generate_token(), now=now, ttl=ttl, description=_MADE_BY_UP)
+    await create_all(client, [each for each in fresh if each.usages[0] not in found])
+    signing, authentication = (found.get(each.usages[0], each) for each in fresh)
+    return TokenPair(signing.token, authentication.token, authentication.expires)
+
+
+async def find(client: Client, *, now: dt.datetime) -> TokenPair | None:
+    """What :func:`ensure` has made, as long as both are there and have not ended. Raises what the client raises."""
+    found = await _made_by_up(client, now, dt.timedelta())
+    if len(found) < len(DEFAULT_USAGES):
+        return None
+    return TokenPair(found[SIGNING].token, found[AUTHENTICATION].token, found[AUTHENTICATION].expires)
+
+
+async def _made_by_up(client: Client, now: dt.datetime, lasting: dt.timedelta) -> dict[str, BootstrapToken]:
+    """Those that hold for ``lasting``, by what they are for.
+
+    Tokens that a person has made for something are not handed on: whoever reads the server's output gets these.
+    """
+    found: dict[str, BootstrapToken] = {}
     for known in (await list_tokens(client))[0]:
-        lasting = known.expires is None or known.expires - now >= min(_WORTH_GIVING, ttl or _WORTH_GIVING)
+        holds = known.expires is None or known.expires - now >= lasting
         sole = known.usages[0] if len(known.usages) == 1 else ""
         grants = sole == SIGNING or set(DEFAULT_GROUPS) <= set(known.groups)
-        if lasting and sole and grants and not known.bounds and known.description == _MADE_BY_UP:
-            found.setdefault(sole, known.token)
-    plans = plan_separate(
-        found.get(SIGNING, generate_token()), found.get(AUTHENTICATION, generate_token()), now=now, ttl=ttl,
-        description=_MADE_BY_UP,
-    )  # fmt: skip
-    await create_all(client, [each for each in plans if each.usages[0] not in found])
-    return TokenPair(plans[0].token, plans[1].token)
+        if holds and sole and grants and not known.bounds and known.description == _MADE_BY_UP:
+            found.setdefault(sole, known)
+    return found

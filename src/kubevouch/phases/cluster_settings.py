@@ -71,7 +71,7 @@ class ClusterSettings:
     @property
     def shared(self) -> Endpoint:
         """The address under which machines reach the control plane."""
-        return _control_plane_endpoint(self.cluster.control_plane_endpoint, self.local.port) or self.local
+        return control_plane_endpoint(self.cluster.control_plane_endpoint, self.local.port) or self.local
 
     @property
     def algorithm(self) -> KeyAlgorithm:
@@ -197,7 +197,7 @@ def _verify(settings: ClusterSettings) -> None:
         raise SettingsError(str(err)) from err
     if not Path(cluster.certificates_dir).is_absolute():
         raise SettingsError(f"got the certificatesDir {quote(cluster.certificates_dir)}, expected an absolute path")
-    _control_plane_endpoint(cluster.control_plane_endpoint, settings.local.port)
+    control_plane_endpoint(cluster.control_plane_endpoint, settings.local.port)
     _nth_addresses(cluster.networking.service_subnet, _DNS_ADDRESS)
 
 
@@ -210,8 +210,8 @@ def _version(text: str) -> str:
     return text if text.startswith("v") else f"v{text}"
 
 
-def _control_plane_endpoint(text: str, port: int) -> Endpoint | None:
-    """Without a port it has that of the API server. Raises :class:`SettingsError`."""
+def control_plane_endpoint(text: str, port: int) -> Endpoint | None:
+    """What ``--control-plane-endpoint`` means; without a port it has ``port``. Raises :class:`SettingsError`."""
     if not text:
         return None
     bare = text.startswith("[") and text.endswith("]")

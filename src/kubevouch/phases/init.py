@@ -96,6 +96,7 @@ class InitOptions:
         timeout: seconds for the API server to answer.
         kubeconfig: for the API server; None is ``admin.conf`` of the layout.
         allow_weak_tokens: take secrets that can be guessed.
+        makes_tokens: False: the phase bootstrap-token only gives the rights to join.
     """
 
     settings: ClusterSettings
@@ -108,6 +109,7 @@ class InitOptions:
     timeout: float = 240.0
     kubeconfig: Path | None = None
     allow_weak_tokens: bool = False
+    makes_tokens: bool = True
 
     @property
     def admin(self) -> Path:
@@ -118,7 +120,7 @@ class InitOptions:
 class Initialized:
     """``tokens`` are those of the configuration; ``certificate_key`` is empty unless certificates were uploaded."""
 
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[BootstrapToken, ...] = ()
     certificate_key: str = ""
 
 
@@ -132,7 +134,7 @@ async def init(options: InitOptions, connect: Connect, clock: Clock, report: Rep
     """
     tokens = (
         planned_tokens(options.settings, clock.now(), allow_weak=options.allow_weak_tokens)
-        if Phase.BOOTSTRAP_TOKEN in options.phases
+        if options.makes_tokens and Phase.BOOTSTRAP_TOKEN in options.phases
         else []
     )
     if Phase.PREFLIGHT in options.phases:
@@ -165,12 +167,13 @@ async def init(options: InitOptions, connect: Connect, clock: Clock, report: Rep
         for token in tokens:
             await stored.create_or_update(client, catalog.SECRETS, to_secret(token))
         await _reconcile(client, _JOINING)
-        report.step("bootstrap tokens and the rights to join", ", ".join(each.token.token_id for each in tokens))
+        ids = ", ".join(each.token.token_id for each in tokens)
+        report.step("bootstrap tokens and the rights to join" if ids else "the rights to join", ids)
     if Phase.CLUSTER_INFO in options.phases:
         info = published(options.admin)
         await cluster_info.ensure(client, info)
         report.step("cluster-info published", info.server)
-    return Initialized(tuple(each.token.text for each in tokens), key)
+    return Initialized(tuple(tokens), key)
 
 
 def check(options: InitOptions, report: Reporter) -> None:
@@ -300,6 +303,7 @@ def would_do(options: InitOptions) -> list[str]:
         objects += [
             f"Secret kube-system/bootstrap-token-{each.token.partition('.')[0] or '<random>'}"
             for each in settings.init.bootstrap_tokens or [BootstrapTokenSettings()]
+            if options.makes_tokens
         ]
         objects += [f"ClusterRoleBinding {name}" for name in sorted(_JOINING)]
     if Phase.CLUSTER_INFO in options.phases:

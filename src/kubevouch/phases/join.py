@@ -33,6 +33,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import names
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.phases import (
+    cluster_info,
     control_plane_join,
     mark_control_plane,
     preflight,
@@ -405,7 +406,7 @@ def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer)
     """Raises :class:`JoinError` where another cluster's CA is at home."""
     wanted = cluster.certificate_authority_data
     if path.exists():
-        if _same_certificates(path.read_bytes(), wanted):
+        if cluster_info.same_certificates(path.read_bytes(), wanted):
             return
         if path.with_suffix(".key").exists():
             raise JoinError(
@@ -415,14 +416,6 @@ def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer)
         observer.warning(f"{path} is replaced: it held another CA")
     make_folder(path.parent)
     write_atomically(path, wanted, mode=PUBLIC)
-
-
-def _same_certificates(one: bytes, other: bytes) -> bool:
-    try:
-        first, second = x509_certificate.parse_bundle(one), x509_certificate.parse_bundle(other)
-    except ParseError:
-        return False
-    return {each.contents for each in first} == {each.contents for each in second}
 
 
 def _clean_up(options: JoinOptions) -> None:

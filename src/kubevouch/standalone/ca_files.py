@@ -58,7 +58,7 @@ class CAFiles:
         if seen != self._bundle:
             try:
                 anchors = TrustAnchors.from_pem(read_bundle(self._pki.folder))
-                verify_apart(self._pki.folder, anchors.certificates, [self._pki.front_proxy_authority.certificate])
+                verify_apart(self._pki.folder, anchors.certificates, [self._pki.front_proxy])
                 self._trust(anchors)
             except (CertsError, PKIError) as err:
                 log.error("the client CA bundle is not taken over", err=str(err))

@@ -14,17 +14,17 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
-from kubevouch.controllers import catalog
+from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.controllers.root_ca_publisher import RootCAFile
 from kubevouch.machinery.scheme import Resource
-from kubevouch.phases.certificates.certs import pair_at
+from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
-from kubevouch.standalone.options import IdentityOptions
+from kubevouch.standalone.options import ClusterSigning, IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 
 Connect = Callable[[str], Client]
@@ -88,7 +88,7 @@ def start_controllers(
     server: StandaloneServer,
     controllers: Sequence[str],
     *,
-    signing: SigningOptions | None = None,
+    signing: ClusterSigning | SigningOptions | None = None,
     identity: IdentityOptions | None = None,
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
@@ -96,8 +96,8 @@ def start_controllers(
     """Start the controllers that a ``--controllers`` list turns on.
 
     Args:
-        signing: the signing pairs and their rules; None signs everything with the server's CA.
-        identity: what machines' identities are worth; its profile is for what ``signing`` leaves to the server's CA.
+        signing: the signing pairs, or these and their rules; None signs everything with the server's CA.
+        identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
 
@@ -107,16 +107,18 @@ def start_controllers(
     """
     identity = identity or IdentityOptions()
     pair = pair_at(server.pki.folder, CA)
-    files = PairFiles(str(pair.certificate), str(pair.key), bundle=True)
-    default = SigningOptions(files, rules=SigningRules(profile=identity.signing_profile))
+    if not isinstance(signing, SigningOptions):
+        signing = _signing_options(signing or ClusterSigning(), pair, identity)
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
+    # Who does not sign needs no key.
+    signs = csr_signing.NAME in {each.name for each in catalog.select(controllers)}
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)
     context = Context(
         connect=reach,
         informers=informers,
         clock=server.clock,
-        signers=build_signers(signing or default),
+        signers=build_signers(signing) if signs else {},
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _is_served(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
@@ -132,6 +134,14 @@ def start_controllers(
             if server.api.tracing is not None:
                 controller.trace(server.api.tracing.tracer, server.api.tracing.origins)
     return RunningControllers(server, Manager(built, informers, server.clock))
+
+
+def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions) -> SigningOptions:
+    rules = SigningRules(signing_duration=signing.duration, profile=identity.signing_profile)
+    default = signing.default
+    if not signing.is_elsewhere:
+        default = PairFiles(str(own.certificate), str(own.key), bundle=True)
+    return SigningOptions(default, signing.pairs, rules)
 
 
 def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:

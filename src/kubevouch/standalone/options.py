@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.pki.profile import Profile
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
+from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.service_accounts import ServiceAccountOptions
 
@@ -48,15 +51,37 @@ class IdentityOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSigning:
+    """kube-controller-manager's ``--cluster-signing-*`` flags.
+
+    Args:
+        default: signs for all signers; empty, with no ``pairs``, is the CA of the data directory.
+        pairs: by signer name; then only these sign.
+        duration: of certificates, unless a shorter one is asked for.
+    """
+
+    default: PairFiles = field(default_factory=PairFiles)
+    pairs: Mapping[str, PairFiles] = field(default_factory=dict)
+    duration: dt.timedelta = DEFAULT_SIGNING_DURATION
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the CA of the data directory signs nothing."""
+        return bool(self.default or self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class StandaloneOptions:
     """What ``kubevouch up`` can be told.
 
     Args:
         bind_address: the address to listen on; ``::`` and ``0.0.0.0`` mean all.
-        advertise_address: the address under which clients reach this server; empty finds one.
+        advertise_address: the address or name under which clients reach this server; empty finds one.
+        control_plane_endpoint: the address that all control planes share, which kubeconfigs and cluster-info name.
+            Empty, with an empty ``advertise_address``, leaves what they name.
         secure_port: 0 lets the system pick one.
         store: as ``storage.options.parse_store`` reads it.
-        token_ttl: life of the first bootstrap token; zero makes none that expires.
+        token_ttl: life of the first bootstrap token; zero makes none that expires. None makes no token.
         runtime_config: kube-apiserver's list of API versions and resources to turn on or off: ``key=true,key=false``.
         controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
         access: who and may: authentication and authorization by flags and files.
@@ -66,15 +91,18 @@ class StandaloneOptions:
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         identity: what machines' identities are worth.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
+        signing: which CAs sign, and for how long.
         server: how many requests run at once, and what is told of them.
+        extra_names: more names and addresses for the serving certificate.
     """
 
     data_dir: Path
     bind_address: str = "0.0.0.0"  # noqa: S104 - nodes are on other machines
     advertise_address: str = ""
+    control_plane_endpoint: str = ""
     secure_port: int = DEFAULT_PORT
     store: str = "sqlite:"
-    token_ttl: dt.timedelta = DEFAULT_TOKEN_TTL
+    token_ttl: dt.timedelta | None = DEFAULT_TOKEN_TTL
     controllers: tuple[str, ...] = ("*",)
     runtime_config: str = ""
     access: AccessOptions = field(default_factory=AccessOptions)
@@ -85,5 +113,6 @@ class StandaloneOptions:
     recovery: RecoveryPolicy | None = None
     identity: IdentityOptions = field(default_factory=IdentityOptions)
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
+    signing: ClusterSigning = field(default_factory=ClusterSigning)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
 
 from kubevouch import wellknown
@@ -24,7 +24,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
-from kubevouch.server.bootstrap import namespaces, node_recovery, rbac
+from kubevouch.server.bootstrap import first_start, namespaces, node_recovery, rbac
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
@@ -61,6 +61,8 @@ class StandaloneServer:
         service_accounts: who signs their tokens; None means kubeadm's defaults.
         disabled_admission: plug-ins to leave out.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
+        at_first_start: what else an empty store gets, beside the bindings that kubeadm makes. Once: cut short, it is
+            called again at the next start.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class StandaloneServer:
         service_accounts: ServiceAccountOptions | None = None,
         disabled_admission: Collection[str] = (),
         recovery: RecoveryPolicy | None = None,
+        at_first_start: Callable[[Client], Awaitable[None]] | None = None,
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
         :class:`ServiceAccountError` when a key file cannot."""
@@ -87,7 +90,7 @@ class StandaloneServer:
         issuer = issuer_of(service_accounts or ServiceAccountOptions(), load_service_account_key(pki.service_account))
         trust = Trust(
             TrustAnchors.from_pem(pki.ca_certificate),
-            TrustAnchors([pki.front_proxy_authority.certificate]),
+            TrustAnchors([pki.front_proxy]),
             issuer,
             recovery,
         )
@@ -109,6 +112,7 @@ class StandaloneServer:
         )
         security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
+        self._at_first_start = at_first_start
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -122,12 +126,17 @@ class StandaloneServer:
             self.api.expect_hook(hook)
         await self.api.start()
         client = self.client
+        is_first = await first_start.begin(client)
         await namespaces.ensure(client)
         if self.recovery is not None:
             await node_recovery.ensure(client)
         self.api.hook_done("start-system-namespaces-controller")
         await rbac.reconcile(client, _objects(self._policy))
-        await rbac.reconcile(client, _objects(kubeadm_policy()))
+        if is_first:
+            await rbac.reconcile(client, _objects(kubeadm_policy()))
+            if self._at_first_start is not None:
+                await self._at_first_start(client)
+            await first_start.end(client)
         self.api.hook_done("rbac/bootstrap-roles")
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
         self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))

@@ -1,7 +1,7 @@
 """``kubevouch up`` without the printing: a data directory becomes a running cluster.
 
-Everything in the directory is found again at the next start; what is missing or no longer fits is made anew, except the
-authorities, which are never replaced.
+Everything in the directory is found again at the next start. Certificates that are missing or no longer fit are made
+anew, except authorities; what kubeadm makes in the cluster is made at the first start only (:mod:`.first_start`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.client.endpoint import Endpoint
-from kubevouch.controllers import catalog
+from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
+from kubevouch.controllers import catalog, csr_signing
 from kubevouch.machinery.text import gotext
-from kubevouch.phases import bootstrap_token, cluster_info, kubeconfig
+from kubevouch.phases import bootstrap_token, cluster_info
 from kubevouch.phases.certificates import certs
+from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI
 from kubevouch.phases.tracing import TracingError, tracer_from
-from kubevouch.pki import control_plane, pins
-from kubevouch.pki.control_plane import ControlPlaneNames
-from kubevouch.records.cluster_info import ClusterInfo
+from kubevouch.pki import pins
+from kubevouch.pki.control_plane import CA, ControlPlaneNames
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
-from kubevouch.standalone import network, service_accounts
+from kubevouch.signers.catalog import SigningOptions
+from kubevouch.standalone import addresses, network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.controllers import start_controllers
+from kubevouch.standalone.first_start import FirstStart
+from kubevouch.standalone.kubeconfigs import ADMIN_FILE, Kubeconfigs, Moved
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
@@ -39,8 +42,6 @@ from kubevouch.util.clock import Clock
 from kubevouch.util.files import PRIVATE_FOLDER, FileInUseError, locked, make_folder
 
 LOCK_FILE = "kubevouch.lock"
-ADMIN_FILE = "admin.conf"
-SUPER_ADMIN_FILE = "super-admin.conf"
 PKI_FOLDER = "pki"
 # kubeadm's default service range begins with this address; programs in pods use it.
 SERVICE_ADDRESS = "10.96.0.1"
@@ -68,21 +69,31 @@ class Running:
     """A cluster that is ready.
 
     Args:
-        tokens: with which machines may join now.
+        admin_kubeconfig: None if there is none, and the CA's key to make it is elsewhere.
+        shared: where cluster-info sends machines.
+        tokens: those of the first start, while they hold.
         pin: the public key hash of the CA.
         keeps_state: False if the store ends with the process.
+        moved: what names another server since this start.
     """
 
     server: StandaloneServer
-    admin_kubeconfig: Path
-    tokens: bootstrap_token.TokenPair
+    admin_kubeconfig: Path | None
+    shared: Endpoint
+    tokens: bootstrap_token.TokenPair | None
     pin: str
     started: dt.timedelta
     keeps_state: bool
+    moved: tuple[Moved, ...] = ()
 
     @property
     def endpoint(self) -> Endpoint:
         return self.server.endpoint
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether machines are sent to this very host, at a port where nothing of ours listens."""
+        return self.shared.host == self.endpoint.host and self.shared.port != self.endpoint.port
 
 
 @contextlib.asynccontextmanager
@@ -96,6 +107,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     begun = clock.monotonic()
     _require_parser()
     spec = _verified_store(options)
+    _verify_signing(options)
     access = _verified_access(options, clock)
     audit = _verified_audit(options, clock)
     tracing = _verified_tracing(options)
@@ -106,10 +118,11 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         sockets = _bind(options)
         for bound in sockets:
             stack.callback(bound.close)
-        endpoint = Endpoint(_advertised(options), sockets[0].getsockname()[1])
-        pki = certs.ensure_control_plane(
-            options.data_dir / PKI_FOLDER, _names(options, endpoint), now=clock.now(), algorithm=options.key_algorithm
-        )
+        endpoint = addresses.local(options, sockets[0].getsockname()[1])
+        admin = options.data_dir / ADMIN_FILE
+        shared = addresses.shared(options, endpoint, addresses.recorded(admin))
+        pki = _ensure_pki(options, _names(options, endpoint, shared), clock)
+        kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         store = await spec.open(clock)
         stack.push_async_callback(store.close)
         runtime_config = RuntimeConfig.parse(options.runtime_config)
@@ -127,38 +140,74 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 service_accounts=options.service_accounts,
                 disabled_admission=options.disabled_admission,
                 recovery=options.recovery,
+                at_first_start=FirstStart(options, pki, kubeconfigs, shared, clock),
             )
         except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
         server = await stack.enter_async_context(made)
-        await cluster_info.ensure(server.client, ClusterInfo(endpoint.url, pki.ca_certificate))
+        published, moved = await _keep_cluster_info(server, options, endpoint)
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
-        tokens = await bootstrap_token.ensure(server.client, options.token_ttl, now=clock.now())
+        tokens = None
+        if options.token_ttl is not None:
+            tokens = await bootstrap_token.find(server.client, now=clock.now())
         controllers = start_controllers(
             server,
             options.controllers,
+            signing=options.signing,
             identity=options.identity,
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
-        admin = options.data_dir / ADMIN_FILE
-        for path, who in (
-            (admin, control_plane.ADMIN),
-            (options.data_dir / SUPER_ADMIN_FILE, control_plane.SUPER_ADMIN),
-        ):
-            kubeconfig.ensure(
-                path, endpoint.url, pki.authority, who, now=clock.now(), algorithm=options.key_algorithm,
-                bundle=pki.ca_certificate,
-            )  # fmt: skip
+        moved += kubeconfigs.keep()
         await server.listen(sockets)
         yield Running(
             server,
-            admin,
+            admin if admin.exists() else None,
+            published or shared,
             tokens,
-            pins.pin_of(pki.authority.certificate),
+            pins.pin_of(pki.certificate),
             dt.timedelta(seconds=clock.monotonic() - begun),
             keeps_state=not isinstance(spec, MemorySpec),
+            moved=tuple(moved),
         )
+
+
+async def _keep_cluster_info(
+    server: StandaloneServer, options: StandaloneOptions, here: Endpoint
+) -> tuple[Endpoint | None, list[Moved]]:
+    """Where it sends machines, None if nowhere, and how that has changed."""
+
+    def move(url: str) -> str:
+        try:
+            former = endpoint_of_url(url)
+        except EndpointError:
+            return url
+        now = addresses.shared(options, here, former)
+        return url if now == former else now.url
+
+    kept = await cluster_info.keep(server.client, server.pki.ca_certificate, move)
+    if kept is None:
+        return None, []
+    former, info = kept
+    moved = [] if former.server == info.server else [Moved("cluster-info", former.server, info.server)]
+    try:
+        return endpoint_of_url(info.server), moved
+    except EndpointError:
+        return None, moved
+
+
+def _ensure_pki(options: StandaloneOptions, names: ControlPlaneNames, clock: Clock) -> ControlPlanePKI:
+    signs = csr_signing.NAME in {each.name for each in catalog.select(options.controllers)}
+    needs_key = signs and not options.signing.is_elsewhere
+    try:
+        return certs.ensure_control_plane(
+            options.data_dir / PKI_FOLDER, names, now=clock.now(), algorithm=options.key_algorithm, needs_key=needs_key
+        )
+    except CertsError as err:
+        if needs_key and not (options.data_dir / PKI_FOLDER / f"{CA}.key").exists():
+            hint = f"{err.hint}; --controllers=*,-csrsigning or --cluster-signing-cert-file starts without it"
+            raise CertsError(str(err), hint) from err
+        raise
 
 
 def _require_parser() -> None:
@@ -195,9 +244,16 @@ def _verified_tracing(options: StandaloneOptions) -> Tracing | None:
         raise InvalidOptionsError(str(err)) from err
 
 
+def _verify_signing(options: StandaloneOptions) -> None:
+    signing = options.signing
+    problems = SigningOptions(signing.default, signing.pairs).problems()
+    if problems:
+        raise InvalidOptionsError("; ".join(problems), "a pair for all signers, or one for each that is to sign")
+
+
 def _verified_store(options: StandaloneOptions) -> StoreSpec:
     """The store, once every setting that needs no look at the machine is known to be good."""
-    if options.token_ttl < dt.timedelta():
+    if options.token_ttl is not None and options.token_ttl < dt.timedelta():
         got = gotext.format_duration(options.token_ttl)
         raise InvalidOptionsError(f"got the token TTL {got}, expected 0 or more", "0 is a token without end")
     try:
@@ -255,18 +311,11 @@ def _words(err: OSError) -> str:
     return (err.strerror or str(err)).lower()
 
 
-def _advertised(options: StandaloneOptions) -> str:
-    if options.advertise_address:
-        return options.advertise_address
-    if not network.is_wildcard(options.bind_address):
-        return options.bind_address
-    return network.default_address()
-
-
-def _names(options: StandaloneOptions, endpoint: Endpoint) -> ControlPlaneNames:
+def _names(options: StandaloneOptions, endpoint: Endpoint, shared: Endpoint) -> ControlPlaneNames:
     return ControlPlaneNames(
         node_name=socket.gethostname().lower(),
         advertise_address=endpoint.host,
         service_addresses=(SERVICE_ADDRESS,),
+        endpoint_host=shared.host,
         extra=(*LOCAL_NAMES, *options.extra_names),
     )

@@ -378,10 +378,9 @@ class _Running:
             runtime_config=self._runtime_config,
             access=Access(self._access, (DEFAULT_ISSUER,), self.clock),
             recovery=self._recovery,
+            at_first_start=self._publish,
         )
         await self._server.start()
-        published = ClusterInfo(self.endpoint.url, self.pki.control_plane.ca_certificate)
-        await cluster_info.ensure(self._server.client, published)
         await cluster_info.tell_recovery(self._server.client, allowed=self._recovery is not None)
         if self._wanted_controllers:
             from kubevouch.standalone.controllers import start_controllers
@@ -389,6 +388,9 @@ class _Running:
             self._controllers = start_controllers(self._server, self._wanted_controllers, identity=self._identity)
         if self._https:
             await self._server.listen(self._sockets)
+
+    async def _publish(self, client: Client) -> None:
+        await cluster_info.ensure(client, ClusterInfo(self.endpoint.url, self.pki.control_plane.ca_certificate))
 
     async def _stop_server(self) -> None:
         if self._controllers is not None:

@@ -41,7 +41,7 @@ class ClusterPKI:
         leaf = issue_leaf(authority, self._lasting(wanted.spec), key, now=self._issued)
         _write(folder, wanted.base_name, leaf.contents, key)
         self.control_plane = ControlPlanePKI(
-            folder, authority, front_proxy, pair_at(folder, wanted.base_name), _service_account_key(folder)
+            folder, authority, front_proxy.certificate, pair_at(folder, wanted.base_name), _service_account_key(folder)
         )
 
     def kubeconfig(self, server: str, spec: LeafSpec) -> str:

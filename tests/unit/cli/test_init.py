@@ -69,6 +69,11 @@ def test_the_phases_of_the_api_and_a_machine_that_joins_by_them(
         cluster.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system").data["ClusterConfiguration"]
     )
     assert config["controlPlaneEndpoint"] == "api.example:8443"
+    # Paths of the machines that join, not of the server whose folder --cert-dir is.
+    assert config["certificatesDir"] == "/etc/kubernetes/pki"
+    kubelet = yaml.safe_load(cluster.get(catalog.CONFIG_MAPS, "kubelet-config", "kube-system").data["kubelet"])
+    assert kubelet["authentication"]["x509"]["clientCAFile"] == "/etc/kubernetes/pki/ca.crt"
+    assert "whoever has the token can become any node whose name is free" in out
     secret = cluster.get(catalog.SECRETS, "kubeadm-certs", "kube-system")
     assert set(secret.data) >= {"ca.key", "sa.key", "etcd-ca.key"} and not secret.data["etcd-ca.key"]
     command = [*shlex.split(lines[0])[1:], "--node-name", "worker-1", "--rootfs", str(tmp_path)]
@@ -76,6 +81,18 @@ def test_the_phases_of_the_api_and_a_machine_that_joins_by_them(
     assert _files(tmp_path) == set()
     assert run(command) == 0
     assert "var/lib/kubelet/config.yaml" in _files(tmp_path)
+
+
+def test_an_empty_token_makes_none(cluster: Cluster, capsys: Capture) -> None:
+    flags = ["--kubeconfig", str(cluster.kubeconfig), "--cert-dir", str(cluster.folder / "pki"), "--token", ""]
+    assert run(["init", "--skip-phases", "preflight,certs,kubeconfig", *flags]) == 0
+    assert "kubevouch join" not in capsys.readouterr().out
+    secrets = cluster.list(catalog.SECRETS, "kube-system")
+    assert not [each for each in secrets if each.type == "bootstrap.kubernetes.io/token"]
+    # The rights with which machines join are there, for a token that comes later.
+    assert cluster.get(catalog.CLUSTER_ROLE_BINDINGS, "kubeadm:node-autoapprove-bootstrap")
+    assert run(["init", "phase", "bootstrap-token", *flags, "--dry-run"]) == 0
+    assert "Secret" not in capsys.readouterr().out
 
 
 def test_a_configuration_file(tmp_path: Path, capsys: Capture) -> None:

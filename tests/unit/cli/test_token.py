@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
@@ -294,3 +297,13 @@ def test_bounds_are_annotations_and_kubeadms_columns_stay(act: Act, capsys: pyte
 def test_bounds_that_cannot_be_meant(argv: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["token", "create", *argv]) == 3
     assert text.lower() in capsys.readouterr().err.lower()
+
+
+def test_a_person_is_told_what_a_token_can_do(act: Act) -> None:
+    master, terminal = os.openpty()
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        with os.fdopen(terminal, "wb") as errors:
+            command = [sys.executable, "-m", "kubevouch.cli.main", "token", "create", "--ttl", "2h"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=True, timeout=60)
+        assert parse_token(done.stdout.decode().strip())
+        assert screen.read(1000).startswith(b"whoever has the token can become any node whose name is free, ")

@@ -80,7 +80,7 @@ async def test_ensure_gives_tokens_that_last_and_are_for_one_thing_each(tmp_path
         assert TOKEN not in pair
         assert await phase.ensure(client, day, now=now) == pair
         usages = {each.token: each.usages for each in (await phase.list_tokens(client))[0]}
-        assert [usages[each] for each in pair] == [("signing",), ("authentication",)]
+        assert [usages[each] for each in (pair.discovery, pair.authentication)] == [("signing",), ("authentication",)]
         # One of the two is used up: the other stays; what a person has made for something is not handed on.
         await phase.delete(client, pair.authentication.token_id)
         other = phase.plan(parse_token("aaaaaa.k4x09zq7m2w8r5tj"), now=now, ttl=day, usages=("authentication",))
@@ -88,4 +88,20 @@ async def test_ensure_gives_tokens_that_last_and_are_for_one_thing_each(tmp_path
         again = await phase.ensure(client, day, now=now)
         assert again.discovery == pair.discovery and again.authentication not in (pair.authentication, other.token)
         later = now + dt.timedelta(days=3)
-        assert not set(await phase.ensure(client, day, now=later)) & {*pair, *again}
+        assert not set(await phase.ensure(client, day, now=later)) & {*pair[:2], *again[:2]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "left", "words"),
+    [
+        (phase.DEFAULT_GROUPS, None, "can become any node whose name is free, for ever"),
+        (phase.DEFAULT_GROUPS, 86400, "can become any node whose name is free, for 24h"),
+        (("system:bootstrappers:x",), 5, "has the rights of system:bootstrappers:x, for 35s"),
+        ((), -5, "has the rights of system:bootstrappers, for 30s"),
+    ],
+)
+def test_the_power_of_a_token(groups: tuple[str, ...], left: int | None, words: str) -> None:
+    now = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    expires = None if left is None else now + dt.timedelta(seconds=left)
+    told = phase.power(groups, expires, now)
+    assert told == f"whoever has the token {words}"

@@ -75,7 +75,11 @@ def _placed(folder: Path, rootfs: Path | None) -> Path:
 def take_settings(
     ctx: click.Context, flags: dict[str, Any], *, token: str = "", ttl: dt.timedelta | None = None
 ) -> ClusterSettings:
-    """The settings that file or flags say; takes them out of ``flags``. Raises :class:`CLIError`."""
+    """The settings that file or flags say; takes them out of ``flags``. Raises :class:`CLIError`.
+
+    ``--cert-dir`` is where this machine has its certificates, which says nothing of those that join: what is published
+    for them names kubeadm's folder.
+    """
     from kubevouch.config import kubeadm_v1beta4 as kubeadm
     from kubevouch.machinery.text.gotext import format_duration
 
@@ -97,7 +101,6 @@ def take_settings(
         control_plane_endpoint=given["control_plane_endpoint"],
         api_server=kubeadm.APIServerComponent(cert_sans=sans),
         encryption_algorithm=given["key_algorithm"],
-        certificates_dir=str(flags["cert_dir"].absolute()) if flags.get("cert_dir") else "",
     )
     tokens = []
     if token or ttl is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from kubevouch.pki import control_plane, keys
@@ -24,6 +25,7 @@ from kubevouch.pki.errors import AuthorityError, PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import pem, x509_certificate
 from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.files import (
@@ -43,6 +45,7 @@ ROTATION_FOLDER = "ca-rotation"
 CROSS_SIGNED = "*-by-*.crt"
 
 _ANEW = "move both files away to begin with a new authority, which every machine has to join again"
+SIGN_ELSEWHERE = "kubevouch certs generate-csr makes the request, kubevouch certs import takes the certificate"
 _TIME = "%Y-%m-%d %H:%M UTC"
 
 log = structlog.get_logger("phases.certs")
@@ -108,8 +111,7 @@ def ensure_authority(
         CertsError: one file without the other, a pair that does not fit, or one that has ended.
     """
     pair = pair_at(folder, base_name)
-    # The key waits here for its certificate, so that a creation that is cut short does not look like a loss.
-    draft = pair.key.with_name(f".{pair.key.name}.new")
+    draft = _draft(pair)
     if pair.certificate.exists() and draft.exists() and not pair.key.exists():
         draft.replace(pair.key)
     there = (pair.certificate.exists(), pair.key.exists())
@@ -118,8 +120,7 @@ def ensure_authority(
         _verify_current(authority, pair, now)
         return authority
     if any(there):
-        missing, other = (pair.key, pair.certificate) if there[0] else (pair.certificate, pair.key)
-        raise CertsError(f"{missing} is missing, expected it beside {other.name}", f"put it back, or {_ANEW}")
+        raise _missing(pair.key if there[0] else pair.certificate)
     key = keys.generate(algorithm)
     authority = create_authority(control_plane.AUTHORITIES[base_name], key, now=now, validity=validity)
     make_folder(pair.key.parent)
@@ -128,6 +129,16 @@ def ensure_authority(
     draft.replace(pair.key)
     sync_folder(pair.key.parent)
     return authority
+
+
+def _draft(pair: Pair) -> Path:
+    """The key waits here for its certificate, so that a creation that is cut short does not look like a loss."""
+    return pair.key.with_name(f".{pair.key.name}.new")
+
+
+def _missing(path: Path) -> CertsError:
+    other = path.with_suffix(".crt" if path.suffix == ".key" else ".key")
+    return CertsError(f"{path} is missing, expected it beside {other.name}", f"put it back, or {_ANEW}")
 
 
 def read_key(path: Path) -> bytes:
@@ -189,20 +200,31 @@ def ensure_leaf(
 ) -> Pair:
     """The pair for ``wanted``; one that is there is kept while it is valid, signed by the authority and names all.
 
-    In its last third it is replaced. Raises ``OSError``.
+    In its last third it is replaced, by one that has all its names: ``init`` or a person has put them there. Raises
+    ``OSError``.
     """
     pair = pair_at(folder, wanted.base_name)
+    spec = wanted.spec
     if pair.certificate.exists():
-        reason = fault(pair, wanted.spec, authority.certificate, now)
+        reason = fault(pair, spec, authority.certificate, now)
         if not reason:
             return pair
         log.warning("certificate replaced", file=str(pair.certificate), reason=reason)
+        spec = msgspec.structs.replace(spec, alt_names=spec.alt_names.and_those_of(_names_in(pair)))
     key = keys.generate(algorithm)
-    leaf = issue_leaf(authority, wanted.spec, key, now=now)
+    leaf = issue_leaf(authority, spec, key, now=now)
     make_folder(pair.key.parent)
     write_atomically(pair.key, keys.to_pem(key), mode=PRIVATE)
     write_atomically(pair.certificate, chain_pem(folder, leaf, authority), mode=PUBLIC)
     return pair
+
+
+def _names_in(pair: Pair) -> SubjectAltNames:
+    """Of whatever certificate is there, also one that has ended or that another authority has signed."""
+    try:
+        return x509_certificate.parse_bundle(pair.certificate.read_bytes())[0].meaning.alt_names
+    except PKIError:
+        return SubjectAltNames()
 
 
 def fault(pair: Pair, spec: LeafSpec, authority: Certificate, now: dt.datetime) -> str:
@@ -260,13 +282,32 @@ def load_service_account_key(pair: Pair) -> PrivateKey:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlanePKI:
-    """What :func:`ensure_control_plane` leaves in ``pki/``."""
+    """What :func:`ensure_control_plane` leaves in ``pki/``.
+
+    Args:
+        signing: the CA and its key; None where it signs elsewhere.
+        front_proxy: the CA of the front proxy, whose key may be elsewhere too.
+    """
 
     folder: Path
-    authority: CertificateAuthority
-    front_proxy_authority: CertificateAuthority
+    signing: CertificateAuthority | None
+    front_proxy: Certificate
     apiserver: Pair
     service_account: Pair
+
+    @property
+    def authority(self) -> CertificateAuthority:
+        """Raises :class:`CertsError` where the CA signs elsewhere."""
+        if self.signing is None:
+            raise _missing(pair_at(self.folder, CA).key)
+        return self.signing
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the CA that signs now."""
+        if self.signing is not None:
+            return self.signing.certificate
+        return x509_certificate.parse_bundle(self.ca_certificate)[0]
 
     @property
     def ca_certificate(self) -> bytes:
@@ -275,24 +316,69 @@ class ControlPlanePKI:
 
 
 def ensure_control_plane(
-    folder: Path, names: ControlPlaneNames, *, now: dt.datetime, algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
+    folder: Path,
+    names: ControlPlaneNames,
+    *,
+    now: dt.datetime,
+    algorithm: KeyAlgorithm = DEFAULT_ALGORITHM,
+    needs_key: bool = True,
 ) -> ControlPlanePKI:
     """Everything that a control plane without etcd has in ``pki/``.
 
+    Args:
+        needs_key: False: ``ca.key`` may be elsewhere, if every certificate is there.
+
     Raises:
-        CertsError: a file is there and cannot be used.
+        CertsError: a file is there and cannot be used, or lacks.
         OSError: the folder cannot be written.
     """
-    authority = ensure_authority(folder, CA, now=now, algorithm=algorithm)
-    front_proxy = ensure_authority(folder, FRONT_PROXY_CA, now=now, algorithm=algorithm)
-    verify_apart(folder, x509_certificate.parse_bundle(read_bundle(folder)), [front_proxy.certificate])
-    signers = {CA: authority, FRONT_PROXY_CA: front_proxy}
-    pairs = {
-        wanted.base_name: ensure_leaf(folder, wanted, signers[wanted.signed_by], now=now, algorithm=algorithm)
-        for wanted in control_plane.catalog(names, etcd=False)
-    }
+    authority = _unless_external(folder, CA, now=now, algorithm=algorithm, needs_key=needs_key)
+    proxy = _unless_external(folder, FRONT_PROXY_CA, now=now, algorithm=algorithm, needs_key=False)
+    front_proxy = _first_certificate(pair_at(folder, FRONT_PROXY_CA)) if proxy is None else proxy.certificate
+    bundle = x509_certificate.parse_bundle(read_bundle(folder))
+    verify_apart(folder, bundle, [front_proxy])
+    signers = {CA: (authority, bundle), FRONT_PROXY_CA: (proxy, [front_proxy])}
+    pairs = {}
+    for wanted in control_plane.catalog(names, etcd=False):
+        signer, anchors = signers[wanted.signed_by]
+        if signer is None:
+            pairs[wanted.base_name] = _verify_leaf(folder, wanted, anchors, now)
+        else:
+            pairs[wanted.base_name] = ensure_leaf(folder, wanted, signer, now=now, algorithm=algorithm)
     service_account = ensure_service_account_key(folder)
     return ControlPlanePKI(folder, authority, front_proxy, pairs["apiserver"], service_account)
+
+
+def _unless_external(
+    folder: Path, base_name: str, *, now: dt.datetime, algorithm: KeyAlgorithm, needs_key: bool
+) -> CertificateAuthority | None:
+    """None where only the certificate is there."""
+    pair = pair_at(folder, base_name)
+    if not needs_key and pair.certificate.exists() and not pair.key.exists() and not _draft(pair).exists():
+        return None
+    return ensure_authority(folder, base_name, now=now, algorithm=algorithm)
+
+
+def _verify_leaf(
+    folder: Path, wanted: ControlPlaneCertificate, anchors: Iterable[Certificate], now: dt.datetime
+) -> Pair:
+    """The pair that an authority elsewhere has signed, as it is; names that it lacks are its owner's to judge."""
+    pair = pair_at(folder, wanted.base_name)
+    spec = msgspec.structs.replace(wanted.spec, alt_names=SubjectAltNames())
+    reasons = [fault(pair, spec, anchor, now) for anchor in anchors]
+    if all(reasons):
+        key = pair_at(folder, wanted.signed_by).key
+        raise CertsError(
+            f"{pair.certificate} cannot be used, and {key} is not here to sign it: {reasons[0]}", SIGN_ELSEWHERE
+        )
+    return pair
+
+
+def _first_certificate(pair: Pair) -> Certificate:
+    try:
+        return x509_certificate.parse_bundle(pair.certificate.read_bytes())[0]
+    except (PKIError, OSError) as err:
+        raise CertsError(f"{pair.certificate} cannot be used: {_reason(err)}", "restore it from a backup") from err
 
 
 def verify_apart(folder: Path, clients: Iterable[Certificate], proxies: Iterable[Certificate]) -> None:

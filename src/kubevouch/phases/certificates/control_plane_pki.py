@@ -15,7 +15,7 @@ import msgspec
 from kubevouch.config import kubeconfig as stanzas
 from kubevouch.phases import kubeconfig
 from kubevouch.phases.certificates import certs, control_plane_files
-from kubevouch.phases.certificates.certs import CertsError, Pair, pair_at
+from kubevouch.phases.certificates.certs import SIGN_ELSEWHERE, CertsError, Pair, pair_at
 from kubevouch.phases.certificates.control_plane_files import AUTHORITIES, CREDENTIALS, KUBELET_CONF, Credential, Layout
 from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.pki.authority import LeafSpec
@@ -23,7 +23,6 @@ from kubevouch.pki.control_plane import CA, ETCD_CA, FRONT_PROXY_CA, ControlPlan
 
 LOCAL_CONFS = frozenset({"controller-manager.conf", "scheduler.conf"})
 """Kubeconfigs of programs on this machine, which use the API server of this machine."""
-_SIGN_ELSEWHERE = "kubevouch certs generate-csr makes the request, kubevouch certs import takes the certificate"
 
 
 def pairs(settings: ClusterSettings) -> tuple[Credential, ...]:
@@ -78,7 +77,7 @@ def _ensure_pair(
     if all(reasons):
         reason, key = reasons[0], layout.authority(credential.signed_by).key
         raise CertsError(
-            f"{pair.certificate} cannot be used, and {key} is not here to sign it: {reason}", _SIGN_ELSEWHERE
+            f"{pair.certificate} cannot be used, and {key} is not here to sign it: {reason}", SIGN_ELSEWHERE
         )
     return pair
 
@@ -100,7 +99,7 @@ def ensure_kubeconfigs(
         server = (settings.local if credential.name in LOCAL_CONFS else settings.shared).url
         if control_plane_files.is_external(layout, CA):
             if control_plane_files.read_chain(credential, layout) is None:
-                raise CertsError(f"{path} has no certificate, and the authority signs elsewhere", _SIGN_ELSEWHERE)
+                raise CertsError(f"{path} has no certificate, and the authority signs elsewhere", SIGN_ELSEWHERE)
             continue
         authority = control_plane_files.signing_authority(layout, CA)
         kubeconfig.ensure(

@@ -35,6 +35,15 @@ class SubjectAltNames(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.dns_names or self.email_addresses or self.ip_addresses or self.uris)
 
+    def and_those_of(self, other: SubjectAltNames) -> SubjectAltNames:
+        """Both, each name once."""
+        return SubjectAltNames(
+            dns_names=tuple(dict.fromkeys((*self.dns_names, *other.dns_names))),
+            email_addresses=tuple(dict.fromkeys((*self.email_addresses, *other.email_addresses))),
+            ip_addresses=tuple(dict.fromkeys((*self.ip_addresses, *other.ip_addresses))),
+            uris=tuple(dict.fromkeys((*self.uris, *other.uris))),
+        )
+
     def encode(self) -> bytes:
         """The value of the extension: all DNS names, then e-mail addresses, IP addresses, URIs.
 

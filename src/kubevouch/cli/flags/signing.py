@@ -1,0 +1,72 @@
+"""kube-controller-manager's ``--cluster-signing-*`` flags, for ``kubevouch up``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubevouch.cli.flags.durations import DURATION
+
+if TYPE_CHECKING:
+    from kubevouch.standalone.options import ClusterSigning
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+# Word in the flags, and name after kubernetes.io/.
+_SIGNERS = {
+    "kubelet-serving": "kubelet-serving",
+    "kubelet-client": "kube-apiserver-client-kubelet",
+    "kube-apiserver-client": "kube-apiserver-client",
+    "legacy-unknown": "legacy-unknown",
+}
+
+
+def _pair(word: str, what: str) -> tuple[Callable[..., Any], ...]:
+    return (
+        click.option(f"--cluster-signing-{word}cert-file", type=_FILE, help=f"CA that signs {what}"),
+        click.option(f"--cluster-signing-{word}key-file", type=_FILE, help="Its key."),
+    )
+
+
+_FLAGS = (
+    click.option(
+        "--cluster-signing-duration",
+        type=DURATION,
+        default="8760h",
+        show_default=True,
+        help="Life of signed certificates, unless a shorter one is asked for.",
+    ),
+    *_pair("", "for all signers.  [default: pki/ca.crt and pki/ca.key of the data directory]"),
+    *(
+        flag
+        for word, name in _SIGNERS.items()
+        for flag in _pair(f"{word}-", f"for kubernetes.io/{name}; others then need their own.")
+    ),
+)
+
+
+def signing_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags to a command."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def take_signing(flags: dict[str, Any]) -> ClusterSigning:
+    """What the flags say; takes them out of ``flags``. Raises :class:`click.BadParameter`."""
+    from kubevouch.signers.catalog import PairFiles
+    from kubevouch.standalone.options import ClusterSigning
+
+    def files(word: str) -> PairFiles:
+        certificate, key = (flags.pop(f"cluster_signing_{word}{part}_file") for part in ("cert", "key"))
+        return PairFiles(str(certificate or ""), str(key or ""))
+
+    duration: dt.timedelta = flags.pop("cluster_signing_duration")
+    if duration <= dt.timedelta():
+        raise click.BadParameter("expected a duration such as 8760h", param_hint="'--cluster-signing-duration'")
+    default = files("")
+    pairs = {f"kubernetes.io/{name}": files(f"{word.replace('-', '_')}_") for word, name in _SIGNERS.items()}
+    return ClusterSigning(default, {name: pair for name, pair in pairs.items() if pair}, duration)

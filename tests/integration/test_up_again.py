@@ -1,0 +1,295 @@
+"""What an operator has decided stays decided: a restart of `kubevouch up` brings nothing back and drops nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from asynctest import async_test
+from kubevouch.api import catalog
+from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.client import stored
+from kubevouch.client.interface import MERGE_PATCH, Client
+from kubevouch.config import kubeconfig
+from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.scheme import Resource
+from kubevouch.phases.certificates.certs import CertsError, pair_at
+from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.cluster_info import build_kubeconfig, parse_kubeconfig
+from kubevouch.server.bootstrap import first_start
+from kubevouch.signers.catalog import PairFiles
+from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
+from kubevouch.standalone.up import InvalidOptionsError, Running, running
+from kubevouch.testing.clock import FakeClock
+
+NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+DAY = dt.timedelta(days=1)
+_KINDS: dict[str, Resource[Any]] = {
+    "ClusterRole": catalog.CLUSTER_ROLES,
+    "Role": catalog.ROLES,
+    "ClusterRoleBinding": catalog.CLUSTER_ROLE_BINDINGS,
+    "RoleBinding": catalog.ROLE_BINDINGS,
+}
+
+
+def options_in(folder: Path, **more: Any) -> StandaloneOptions:
+    return StandaloneOptions(data_dir=folder, bind_address="127.0.0.1", secure_port=0, **more)
+
+
+def made_by_kubeadm() -> Iterable[Any]:
+    policy = kubeadm_policy()
+    return (*policy.every_binding, *policy.every_role)
+
+
+async def is_there(client: Client, resource: Any, name: str, namespace: str = "") -> bool:
+    return await stored.find(client, resource, name, namespace) is not None
+
+
+async def all_of(client: Client, shipped: Iterable[Any]) -> set[bool]:
+    return {
+        await is_there(client, _KINDS[type(each).__name__], each.metadata.name, each.metadata.namespace)
+        for each in shipped
+    }
+
+
+async def tokens(client: Client) -> set[str]:
+    secrets = await client.list(catalog.SECRETS, "kube-system")
+    return {each.metadata.name for each in secrets.items if each.type == "bootstrap.kubernetes.io/token"}
+
+
+async def published(cluster: Running) -> str:
+    found = await cluster.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+    return parse_kubeconfig(found.data["kubeconfig"]).server
+
+
+def server_of(path: Path) -> str:
+    config = kubeconfig.load(path.read_bytes())
+    return config.clusters[config.contexts[config.current_context].cluster].server
+
+
+def point_at(path: Path, server: str) -> None:
+    path.write_bytes(path.read_bytes().replace(server_of(path).encode(), server.encode()))
+
+
+def serving_names(folder: Path) -> set[str]:
+    leaf = x509_certificate.parse_bundle((folder / "pki/apiserver.crt").read_bytes())[0]
+    names = leaf.meaning.alt_names
+    return {*names.dns_names, *map(str, names.ip_addresses)}
+
+
+# ------------------------------------------------------------------ made once
+
+
+@async_test
+async def test_nothing_that_kubeadm_makes_comes_back(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        assert await all_of(client, made_by_kubeadm()) == {True}
+        assert len(await tokens(client)) == 2
+        for each in made_by_kubeadm():
+            await client.delete(_KINDS[type(each).__name__], each.metadata.name, each.metadata.namespace)
+        for name in await tokens(client):
+            await client.delete(catalog.SECRETS, name, "kube-system")
+        await client.delete(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        (tmp_path / "super-admin.conf").unlink()
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        assert await all_of(client, made_by_kubeadm()) == {False}
+        assert not await tokens(client)
+        assert cluster.tokens is None
+        assert not await is_there(client, catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        assert not (tmp_path / "super-admin.conf").exists()
+
+
+@async_test
+async def test_kubernetes_own_policy_comes_back_unless_it_is_told_not_to(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        await client.delete(catalog.CLUSTER_ROLE_BINDINGS, "system:basic-user")
+        for name, value in (("system:basic-user", "true"), ("system:node-bootstrapper", "false")):
+            role = await client.get(catalog.CLUSTER_ROLES, name)
+            marked = replace_metadata(role, annotations={"rbac.authorization.kubernetes.io/autoupdate": value})
+            await client.update(catalog.CLUSTER_ROLES, msgspec.structs.replace(marked, rules=[]))
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        assert await is_there(client, catalog.CLUSTER_ROLE_BINDINGS, "system:basic-user")
+        assert (await client.get(catalog.CLUSTER_ROLES, "system:basic-user")).rules
+        assert not (await client.get(catalog.CLUSTER_ROLES, "system:node-bootstrapper")).rules
+
+
+@async_test
+async def test_a_store_of_before_the_mark_has_been_started(tmp_path: Path) -> None:
+    """And one whose first start was cut short has not: the mark says so, and goes when it is done."""
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    name = "kubeadm:node-autoapprove-bootstrap"
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        assert first_start.ANNOTATION not in (await client.get(catalog.NAMESPACES, "kube-system")).metadata.annotations
+        await client.delete(catalog.CLUSTER_ROLE_BINDINGS, name)
+        change = {"metadata": {"annotations": {first_start.ANNOTATION: "under-way"}}}
+        await client.patch(catalog.NAMESPACES, "kube-system", change, MERGE_PATCH)
+    async with running(options, clock) as cluster:
+        client = cluster.server.client
+        assert await is_there(client, catalog.CLUSTER_ROLE_BINDINGS, name)
+        assert first_start.ANNOTATION not in (await client.get(catalog.NAMESPACES, "kube-system")).metadata.annotations
+
+
+@async_test
+async def test_a_store_in_memory_brings_no_file_back(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, store="memory:"), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        assert cluster.tokens is not None
+        (tmp_path / "super-admin.conf").unlink()
+    async with running(options, clock) as cluster:
+        assert cluster.tokens is not None
+        assert not (tmp_path / "super-admin.conf").exists()
+
+
+@async_test
+async def test_the_first_token_has_the_life_that_is_asked_for_and_no_successor(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, token_ttl=DAY / 24), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        assert cluster.tokens is not None
+        assert cluster.tokens.expires == NOW + DAY / 24
+        first = cluster.tokens
+    async with running(replace(options, token_ttl=30 * DAY), clock) as cluster:
+        assert cluster.tokens == first
+    clock.set(NOW + DAY)
+    async with running(options, clock) as cluster:
+        assert cluster.tokens is None
+
+
+@async_test
+async def test_no_token_means_none_at_any_start(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, token_ttl=None), FakeClock(NOW)
+    for each in (options, replace(options, token_ttl=DAY)):
+        async with running(each, clock) as cluster:
+            assert cluster.tokens is None
+            assert not await tokens(cluster.server.client)
+
+
+# ------------------------------------------------------------------ where it is reached
+
+
+@async_test
+async def test_only_a_flag_changes_where_machines_and_kubeconfigs_are_sent(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    files = (tmp_path / "admin.conf", tmp_path / "super-admin.conf")
+    async with running(options, clock) as cluster:
+        assert {*map(server_of, files), await published(cluster)} == {cluster.endpoint.url}
+        found = await cluster.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        info = replace(parse_kubeconfig(found.data["kubeconfig"]), server="https://lb.example.com:443")
+        data = {**found.data, "kubeconfig": build_kubeconfig(info)}
+        await cluster.server.client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+    for path in files:
+        point_at(path, "https://lb.example.com:443")
+    async with running(options, clock) as cluster:
+        assert {*map(server_of, files), await published(cluster)} == {"https://lb.example.com:443"}
+        assert cluster.shared.address == "lb.example.com:443"
+        assert not cluster.moved
+        assert "lb.example.com" in serving_names(tmp_path)
+    async with running(replace(options, control_plane_endpoint="other.example.com"), clock) as cluster:
+        told = f"https://other.example.com:{cluster.endpoint.port}"
+        assert {*map(server_of, files), await published(cluster)} == {told}
+        assert {(each.what, each.former, each.now) for each in cluster.moved} == {
+            (what, "https://lb.example.com:443", told) for what in ("cluster-info", "admin.conf", "super-admin.conf")
+        }
+    async with running(options, clock) as cluster:
+        assert {*map(server_of, files), await published(cluster)} == {told}
+    async with running(replace(options, advertise_address="here.example.com"), clock) as cluster:
+        assert cluster.endpoint.host == "here.example.com"
+        assert {*map(server_of, files), await published(cluster)} == {cluster.endpoint.url}
+
+
+@async_test
+async def test_another_port_is_told_of_and_changes_nothing(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        first = cluster.endpoint
+    # A port that is named is one to be found again; 0 asks for a new one at each start.
+    async with running(options, clock) as cluster:
+        assert server_of(tmp_path / "admin.conf") == cluster.endpoint.url
+        assert not cluster.is_out_of_reach
+        second = cluster.endpoint
+    assert first != second
+    point_at(tmp_path / "admin.conf", "https://127.0.0.1:1")
+    async with running(replace(options, secure_port=first.port), clock) as cluster:
+        assert server_of(tmp_path / "admin.conf") == "https://127.0.0.1:1"
+        assert cluster.is_out_of_reach
+
+
+@async_test
+async def test_names_of_the_serving_certificate_are_never_dropped(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, extra_names=("a.example.com", "192.0.2.8")), FakeClock(NOW)
+    async with running(options, clock):
+        assert {"a.example.com", "192.0.2.8"} <= serving_names(tmp_path)
+    for more, time in (
+        ({"extra_names": ("b.example.com", "*.c.example.com")}, NOW),
+        ({"advertise_address": "d.example.com"}, NOW),
+        ({}, NOW + 300 * DAY),
+        ({}, NOW + 1000 * DAY),
+    ):
+        before = serving_names(tmp_path)
+        clock.set(time)
+        async with running(options_in(tmp_path, **more), clock):
+            assert before <= serving_names(tmp_path)
+    assert {"a.example.com", "192.0.2.8", "*.c.example.com", "d.example.com"} <= serving_names(tmp_path)
+
+
+# ------------------------------------------------------------------ who signs
+
+
+@async_test
+async def test_it_starts_without_the_key_of_the_ca_where_nobody_signs_with_it(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        pin = cluster.pin
+    admin = (tmp_path / "admin.conf").read_bytes()
+    for base_name in (CA, FRONT_PROXY_CA):
+        pair_at(tmp_path / "pki", base_name).key.rename(tmp_path / f"{base_name}.away")
+    with pytest.raises(CertsError, match=r"ca\.key is missing") as caught:
+        async with running(options, clock):
+            pass
+    assert "--controllers=*,-csrsigning" in caught.value.hint
+    async with running(replace(options, controllers=("*", "-csrsigning"), secure_port=0), clock) as cluster:
+        assert cluster.pin == pin
+        assert cluster.admin_kubeconfig is not None
+        assert (tmp_path / "admin.conf").read_bytes() == admin
+    (tmp_path / "admin.conf").unlink()
+    async with running(replace(options, controllers=("*", "-csrsigning")), clock) as cluster:
+        assert cluster.admin_kubeconfig is None
+    # What the CA elsewhere has to sign anew is told before anything listens.
+    clock.set(NOW + 300 * DAY)
+    with pytest.raises(CertsError, match=r"apiserver\.crt cannot be used, and .*ca\.key is not here to sign it"):
+        async with running(replace(options, controllers=("*", "-csrsigning")), clock):
+            pass
+
+
+@async_test
+async def test_a_pair_of_its_own_signs_for_a_signer_and_needs_no_key_of_the_ca(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    async with running(options_in(tmp_path / "other"), clock):
+        pass
+    async with running(options_in(tmp_path / "here"), clock):
+        pass
+    (tmp_path / "here/pki/ca.key").unlink()
+    other = PairFiles(str(tmp_path / "other/pki/ca.crt"), str(tmp_path / "other/pki/ca.key"))
+    signing = ClusterSigning(pairs={"kubernetes.io/kube-apiserver-client": other}, duration=DAY)
+    async with running(options_in(tmp_path / "here", signing=signing), clock) as cluster:
+        assert cluster.pin
+    both = ClusterSigning(other, {"kubernetes.io/kube-apiserver-client": other})
+    half = ClusterSigning(PairFiles(), {"kubernetes.io/kubelet-serving": PairFiles(key_file="/k")})
+    for wrong, words in ((both, "at the same time"), (half, '"cluster-signing-kubelet-serving": cannot specify key')):
+        with pytest.raises(InvalidOptionsError, match=words):
+            async with running(options_in(tmp_path / "new", signing=wrong), clock):
+                pass
+    assert not (tmp_path / "new").exists()
