@@ -20,7 +20,7 @@ from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text import selectors
 from kubevouch.pki.control_plane import SUPER_ADMIN
-from kubevouch.registry.store import SCAN_SLICE
+from kubevouch.registry.reader import SCAN_SLICE
 from served_world import Served, served
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

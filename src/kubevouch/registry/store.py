@@ -1,4 +1,4 @@
-"""Reads and writes of one stored resource, in Kubernetes' order of checks.
+"""Writes of one stored resource, in Kubernetes' order of checks; its reads are :mod:`.reader`.
 
 Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and pkg/registry/rest (Kubernetes 1.36).
 """
@@ -6,7 +6,7 @@ Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -21,12 +21,11 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
 from kubevouch.machinery.text.generate_name import generate_name
 from kubevouch.machinery.text.times import Time
-from kubevouch.registry import paging
 from kubevouch.registry.interface import Context, Definition, Strategy
 from kubevouch.registry.managed_fields import FieldTracker
+from kubevouch.registry.reader import ResourceReader, parse_resource_version
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import (
-    Compacted,
     KeyExists,
     Revision,
     RevisionConflict,
@@ -37,9 +36,7 @@ from kubevouch.storage.interface import (
 )
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
-from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
-from kubevouch.util import turns
-from kubevouch.util.clock import Clock, wait_at_most
+from kubevouch.util.clock import Clock
 from kubevouch.util.worker import compute, elsewhere, is_large, weigh
 
 log = structlog.get_logger("registry")
@@ -48,24 +45,8 @@ T = TypeVar("T", bound=Object)
 FieldErrors = list[field.FieldError]
 
 GENERATE_NAME_ATTEMPTS = 8
-# How long a read waits for a revision that is not there yet (apiserver storage/cacher blockTimeout).
-FUTURE_REVISION_WAIT_SECONDS = 3.0
-# Objects that are looked at (fewer when a selector makes that dear), and stored values that are decoded, before others
-# have their turn: 1 to 7 ms.
-SCAN_SLICE = 2000
-LOAD_SLICE = 200
 
 Transform = Callable[[T | None], Awaitable[T]]
-
-
-@dataclass(frozen=True, slots=True)
-class ListResult(Generic[T]):
-    """One page of a list."""
-
-    items: list[Stored[T]]
-    revision: Revision
-    continue_token: str = ""
-    remaining: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +57,7 @@ class Deleted(Generic[T]):
     gone: bool
 
 
-class ResourceStore(Generic[T]):
+class ResourceStore(ResourceReader[T]):
     """REST storage of one resource."""
 
     def __init__(
@@ -88,192 +69,21 @@ class ResourceStore(Generic[T]):
         clock: Clock,
         write_budget: WriteBudget,
     ) -> None:
-        self.definition = definition
+        super().__init__(definition, store, cacher, clock)
         self._write_budget = write_budget
-        self._store = store
-        self._cacher = cacher
         self._admission = admission
-        self._clock = clock
-        self._codec = protobuf.codec_for(definition.resource.type)
         self.fields = FieldTracker(definition)
         self._versions = _versions(definition)
         # Is told of each update that was stored: the new object and the one it took the place of.
         self.updated: Callable[[T, T], None] | None = None
-        self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
 
     # -------------------------------------------------------------- values
-
-    def _load(self, value: bytes, revision: Revision) -> T:
-        opened = protobuf.unseal(value)
-        resource = self.definition.resource
-        if opened.api_version != resource.api_version or opened.kind != resource.kind:
-            raise protobuf.ProtobufError(f"expected {resource.gvk}, got {opened.api_version}, Kind={opened.kind}")
-        return self._at(self._codec.decode(opened.raw), revision)
-
-    @staticmethod
-    def _at(obj: T, revision: Revision) -> T:
-        changed: T = replace_metadata(obj, resource_version=str(revision))
-        return changed
 
     def _value(self, obj: T) -> bytes:
         resource = self.definition.resource
         if obj.metadata.resource_version or obj.metadata.self_link:
             obj = replace_metadata(obj, resource_version="", self_link="")
         return protobuf.seal(resource.api_version, resource.kind, self._codec.encode(obj))
-
-    # -------------------------------------------------------------- reads
-
-    async def get(self, namespace: str, name: str, resource_version: str = "") -> Stored[T]:
-        """The object, at least as new as ``resource_version`` (empty: the newest; "0": whatever is at hand)."""
-        if resource_version != "0":
-            await self._fresh(parse_resource_version(resource_version, _bad_version))
-        stored = self.cache.get(self.definition.key(namespace, name))
-        if stored is None:
-            raise errors.not_found(self.definition.resource.group_resource, name)
-        return stored
-
-    async def _fresh(self, at_least: Revision) -> None:
-        if at_least == 0:
-            await self._cacher.newest()
-        elif at_least > self._cacher.revision:
-            await self._await_revision(at_least)
-
-    async def _await_revision(self, wanted: Revision) -> None:
-        try:
-            await wait_at_most(self._clock, self._cacher.reach(wanted), FUTURE_REVISION_WAIT_SECONDS)
-        except TimeoutError:
-            raise errors.too_large_resource_version(wanted, self._cacher.revision) from None
-
-    async def list_(
-        self,
-        scope: Scope[T],
-        *,
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-        match: str = "",
-    ) -> ListResult[T]:
-        """One page; the meaning of ``resource_version`` and ``match`` is Kubernetes' (facts: API concepts, 1.36)."""
-        if continue_token:
-            return await self._continue(scope, limit, paging.decode(continue_token), resource_version)
-        revision = parse_resource_version(resource_version, _bad_list_version)
-        if resource_version == "0":
-            return await self._newest_page(scope, 0)
-        exact = revision and (match == "Exact" or (not match and limit > 0))
-        if exact:
-            if revision > self._cacher.revision:
-                await self._await_revision(revision)
-            try:
-                return await self._page_at(scope, revision, limit)
-            except Compacted:
-                return await self._list_from_store(scope, revision, limit)
-        await self._fresh(revision)
-        return await self._newest_page(scope, limit)
-
-    async def _continue(
-        self, scope: Scope[T], limit: int, token: paging.ContinueToken, resource_version: str
-    ) -> ListResult[T]:
-        if resource_version not in ("", "0"):
-            raise errors.bad_request("specifying resource version is not allowed when using continue")
-        if resource_version == "0":
-            limit = 0
-        start = scope.prefix + token.start
-        if token.revision < 0:
-            await self._cacher.newest()
-            return await self._newest_page(scope, limit, start)
-        revision = Revision(token.revision)
-        if revision > self._cacher.revision:
-            await self._await_revision(revision)
-        try:
-            return await self._page_at(scope, revision, limit, start)
-        except Compacted:
-            pass
-        try:
-            return await self._list_from_store(scope, revision, limit, start, consistent=True)
-        except Compacted:
-            fresh = paging.ContinueToken(-1, token.start).encode()
-            raise errors.expired(paging.TOO_OLD, continue_token=fresh) from None
-
-    async def _newest_page(self, scope: Scope[T], limit: int, start: str = "") -> ListResult[T]:
-        revision = self._cacher.revision
-        return await self._page(scope, revision, self._scan(scope, revision, start, limit), limit)
-
-    async def _page_at(self, scope: Scope[T], revision: Revision, limit: int, start: str = "") -> ListResult[T]:
-        """Raises ``Compacted``."""
-        found = self.cache.scan_at(revision, scope.prefix, start, lasting=_is_long(scope, limit))
-        return await self._page(scope, revision, found, limit)
-
-    def _scan(self, scope: Scope[T], revision: Revision, start: str = "", limit: int = 0) -> Iterator[Stored[T]]:
-        """The newest state that ``revision`` stands for: a write that watchers still hear of is not in it."""
-        if scope.key:
-            only = self.cache.get(scope.key) if scope.key >= start else None
-            return iter(() if only is None else (only,))
-        return self.cache.scan_at(revision, scope.prefix, start, lasting=_is_long(scope, limit))
-
-    async def _page(
-        self, scope: Scope[T], revision: Revision, found: Iterator[Stored[T]], limit: int, total: int | None = None
-    ) -> ListResult[T]:
-        """``total``: how many there are in ``found`` and after it, if the cache can't tell."""
-        keep = scope.covers if scope.key or scope.matches else None
-        size = max(SCAN_SLICE // scope.cost, 1)
-        items = await turns.take(found, size, keep=keep, most=limit + 1 if limit > 0 else None)
-        if limit <= 0 or len(items) <= limit:
-            return ListResult(items, revision)
-        following = items.pop()
-        token = _token(items[-1].key, scope, revision)
-        if keep is not None:
-            return ListResult(items, revision, token)
-        rest = self.cache.count(scope.prefix, following.key, revision) if total is None else total - limit
-        return ListResult(items, revision, token, rest)
-
-    async def _list_from_store(
-        self, scope: Scope[T], revision: Revision, limit: int, start: str = "", *, consistent: bool = False
-    ) -> ListResult[T]:
-        """A state that the cache no longer holds but the store still does."""
-        selects = scope.matches is not None or scope.key
-        wanted = limit + 1 if limit > 0 and not selects else 0
-        try:
-            page = await self._store.list(scope.prefix, start=start, limit=wanted, revision=revision)
-        except Compacted:
-            if consistent:
-                raise
-            raise errors.expired("The resourceVersion for the provided list is too old.") from None
-        stored = (Stored(e.key, self._load(e.value, e.revision), e.revision, e.value) for e in page.items)
-        loaded = await turns.take(stored, LOAD_SLICE)
-        return await self._page(scope, revision, iter(loaded), limit, page.total)
-
-    @property
-    def revision(self) -> Revision:
-        """How far the cache has come."""
-        return self._cacher.revision
-
-    async def watch(self, scope: Scope[T], resource_version: str) -> tuple[Watcher[T], list[Stored[T]], Revision]:
-        """A watcher, the objects to send first (for an empty version or "0") and the revision they stand for.
-
-        Raises:
-            Compacted: the version is older than the history.
-        """
-        revision = parse_resource_version(resource_version, _bad_version)
-        if revision:
-            return self.cache.watch(scope, revision), [], revision
-        if resource_version != "0":
-            await self._cacher.newest()
-        return await self._initial(scope)
-
-    async def watch_list(self, scope: Scope[T], resource_version: str) -> tuple[Watcher[T], list[Stored[T]], Revision]:
-        """As :meth:`watch`, for a stream that begins with the current objects whatever the version."""
-        await self._fresh(parse_resource_version(resource_version, _bad_version))
-        return await self._initial(scope)
-
-    async def _initial(self, scope: Scope[T]) -> tuple[Watcher[T], list[Stored[T]], Revision]:
-        revision = self._cacher.revision
-        watcher = self.cache.watch(scope, revision)
-        try:
-            page = await self._page(scope, revision, self._scan(scope, revision), 0)
-        except BaseException:
-            watcher.close()
-            raise
-        return watcher, page.items, revision
 
     # -------------------------------------------------------------- create
 
@@ -708,40 +518,3 @@ def uid_precondition_text(key: str, wanted: str, found: str) -> str:
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition "
         f"failed: UID in precondition: {wanted}, UID in object meta: {found}"
     )
-
-
-def parse_resource_version(text: str, refuse: Callable[[str], APIStatusError]) -> Revision:
-    """The number of a resourceVersion; empty is 0.
-
-    Raises:
-        APIStatusError: from ``refuse``, which gets Go's ``strconv`` sentence.
-    """
-    if not text:
-        return Revision(0)
-    if not (text.isascii() and text.isdigit()):
-        raise refuse(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    value = int(text) if len(text) <= 20 else 1 << 64
-    if value >= 1 << 64:
-        raise refuse(f'strconv.ParseUint: parsing "{text}": value out of range')
-    return Revision(value)
-
-
-def _bad_list_version(detail: str) -> APIStatusError:
-    text = detail.split('"')[1]
-    shown = field.invalid("resourceVersion", text, detail)
-    return errors.bad_request(f"invalid resource version: {shown}")
-
-
-def _bad_version(detail: str) -> APIStatusError:
-    text = detail.split('"')[1]
-    return errors.untyped(str(field.invalid("resourceVersion", text, detail)))
-
-
-def _token(last_key: str, scope: Scope[Any], revision: Revision) -> str:
-    # From the watch cache Kubernetes writes the key with a leading slash; clients hand the token back unread.
-    return paging.ContinueToken(revision, f"/{last_key[len(scope.prefix) :]}\x00").encode()
-
-
-def _is_long(scope: Scope[Any], limit: int) -> bool:
-    """Whether a page may take more than one slice, so that writes come between."""
-    return scope.matches is not None or not 0 < limit < SCAN_SLICE

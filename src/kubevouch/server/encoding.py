@@ -17,7 +17,7 @@ from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
 from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.interface import Printer
-from kubevouch.registry.store import ListResult
+from kubevouch.registry.reader import ListResult
 from kubevouch.server import pieces
 from kubevouch.server.negotiation import Negotiated, Transform
 from kubevouch.server.request import Bookmark, WatchItem

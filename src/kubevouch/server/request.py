@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from kubevouch.authentication.interface import Authentication, Credentials, UserInfo
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status
-from kubevouch.registry.store import ListResult
+from kubevouch.registry.reader import ListResult
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request_info import RequestInfo
 from kubevouch.storage.interface import Revision

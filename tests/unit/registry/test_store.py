@@ -19,7 +19,8 @@ from kubevouch.machinery.meta import DeleteOptions, ObjectMeta, Preconditions, r
 from kubevouch.registry import store as registry_store
 from kubevouch.registry.core import configmaps
 from kubevouch.registry.interface import Context
-from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, SCAN_SLICE, ResourceStore, parse_resource_version
+from kubevouch.registry.reader import SCAN_SLICE, parse_resource_version
+from kubevouch.registry.store import GENERATE_NAME_ATTEMPTS, ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore

@@ -10,7 +10,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Status, StatusDetails
 from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
-from kubevouch.registry.store import ListResult
+from kubevouch.registry.reader import ListResult
 from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared

@@ -10,7 +10,7 @@ import pytest
 
 import aio
 from kubevouch.machinery import errors
-from kubevouch.registry.store import ListResult
+from kubevouch.registry.reader import ListResult
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.request import ListingResult, Request, Result, WatchItem, WatchResult
