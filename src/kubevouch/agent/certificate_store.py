@@ -7,7 +7,6 @@ is switched in one rename, two updates in one second do not overwrite each other
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime as dt
 import os
@@ -300,6 +299,9 @@ class CertificateStore:
 async def _fresh_key(algorithm: KeyAlgorithm) -> PrivateKey:
     """Two primes may take seconds, for which the agent would answer nobody and renew nothing else."""
     if algorithm.is_rsa:
+        # kubevouch credential reads this store in each call of a kubectl, and needs no loop.
+        import asyncio
+
         return await asyncio.to_thread(keys.generate, algorithm)
     return keys.generate(algorithm, post_quantum=algorithm.is_post_quantum)
 

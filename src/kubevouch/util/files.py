@@ -17,10 +17,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import structlog
-
-log = structlog.get_logger("files")
-
 PRIVATE = 0o600
 PUBLIC = 0o644
 FOLDER = 0o755
@@ -191,7 +187,10 @@ def exposure(path: Path, *, public: bool = False) -> str:
 @lru_cache(maxsize=64)
 def log_exposure(text: str) -> None:
     """Tell a log once: some files are read again and again."""
-    log.warning("a file with a credential is not private", problem=text)
+    # Half of what kubevouch credential would load, for a line that it hardly ever writes.
+    import structlog
+
+    structlog.get_logger("files").warning("a file with a credential is not private", problem=text)
 
 
 def warn_of_exposure(path: Path, warn: Callable[[str], None] = log_exposure, *, public: bool = False) -> None:
