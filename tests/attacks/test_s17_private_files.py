@@ -24,6 +24,7 @@ from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.redact import redact_text
 from processes import Up
+from processes import kubevouch as command
 from running_agent import RunningAgent
 from throwaway_ca import ThrowawayCA
 
@@ -191,3 +192,20 @@ def test_s16_what_hides_secrets_hides_those_of_this_test() -> None:
     for text in ("abcdef.0123456789abcdef", "-----BEGIN EC PRIVATE KEY-----\nx", "eyJhbGciOiJFUzI1NiJ9.eyJz.c2ln"):
         assert SECRET.search(text)
         assert not SECRET.search(redact_text(text))
+
+
+def test_what_a_command_warns_of_is_not_among_what_it_answers(tmp_path: Path) -> None:
+    """Log lines of the client, too: this one warns that it verifies nobody."""
+    path = tmp_path / "admin.conf"
+    tree = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": "x"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }  # fmt: skip
+    path.touch(0o644)
+    path.write_text(json.dumps(tree))
+    said = command("csr", "list", "--kubeconfig", str(path), cwd=tmp_path)
+    assert said.stdout == ""
+    assert "can be read by others" in said.stderr
+    assert "certificate is not verified" in said.stderr
