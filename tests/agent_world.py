@@ -17,6 +17,7 @@ from kubevouch import wellknown
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.manager_interface import Manager
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client, ConnectFailed, TLSFailed
@@ -140,11 +141,11 @@ class Heard:
     renewals: list[tuple[StoredPair | None, StoredPair]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    async def renewed(self, manager: CertificateManager, former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, former: StoredPair | None, /) -> None:
         assert manager.pair is not None
         self.renewals.append((former, manager.pair))
 
-    def failed(self, manager: CertificateManager, /) -> None:
+    def failed(self, manager: Manager, /) -> None:
         self.failures.append(manager.standing.last_error)
 
 

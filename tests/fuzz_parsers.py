@@ -37,7 +37,7 @@ from kubevouch.pki.x509.subject import Subject
 from kubevouch.records import cluster_info
 from kubevouch.registry import paging
 from kubevouch.server import decoding, negotiation, query_options, request_info
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 
 FIXTURES = Path(__file__).parent / "vectors" / "fixtures-server"
 NOW = dt.datetime(2031, 3, 1, tzinfo=dt.UTC)

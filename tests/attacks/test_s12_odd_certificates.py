@@ -31,7 +31,8 @@ from kubevouch.pki.client_certificate import TrustAnchors, verify_presented
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import pem, x509_certificate, x509_request
-from kubevouch.server.request import Query, Request
+from kubevouch.server.query import Query
+from kubevouch.server.request import Request
 from kubevouch.testing import Cluster
 from kubevouch.util.turns import give_way
 

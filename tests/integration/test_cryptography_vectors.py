@@ -29,7 +29,8 @@ from kubevouch.pki.errors import ParseError, PKIError
 from kubevouch.pki.x509 import pem, x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
-from kubevouch.server.request import Query, Request
+from kubevouch.server.query import Query
+from kubevouch.server.request import Request
 from kubevouch.testing import Cluster
 from served_world import served
 from wire import CSRS, Wire

@@ -17,7 +17,7 @@ from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_cl
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.hooks import Hooks
 from kubevouch.agent.interface import AgentError, SettingsError
-from kubevouch.agent.manager_interface import Access, Listeners
+from kubevouch.agent.manager_interface import Access, Listeners, Manager
 from kubevouch.agent.node_access import NodeAccess
 from kubevouch.agent.options import AgentOptions, Extra
 from kubevouch.agent.recovery_keys import RecoveryKeys
@@ -179,7 +179,7 @@ class Agent:
 
     # -------------------------------------------------------------- listener
 
-    async def renewed(self, manager: CertificateManager, _former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, _former: StoredPair | None, /) -> None:
         if manager is not self.client:
             return
         files = self._options.files
@@ -195,7 +195,7 @@ class Agent:
             if each is not manager:
                 each.look()
 
-    def failed(self, _manager: CertificateManager, /) -> None:
+    def failed(self, _manager: Manager, /) -> None:
         """The manager has logged it."""
 
     # -------------------------------------------------------------- controlled

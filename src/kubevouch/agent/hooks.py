@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_store import StoredPair
+from kubevouch.agent.manager_interface import Manager
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
 
@@ -33,7 +33,7 @@ class Hooks:
         self._commands = commands
         self._clock = clock
 
-    async def renewed(self, manager: CertificateManager, _former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, _former: StoredPair | None, /) -> None:
         faults = []
         for command in self._commands.get(manager.name, ()):
             fault = await self._run(command, manager)
@@ -44,10 +44,10 @@ class Hooks:
                 log.info("a hook ran", certificate=manager.name, command=command[0])
         manager.standing.hooks = faults
 
-    def failed(self, _manager: CertificateManager, /) -> None:
+    def failed(self, _manager: Manager, /) -> None:
         """Nothing has changed."""
 
-    async def _run(self, command: Command, manager: CertificateManager) -> str:
+    async def _run(self, command: Command, manager: Manager) -> str:
         """Why it failed, empty if it did not."""
         environment = os.environ | {
             "KUBEVOUCH_CERTIFICATE": manager.standing.path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -14,9 +14,6 @@ from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.interface import Step
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records.ca_rotation import RenewalOrder
-
-if TYPE_CHECKING:
-    from kubevouch.agent.certificate_manager import CertificateManager
 
 log = structlog.get_logger("agent.certificates")
 
@@ -72,14 +69,22 @@ class Standing:
     hooks: list[str] = field(default_factory=list)
 
 
+class Manager(Protocol):
+    """A certificate manager, as those know it who are told of renewals."""
+
+    name: str
+    standing: Standing
+    pair: StoredPair | None
+
+
 class Listener(Protocol):
     """Who is told of renewals."""
 
-    async def renewed(self, manager: CertificateManager, former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, former: StoredPair | None, /) -> None:
         """``manager.pair`` is another one, by this program or by another one. ``former`` is None for the first."""
         ...
 
-    def failed(self, manager: CertificateManager, /) -> None:
+    def failed(self, manager: Manager, /) -> None:
         """An attempt has failed."""
         ...
 
@@ -109,10 +114,10 @@ class Listeners:
     def add(self, *listeners: Listener) -> None:
         self._listeners += listeners
 
-    async def renewed(self, manager: CertificateManager, former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, former: StoredPair | None, /) -> None:
         for listener in self._listeners:
             await listener.renewed(manager, former)
 
-    def failed(self, manager: CertificateManager, /) -> None:
+    def failed(self, manager: Manager, /) -> None:
         for listener in self._listeners:
             listener.failed(manager)

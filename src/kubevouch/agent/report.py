@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric, UnknownMetricFamily
 from prometheus_client.registry import Collector
 
-from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_store import StoredPair
-from kubevouch.agent.manager_interface import Standing
+from kubevouch.agent.manager_interface import Manager, Standing
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.machinery.text.gotext import human_duration
 from kubevouch.machinery.text.times import Time
@@ -117,7 +116,7 @@ def _until(text: str, now: dt.datetime) -> str:
 class Metrics:
     """A registry of its own. The counters bear kubelet's names, which lack the suffix of counters: hence untyped."""
 
-    def __init__(self, managers: Sequence[CertificateManager], clock: Clock) -> None:
+    def __init__(self, managers: Sequence[Manager], clock: Clock) -> None:
         self.registry = CollectorRegistry()
         self._clock = clock
         self._age = Histogram(
@@ -128,16 +127,16 @@ class Metrics:
         )
         self.registry.register(_AtScrape(managers, clock))
 
-    async def renewed(self, manager: CertificateManager, former: StoredPair | None, /) -> None:
+    async def renewed(self, manager: Manager, former: StoredPair | None, /) -> None:
         if manager.name == SERVING and former is not None:
             self._age.observe((self._clock.now() - former.leaf.not_before).total_seconds())
 
-    def failed(self, _manager: CertificateManager, /) -> None:
+    def failed(self, _manager: Manager, /) -> None:
         """Counted in the manager's standing."""
 
 
 class _AtScrape(Collector):
-    def __init__(self, managers: Sequence[CertificateManager], clock: Clock) -> None:
+    def __init__(self, managers: Sequence[Manager], clock: Clock) -> None:
         self._managers = managers
         self._clock = clock
 
@@ -163,6 +162,6 @@ class _AtScrape(Collector):
             left.add_metric([manager.name], self._left(manager))
         yield left
 
-    def _left(self, manager: CertificateManager) -> float:
+    def _left(self, manager: Manager) -> float:
         end = None if manager.pair is None else manager.pair.leaf.not_after
         return rotation.seconds_to_expiry(end, now=self._clock.now())

@@ -20,7 +20,7 @@ from kubevouch.registry.interface import Printer
 from kubevouch.registry.reader import ListResult
 from kubevouch.server import pieces
 from kubevouch.server.negotiation import Negotiated, Transform
-from kubevouch.server.request import Bookmark, WatchItem
+from kubevouch.server.watch_item import Bookmark, WatchItem
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.worker import LARGE_BYTES, Share

@@ -7,7 +7,7 @@ being encoded.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -32,20 +32,19 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.server import encoding
 from kubevouch.server.edge.https import warning_headers
 from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.query import Query
 from kubevouch.server.request import (
-    Bookmark,
     BytesResult,
     Handler,
     ListingResult,
     ObjectResult,
     PlainResult,
-    Query,
     Request,
     Result,
-    WatchItem,
     WatchResult,
 )
 from kubevouch.server.request_info import RequestInfo, selected_name
+from kubevouch.server.watch_item import Bookmark, WatchItem
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.util.clock import Clock
 from kubevouch.wellknown import INITIAL_EVENTS_END_ANNOTATION
@@ -261,13 +260,13 @@ def _path(resource: Resource[Any], verb: str, namespace: str, name: str, subreso
     return paths.object_path(resource, namespace, name, subresource)
 
 
-def _view(result: ObjectResult | ListingResult | WatchResult) -> Any:
+def _view(result: ObjectResult | ListingResult | WatchResult) -> Callable[[Stored[Any]], Any]:
     """From a stored object to the version that was asked for."""
-    encoder: Any = result.encoder
+    encoder = result.encoder
     return lambda stored: encoder.view(stored.obj)
 
 
-def _event(item: WatchItem, view: Any, resource: Resource[T]) -> WatchEvent[T]:
+def _event(item: WatchItem, view: Callable[[Stored[Any]], Any], resource: Resource[T]) -> WatchEvent[T]:
     if isinstance(item, Status):
         return WatchEvent(EventType.ERROR, status=item)
     if isinstance(item, Bookmark):
@@ -284,9 +283,8 @@ def _raw_response(result: Result, request: Request, clock: Clock) -> RawResponse
     how = request.negotiated or Negotiated("json")
     if isinstance(result, PlainResult):
         return RawResponse(result.status, {}, encoding.plain(result.obj, result.api_version, result.kind, how))
-    encoder: Any = getattr(result, "encoder", None)
     include = request.query.get("includeObject") or "Metadata"
     if isinstance(result, ObjectResult):
-        return RawResponse(result.status, {}, encoder.one(result.stored, how, clock.now(), include))
+        return RawResponse(result.status, {}, result.encoder.one(result.stored, how, clock.now(), include))
     assert isinstance(result, ListingResult)  # a watch cannot be read as one answer
-    return RawResponse(result.status, {}, encoder.many(result.page, how, clock.now(), include))
+    return RawResponse(result.status, {}, result.encoder.many(result.page, how, clock.now(), include))

@@ -10,7 +10,7 @@ from kubevouch.api.meta_v1 import CreateOptions, ListOptions, PatchOptions, Upda
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.machinery.scheme import GroupVersionKind
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 
 MAX_LIMIT = 100_000
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)

@@ -6,53 +6,16 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import parse_qsl
 
 from kubevouch.authentication.interface import Authentication, Credentials, UserInfo
-from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import Status
 from kubevouch.registry.reader import ListResult
+from kubevouch.server.encoding import ObjectEncoder
 from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import RequestInfo
-from kubevouch.storage.interface import Revision
+from kubevouch.server.watch_item import WatchItem
 from kubevouch.storage.watchcache.objects import Stored
-from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.worker import Share
-
-MAX_QUERY_FIELDS = 200
-
-
-class Query:
-    """Query parameters, read as leniently as Go reads them."""
-
-    __slots__ = ("_values", "raw")
-
-    def __init__(self, raw: str = "", values: Mapping[str, list[str]] | None = None) -> None:
-        self.raw = raw
-        if values is not None:
-            self._values: Mapping[str, list[str]] = values
-            return
-        parsed: dict[str, list[str]] = {}
-        if raw:
-            fields = [part for part in raw.split("&") if ";" not in part][:MAX_QUERY_FIELDS]
-            for key, value in parse_qsl("&".join(fields), keep_blank_values=True):
-                parsed.setdefault(key, []).append(value)
-        self._values = parsed
-
-    def get(self, name: str, default: str = "") -> str:
-        found = self._values.get(name)
-        return found[0] if found else default
-
-    def all(self, name: str) -> list[str]:
-        return self._values.get(name, [])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
-    def flag(self, name: str) -> bool:
-        """Kubernetes' booleans: anything but ``false`` and ``0``, also an empty value, is true."""
-        return name in self._values and self.get(name).lower() not in ("false", "0")
-
 
 BodyReader = Callable[[int], Awaitable[bytes]]
 
@@ -134,7 +97,7 @@ class ObjectResult(Result):
     """One object of a served resource. ``encoder`` knows its version and its table columns."""
 
     stored: Stored[Any]
-    encoder: ObjectEncoderLike
+    encoder: ObjectEncoder
     status: int = 200
 
 
@@ -143,7 +106,7 @@ class ListingResult(Result):
     """One page of a served resource."""
 
     page: ListResult[Any]
-    encoder: ObjectEncoderLike
+    encoder: ObjectEncoder
     status: int = 200
 
 
@@ -167,17 +130,6 @@ class BytesResult(Result):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """Progress without a change; ``initial_end`` marks the end of a streaming list's first part."""
-
-    revision: Revision
-    initial_end: bool = False
-
-
-WatchItem = Change[Any] | Bookmark | Status
-
-
 @dataclass(slots=True)
 class WatchResult(Result):
     """A stream of batches. Whoever takes it calls :meth:`close`, also when nothing was read.
@@ -187,7 +139,7 @@ class WatchResult(Result):
     """
 
     batches: AsyncGenerator[list[WatchItem], None]
-    encoder: ObjectEncoderLike
+    encoder: ObjectEncoder
     status: int = 200
     ended: list[Callable[[], None]] = field(default_factory=list)
     end: Callable[[], None] = lambda: None
@@ -202,29 +154,5 @@ class WatchResult(Result):
                 callback()
 
 
-class ObjectEncoderLike(Protocol):
-    """Marker for ``server.encoding.ObjectEncoder`` without importing it here."""
-
-    @property
-    def resource(self) -> Any: ...
-
-
 Handler = Callable[[Request], Awaitable[Result]]
 Filter = Callable[[Request, Handler], Awaitable[Result]]
-
-__all__ = [
-    "APIStatusError",
-    "Bookmark",
-    "BytesResult",
-    "Filter",
-    "Handler",
-    "ListingResult",
-    "ObjectResult",
-    "PlainResult",
-    "Query",
-    "Request",
-    "Result",
-    "WatchItem",
-    "WatchResult",
-    "no_body",
-]

@@ -19,7 +19,7 @@ from contract.http_cases.identities import Identities
 from kubevouch.api.catalog import SCHEME
 from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import RequestInfo, parse
 
 _USERS = {

@@ -20,7 +20,7 @@ from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACPolicy
 from kubevouch.authorization.union import UnionAuthorizer
 from kubevouch.machinery.codec import json_codec
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import parse
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -6,7 +6,8 @@ import pytest
 
 from asynctest import async_test
 from kubevouch.server.health import Health, HealthError
-from kubevouch.server.request import BytesResult, Query, Request
+from kubevouch.server.query import Query
+from kubevouch.server.request import BytesResult, Request
 from kubevouch.server.request_info import parse
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
+from kubevouch.server.query import Query
 from kubevouch.server.query_options import (
     MAX_LIMIT,
     create_options,
@@ -15,7 +16,6 @@ from kubevouch.server.query_options import (
     patch_options,
     update_options,
 )
-from kubevouch.server.request import Query
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import parse, selected_name
 
 CSR = {"group": "certificates.k8s.io", "version": "v1", "resource": "certificatesigningrequests"}

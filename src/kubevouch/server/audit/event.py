@@ -150,7 +150,7 @@ class AuditRecord:
     def _response(self, status: Status | None, result: Result | None) -> Any:
         now = self._request.received
         if isinstance(result, ObjectResult | ListingResult):
-            encoder: Any = result.encoder
+            encoder = result.encoder
             if isinstance(result, ObjectResult):
                 return self._raw(encoder.one(result.stored, _JSON, now))
             return self._raw(encoder.many(result.page, _JSON, now))

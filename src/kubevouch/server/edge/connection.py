@@ -1,18 +1,22 @@
-"""A connection of the HTTPS edge: aiohttp's, behind the framing of RFC 9112 and with bounds on what it holds."""
+"""A connection of the HTTPS edge: aiohttp's, behind the framing of RFC 9112 and with bounds on what it holds.
+
+The one module that knows how aiohttp (3.14) works inside; ``pyproject.toml`` lets no other minor version in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from aiohttp import StreamReader, web
-from aiohttp.http import HttpRequestParser
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http import HttpRequestParser, RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong, PayloadEncodingError
+from aiohttp.http_writer import StreamWriter
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server as AiohttpServer
 
@@ -22,6 +26,12 @@ from kubevouch.server.edge.tls import peer_chain
 from kubevouch.server.flow_control.head_memory import COPIES, HeadMemory
 
 log = structlog.get_logger("server")
+
+# What reading a body raises that is cut short or framed wrongly, and what a prepared reply is written with.
+BodyFramingError = PayloadEncodingError
+ReplyWriter = StreamWriter
+
+Message = tuple[RawRequestMessage, StreamReader]
 
 # Requests that wait behind the one that is served.
 MAX_PIPELINED = 2
@@ -49,10 +59,20 @@ class RefusedHeadError(HttpProcessingError):
         super().__init__(code=refusal.status, message=refusal.reason)
 
 
+class _Parser(Protocol):
+    def feed_data(self, data: bytes, /) -> tuple[Sequence[Message], bool, bytes]: ...
+
+    def set_upgraded(self, value: bool, /) -> None: ...
+
+    def message_consumed(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+
 class _FramedParser:
     """aiohttp's parser, which is shown only what :class:`RequestFraming` lets pass."""
 
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser: _Parser) -> None:
         self._parser = parser
         self._payload: StreamReader | None = None
         # Of the requests that nobody has begun to serve.
@@ -71,13 +91,13 @@ class _FramedParser:
         """Bytes that heads take: parts of one, whole ones, and the last one, which the parser keeps."""
         return self.framing.held + COPIES * (self._served + sum(self._waiting))
 
-    def feed_data(self, data: bytes) -> tuple[list[Any], bool, bytes]:
+    def feed_data(self, data: bytes) -> tuple[list[Message], bool, bytes]:
         """Raises ``HttpProcessingError`` once, for what is no request."""
         if self.owes_refusal():
             return self._tell()
         passed, heads = self.framing.receive(data, MAX_PIPELINED - len(self._waiting))
         self._waiting.extend(heads)
-        messages: list[Any] = []
+        messages: list[Message] = []
         try:
             for piece in passed or (b"",):
                 messages.extend(self._parse(piece))
@@ -101,15 +121,15 @@ class _FramedParser:
             self._is_told = True
             self._payload.set_exception(web.RequestPayloadError(refusal.reason))
 
-    def _tell(self) -> tuple[list[Any], bool, bytes]:
+    def _tell(self) -> tuple[list[Message], bool, bytes]:
         assert self._refused is not None  # whoever calls has looked
         self._is_told = True
         self._waiting.append(0)
         raise self._refused
 
-    def _parse(self, data: bytes) -> list[Any]:
+    def _parse(self, data: bytes) -> list[Message]:
         """Nobody is upgraded here: what follows such a request is the next one."""
-        messages: list[Any] = []
+        messages: list[Message] = []
         while True:
             found, upgraded, tail = self._parser.feed_data(data)
             messages.extend(found)
@@ -133,7 +153,7 @@ class _FramedParser:
 
     def let_go(self) -> None:
         """The connection has ended. Parser and body know it, and all would stay until a collection of cycles."""
-        self._parser = self._payload = None
+        self._parser = self._payload = None  # type: ignore[assignment]  # nobody parses any more
 
 
 class Connection(RequestHandler):

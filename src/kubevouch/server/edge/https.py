@@ -9,12 +9,9 @@ import ssl
 import zlib
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any
 
 import structlog
 from aiohttp import StreamReader, web
-from aiohttp.http_exceptions import PayloadEncodingError
-from aiohttp.http_writer import StreamWriter
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from kubevouch.authentication.anonymous import METHOD as ANONYMOUS_METHOD
@@ -23,7 +20,15 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Scheme
 from kubevouch.server import decoding, encoding, negotiation
-from kubevouch.server.edge.connection import READ_AHEAD_BYTES, READ_BYTES, Connection, ConnectionServer, when_gone
+from kubevouch.server.edge.connection import (
+    READ_AHEAD_BYTES,
+    READ_BYTES,
+    BodyFramingError,
+    Connection,
+    ConnectionServer,
+    ReplyWriter,
+    when_gone,
+)
 from kubevouch.server.edge.listener import Listener
 from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.endpoints import Served
@@ -33,19 +38,19 @@ from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.server.flow_control.head_memory import HeadMemory
 from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.negotiation import Negotiated
+from kubevouch.server.query import Query
 from kubevouch.server.request import (
     BytesResult,
     Handler,
     ListingResult,
     ObjectResult,
     PlainResult,
-    Query,
     Request,
     Result,
-    WatchItem,
     WatchResult,
     no_body,
 )
+from kubevouch.server.watch_item import WatchItem
 from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.clock import Clock
 from kubevouch.util.turns import give_way
@@ -241,7 +246,7 @@ class HTTPSServer:
             return await self._finish(request, result.body, result.status, headers)
         how = request.negotiated or Negotiated("json")
         if isinstance(result, ObjectResult):
-            encoder: Any = result.encoder
+            encoder = result.encoder
             request.share.weigh(encoding.effort(result.stored, how))
             body = await request.share.compute(encoder.one, result.stored, how, request.received, _include(request))
         else:
@@ -264,10 +269,9 @@ class HTTPSServer:
 
     @staticmethod
     def _pieces(request: Request, result: ListingResult) -> Iterator[bytes]:
-        encoder: Any = result.encoder
+        encoder = result.encoder
         how = request.negotiated or Negotiated("json")
-        made: Iterator[bytes] = encoder.pieces(result.page, how, request.received, _include(request))
-        return made
+        return encoder.pieces(result.page, how, request.received, _include(request))
 
     async def _send(
         self, raw: web.BaseRequest, connection: Connection, request: Request, result: Result, pieces: Iterator[bytes]
@@ -283,7 +287,7 @@ class HTTPSServer:
         size, whole = 0, False
         try:
             writer = await reply.prepare(raw)
-            assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
+            assert isinstance(writer, ReplyWriter)  # None only for a reply that has ended
             while (piece := await _next(request, pieces)) is not None:
                 sent = await asyncio.to_thread(zipper.compress, piece) if zipper else piece
                 size += len(sent)
@@ -317,11 +321,11 @@ class HTTPSServer:
 
         connection.when_gone(cancel)
         first = True
-        encoder: Any = result.encoder
+        encoder = result.encoder
         sent = self._traffic.events(request)
         try:
             writer = await reply.prepare(raw)
-            assert isinstance(writer, StreamWriter)  # None only for a reply that has ended
+            assert isinstance(writer, ReplyWriter)  # None only for a reply that has ended
             async for batch in result.batches:
                 if _has_large(batch, how):
                     now, share = self._clock.now(), request.share
@@ -351,7 +355,7 @@ class HTTPSServer:
         return reply
 
 
-async def _write_in_pieces(frames: bytes, writer: StreamWriter, connection: Connection) -> None:
+async def _write_in_pieces(frames: bytes, writer: ReplyWriter, connection: Connection) -> None:
     """So that a thousand watches that nobody reads do not each hold what one large object takes."""
     for at in range(0, len(frames), PIECE_BYTES):
         if connection.writing_paused:
@@ -373,7 +377,7 @@ class _LazyHeaders(Mapping[str, list[str]]):
             raise KeyError(name)
         return found
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(key.lower() for key in self._headers))
 
     def __len__(self) -> int:
@@ -420,7 +424,7 @@ async def _read(content: StreamReader, headers: CIMultiDictProxy[str], limit: in
             return await _gather(content, limit)
     except TimeoutError:
         raise errors.bad_request(f"the body of the request did not come within {seconds:g} s") from None
-    except (PayloadEncodingError, web.RequestPayloadError, ConnectionError, ValueError) as err:
+    except (BodyFramingError, web.RequestPayloadError, ConnectionError, ValueError) as err:
         raise errors.bad_request(f"the body of the request could not be read: {err}") from err
 
 

@@ -14,7 +14,8 @@ from kubevouch.server import query_options
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import Bookmark, Request, Result, WatchItem, WatchResult
+from kubevouch.server.request import Request, Result, WatchResult
+from kubevouch.server.watch_item import Bookmark, WatchItem
 from kubevouch.storage.interface import Compacted, Revision
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import BATCH_BYTES, Change, Scope, WatchClosed, Watcher

@@ -4,16 +4,19 @@ import asyncio
 import gzip
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 import aio
+from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.machinery import errors
+from kubevouch.registry.interface import Printer
 from kubevouch.registry.reader import ListResult
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
-from kubevouch.server.request import ListingResult, Request, Result, WatchItem, WatchResult
+from kubevouch.server.encoding import ObjectEncoder
+from kubevouch.server.request import ListingResult, Request, Result, WatchResult
+from kubevouch.server.watch_item import WatchItem
 from kubevouch.standalone import network
 from kubevouch.storage.interface import Revision
 from kubevouch.util.clock import SystemClock
@@ -22,17 +25,16 @@ PIECE = b"x" * 65_536
 USUAL = Timeouts()
 
 
-class Endless:
+class Endless(ObjectEncoder):
     """A watch that always has more; stands in for the encoder too."""
 
-    resource: Any = None
-
     def __init__(self) -> None:
+        super().__init__(CONFIG_MAPS, Printer((), lambda *_: ()))
         self.closed = asyncio.Event()
-        self.pieces = 0
+        self.made = 0
 
     def frames(self, *_: object, **__: object) -> bytes:
-        self.pieces += 1
+        self.made += 1
         return PIECE
 
     async def batches(self) -> AsyncGenerator[list[WatchItem], None]:
@@ -64,7 +66,7 @@ def test_a_watcher_that_reads_nothing_is_cut_off() -> None:
         server, _, writer = await _opened(watch, Timeouts(frame=0.05))
         await asyncio.wait_for(watch.closed.wait(), 10)
         # What lies between is what the sockets' buffers take, not what the watch could give.
-        assert watch.pieces < 1000
+        assert watch.made < 1000
         writer.close()
         await server.close(0)
 
@@ -88,12 +90,11 @@ def test_a_slow_watcher_gets_everything_in_order() -> None:
     aio.run(scenario())
 
 
-class Listing:
+class Listing(ObjectEncoder):
     """A list whose pieces the test names; stands in for the encoder too."""
 
-    resource: Any = None
-
     def __init__(self, pieces: list[bytes], *, fails: bool = False) -> None:
+        super().__init__(CONFIG_MAPS, Printer((), lambda *_: ()))
         self._pieces = pieces
         self._fails = fails
         self.made = 0

@@ -15,7 +15,8 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.lanes import Lane, LaneLimits
 from kubevouch.server.flow_control.sources import SourceBudget
-from kubevouch.server.request import BytesResult, Query, Request, Result
+from kubevouch.server.query import Query
+from kubevouch.server.request import BytesResult, Request, Result
 from kubevouch.server.request_info import parse
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.timers import Timers

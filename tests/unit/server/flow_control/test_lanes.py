@@ -4,7 +4,7 @@ import pytest
 
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.server.flow_control.lanes import DEFAULT_LIMITS, Lane, classify
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import parse
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -14,7 +14,8 @@ import pytest
 from asynctest import async_test
 from kubevouch.server import request_info
 from kubevouch.server.openapi import OpenAPI
-from kubevouch.server.request import BytesResult, Query, Request
+from kubevouch.server.query import Query
+from kubevouch.server.request import BytesResult, Request
 from unit.server.openapi.everything import VERSION, everything_served
 
 CSR = "/openapi/v3/apis/certificates.k8s.io/v1"

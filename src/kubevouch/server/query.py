@@ -1,0 +1,40 @@
+"""Query parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+MAX_QUERY_FIELDS = 200
+
+
+class Query:
+    """Query parameters, read as leniently as Go reads them."""
+
+    __slots__ = ("_values", "raw")
+
+    def __init__(self, raw: str = "", values: Mapping[str, list[str]] | None = None) -> None:
+        self.raw = raw
+        if values is not None:
+            self._values: Mapping[str, list[str]] = values
+            return
+        parsed: dict[str, list[str]] = {}
+        if raw:
+            fields = [part for part in raw.split("&") if ";" not in part][:MAX_QUERY_FIELDS]
+            for key, value in parse_qsl("&".join(fields), keep_blank_values=True):
+                parsed.setdefault(key, []).append(value)
+        self._values = parsed
+
+    def get(self, name: str, default: str = "") -> str:
+        found = self._values.get(name)
+        return found[0] if found else default
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Kubernetes' booleans: anything but ``false`` and ``0``, also an empty value, is true."""
+        return name in self._values and self.get(name).lower() not in ("false", "0")

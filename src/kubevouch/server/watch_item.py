@@ -1,0 +1,21 @@
+"""What a watch sends: changes, bookmarks, and a Status when it cannot go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubevouch.machinery.meta import Status
+from kubevouch.storage.interface import Revision
+from kubevouch.storage.watchcache.resource_cache import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Progress without a change; ``initial_end`` marks the end of a streaming list's first part."""
+
+    revision: Revision
+    initial_end: bool = False
+
+
+WatchItem = Change[Any] | Bookmark | Status
