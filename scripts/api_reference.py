@@ -31,7 +31,8 @@ _MEDIA = """\
 | discovery, aggregated | JSON and protobuf; `;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io` |
 | OpenAPI | v2 and v3 as JSON, v2 as protobuf, too |"""
 _KINDS = """\
-*Empty* kinds can be listed and watched, for a kubelet does; nothing runs, so creating one is refused. Those marked
+*Empty* kinds can be listed and watched, for clients do; nothing runs, so creating one is refused, and the one Service
+there is can only be read. Those marked
 *off* are there with `--runtime-config` ([trust-bundles.md](../howto/trust-bundles.md))."""
 
 
@@ -79,7 +80,7 @@ def _verbs(found: dict[str, Any]) -> str:
 
 
 def _resources() -> Iterator[Resource[Any]]:
-    yield from (*catalog.STORED, *catalog.VIEWS, *catalog.REVIEWS)
+    yield from (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.REVIEWS)
 
 
 def _empty() -> set[Resource[Any]]:

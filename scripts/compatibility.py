@@ -22,7 +22,8 @@ The server answers as kube-apiserver 1.36 does. The cases and requests that were
 the test command (`tests/contract/test_http_cases.py`, `tests/contract/test_api_surface.py`). What is known to differ
 is listed here with its reason and, where there is one, the test that holds it."""
 _SERVED = """\
-Kinds marked *empty* can be listed and watched, for a kubelet does; nothing runs, so creating one is refused. Those
+Kinds marked *empty* can be listed and watched, for clients do; nothing runs, so creating one is refused, and the one
+Service there is can only be read. Those
 marked *off* are there with `--runtime-config`. ServiceAccounts have `/token`."""
 _REQUESTS = """\
 The requests that kubelet, kubeadm, kube-controller-manager, kubectl and Kubernetes' end-to-end tests make of
@@ -48,7 +49,7 @@ def _served() -> Iterator[tuple[str, ...]]:
     stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None))
     empty = {definition.resource for definition in stored if definition.refuses_creation}
     usual, groups = RuntimeConfig(), dict[str, list[str]]()
-    for resource in (*catalog.STORED, *catalog.VIEWS, *catalog.REVIEWS):
+    for resource in (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.REVIEWS):
         mark = " (*empty*)" if resource in empty else "" if usual.serves(resource) else " (*off*)"
         groups.setdefault(resource.api_version, []).append(resource.kind + mark)
     for name, kinds in sorted(groups.items()):

@@ -87,6 +87,8 @@ class Route:
         return f"{self.verb} {self.path}"
 
 
+# One table makes them all: two stand for them.
+_ALIKE = [each for each in catalog.EMPTY.values() if each.plural not in ("deployments", "apiservices")]
 SELF_REVIEW = Route("create", catalog.SELF_SUBJECT_REVIEWS.path())
 """What whoever is authenticated may do."""
 
@@ -95,6 +97,8 @@ def resource_routes(served: Served) -> Iterator[Route]:
     """Every verb of every resource and subresource that is served."""
     for endpoint in served.endpoints.values():
         resource = endpoint.resource
+        if resource in _ALIKE:
+            continue
         collection = resource.path("{namespace}" if resource.namespaced else "")
         for verb in endpoint.verbs:
             yield Route(verb, collection if verb in _ON_COLLECTION else f"{collection}/{{name}}")

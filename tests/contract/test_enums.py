@@ -49,7 +49,10 @@ STATUS: dict[str, tuple[str, Tree, int]] = {
     ),
 }
 # Nobody can create these.
-EMPTY = {"Pod", "Service", "CSIDriver", "RuntimeClass", "ResourceSlice", "CustomResourceDefinition"}
+EMPTY = {
+    "Pod", "Service", "Endpoints", "EndpointSlice", "CSIDriver", "RuntimeClass", "ResourceSlice",
+    "CustomResourceDefinition",
+}  # fmt: skip
 
 
 def enums(schema: StructSchema, path: tuple[str, ...] = (), above: tuple[type, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -24,9 +24,12 @@ def kubectl(cluster: Cluster, request: pytest.FixtureRequest) -> Kubectl:
 
 
 def test_there_are_no_workloads(kubectl: Kubectl) -> None:
-    listed = kubectl("get", "pods,svc", "-A")
+    listed = kubectl("get", "pods,deployments,storageclasses", "-A")
     assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "No resources found\n")
-    assert kubectl("get", "all").stderr == "No resources found in default namespace.\n"
+    everything = kubectl("get", "all", "-o", "name")
+    assert (everything.returncode, everything.stdout, everything.stderr) == (0, "service/kubernetes\n", "")
+    refused = kubectl("delete", "service", "kubernetes")
+    assert refused.returncode == 1 and "(MethodNotAllowed)" in refused.stderr
 
 
 def test_a_pod_is_refused_with_the_reason(kubectl: Kubectl) -> None:

@@ -17,6 +17,7 @@ from kubevouch.api import (
     certificates_v1beta1,
     coordination_v1,
     core_v1,
+    discovery_v1,
     events_v1,
     meta_v1,
     node_v1,
@@ -26,6 +27,7 @@ from kubevouch.api import (
 )
 from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
 from kubevouch.api.admissionregistration_v1 import policies, webhooks
+from kubevouch.api.empty_kinds import EMPTY_KINDS, EmptyKind, resource_of
 from kubevouch.machinery import meta
 from kubevouch.machinery.scheme import Defaulter, GroupVersion, GroupVersionKind, Resource, Scheme
 
@@ -45,6 +47,13 @@ CLUSTER_TRUST_BUNDLES = Resource(
 )  # fmt: skip
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", core_v1.ConfigMap, namespaced=True, short_names=("cm",))
+ENDPOINTS = Resource(
+    "", "v1", "Endpoints", "endpoints", core_v1.Endpoints, namespaced=True, short_names=("ep",),
+    storage_prefix="services/endpoints",
+)  # fmt: skip
+ENDPOINT_SLICES = Resource(
+    discovery_v1.GROUP, "v1", "EndpointSlice", "endpointslices", discovery_v1.EndpointSlice, namespaced=True
+)
 EVENTS = Resource("", "v1", "Event", "events", core_v1.Event, namespaced=True, short_names=("ev",))
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", core_v1.Namespace, namespaced=False, short_names=("ns",))
 NODES = Resource(
@@ -132,12 +141,16 @@ STORED: tuple[Resource[Any], ...] = (
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS,
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
     CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
-    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS,
+    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
+    ENDPOINT_SLICES,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 
 VIEWS: tuple[Resource[Any], ...] = (EVENTS_V1, CERTIFICATE_SIGNING_REQUESTS_V1BETA1)
 """Other versions of stored kinds."""
+
+EMPTY: dict[EmptyKind, Resource[Any]] = {kind: resource_of(kind) for kind in EMPTY_KINDS}
+"""What is served and never there."""
 
 REVIEWS: tuple[Resource[Any], ...] = (
     TOKEN_REVIEWS, SELF_SUBJECT_REVIEWS, SUBJECT_ACCESS_REVIEWS, LOCAL_SUBJECT_ACCESS_REVIEWS,
@@ -166,7 +179,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
 
 def _scheme() -> Scheme:
     scheme = Scheme()
-    for resource in (*STORED, *VIEWS, *REVIEWS):
+    for resource in (*STORED, *VIEWS, *EMPTY.values(), *REVIEWS):
         scheme.add(resource, _DEFAULTERS.get(resource))
     scheme.add_kind(TOKEN_REQUEST, authentication_v1.TokenRequest, authentication_v1.default_token_request)
     unstored: dict[GroupVersion, tuple[type[Any], ...]] = {

@@ -69,6 +69,12 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     show_default=True,
     help="Port to listen on; 0 picks one.",
 )
+@click.option(
+    "--service-cluster-ip-range",
+    default=settings.DEFAULT_SERVICE_CLUSTER_IP_RANGE,
+    show_default=True,
+    help="Addresses of Services; the first is that of default/kubernetes, and in the serving certificate.",
+)
 @click.option("--store", default="sqlite:", show_default=True, help="sqlite:, sqlite:PATH or memory:.")
 @click.option(
     "--token-ttl",

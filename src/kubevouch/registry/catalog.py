@@ -6,6 +6,7 @@ from typing import Any
 
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
+from kubevouch.registry import empty_kinds
 from kubevouch.registry.admissionregistration import (
     validatingadmissionpolicies,
     validatingadmissionpolicybindings,
@@ -16,6 +17,7 @@ from kubevouch.registry.certificates import certificatesigningrequests, clustert
 from kubevouch.registry.coordination import leases
 from kubevouch.registry.core import (
     configmaps,
+    endpoints,
     events,
     namespaces,
     nodes,
@@ -24,6 +26,7 @@ from kubevouch.registry.core import (
     serviceaccounts,
     services,
 )
+from kubevouch.registry.discovery import endpointslices
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.node import runtimeclasses
 from kubevouch.registry.rbac import bindings, roles
@@ -35,6 +38,7 @@ def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[
     """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies."""
     return [
         configmaps.DEFINITION,
+        endpoints.DEFINITION,
         events.DEFINITION,
         namespaces.DEFINITION,
         nodes.DEFINITION,
@@ -57,5 +61,7 @@ def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[
         customresourcedefinitions.DEFINITION,
         leases.DEFINITION,
         runtimeclasses.DEFINITION,
+        endpointslices.DEFINITION,
         resourceslices.DEFINITION,
+        *empty_kinds.DEFINITIONS,
     ]

@@ -136,6 +136,9 @@ FieldGetter = Callable[[Any], str]
 NO_WORKLOADS = "kubevouch runs no workloads"
 """Why what only workloads need cannot be created."""
 
+NO_SERVICE_NETWORK = "kubevouch has no service network"
+READ_VERBS = ("get", "list", "watch")
+"""Of what clients cannot change, or of which there is nothing."""
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 

@@ -11,6 +11,14 @@ from kubevouch.registry.interface import Context, FieldGetter, Subresource, Vali
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
 
+# By their first label (pkg/controlplane/apiserver/aggregator.go): clients take a kind from the first group that has it.
+_GROUPS = (
+    "apiregistration", "apps", "events", "authentication", "authorization", "autoscaling", "batch", "certificates",
+    "networking", "policy", "rbac", "storage", "admissionregistration", "apiextensions", "scheduling", "coordination",
+    "node", "discovery", "resource", "flowcontrol",
+)  # fmt: skip
+_PRIORITY = {group: number for number, group in enumerate(_GROUPS)}
+
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
@@ -111,8 +119,9 @@ class Served:
         return group_version in self.group_versions
 
     def groups(self) -> list[str]:
-        """The named groups in order; the core group is not one of them."""
-        return list(dict.fromkeys(gv.group for gv in self.group_versions if gv.group))
+        """The named groups in Kubernetes' order; the core group is not one of them."""
+        named = dict.fromkeys(gv.group for gv in self.group_versions if gv.group)
+        return sorted(named, key=lambda group: _PRIORITY.get(group.partition(".")[0], len(_PRIORITY)))
 
     def versions_of(self, group: str) -> list[str]:
         return [gv.version for gv in self.group_versions if gv.group == group]

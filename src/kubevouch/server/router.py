@@ -112,13 +112,13 @@ class Router:
             return watch.watch if "watch" in definition.verbs and request.method == "GET" else self._refuse()
         verb = info.verb
         handler = handlers.get(verb)
-        if handler is None or verb not in definition.verbs:
-            raise errors.method_not_allowed()
-        if verb in ("create", "deletecollection") and namespaced and not info.namespace:
+        if handler is None or (verb in ("create", "deletecollection") and namespaced and not info.namespace):
             raise errors.method_not_allowed()
         if definition.refuses_creation and (verb == "create" or self._applies(request)):
             # Before the body is read: what it holds may be unknown here.
             raise errors.method_not_supported(definition.resource.group_resource, "create", definition.refuses_creation)
+        if verb not in definition.verbs:
+            raise errors.method_not_allowed()
         return handler
 
     @staticmethod

@@ -120,7 +120,7 @@ def start_controllers(
         clock=server.clock,
         signers=build_signers(signing) if signs else {},
         root_ca=root_ca,
-        resources=[each for each in resources.STORED if _is_served(server, each)],
+        resources=[each for each in resources.STORED if _may_be_there(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
         recovery=server.recovery,
         allow_name_takeover=identity.allow_name_takeover,
@@ -149,6 +149,12 @@ def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict
     if not _is_served(server, resources.CLUSTER_TRUST_BUNDLES):
         return {}
     return dict.fromkeys((wellknown.KUBE_APISERVER_SERVING_SIGNER, wellknown.KUBELET_SERVING_SIGNER), root_ca)
+
+
+def _may_be_there(server: StandaloneServer, resource: Resource[Any]) -> bool:
+    """Whether clients may make and delete objects of it, so that there is something to clear away."""
+    endpoint = server.api.served.endpoint(resource.group, resource.version, resource.plural)
+    return endpoint is not None and "delete" in endpoint.verbs
 
 
 def _is_served(server: StandaloneServer, resource: Resource[Any]) -> bool:

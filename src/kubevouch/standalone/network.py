@@ -22,6 +22,26 @@ def default_address() -> str:
     return address
 
 
+def service_addresses(ranges: str) -> tuple[str, ...]:
+    """The first address of each range of ``10.96.0.0/12,fd00:96::/112``: the API server's own.
+
+    Raises:
+        ValueError: one is no range, or too small to have such an address.
+    """
+    try:
+        return tuple(str(ipaddress.ip_network(text.strip())[1]) for text in ranges.split(","))
+    except IndexError as err:
+        raise ValueError(f"{ranges} has no address to give") from err
+
+
+def parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """``host``, or this machine's own address where it is a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return ipaddress.ip_address(default_address())
+
+
 def is_wildcard(address: str) -> bool:
     """Whether listening on ``address`` means every address of the machine."""
     return ipaddress.ip_address(address).is_unspecified

@@ -21,6 +21,8 @@ from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.service_accounts import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
+# kubeadm's; programs in pods use its first address.
+DEFAULT_SERVICE_CLUSTER_IP_RANGE = "10.96.0.0/12"
 DEFAULT_TOKEN_TTL = dt.timedelta(hours=24)
 ROOT_DATA_DIR = Path("/var/lib/kubevouch")
 
@@ -90,6 +92,8 @@ class StandaloneOptions:
         audit: which requests are recorded, and where.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         identity: what machines' identities are worth.
+        service_cluster_ip_range: the addresses of Services, one range or one of each family; the first of the first is
+            that of ``default/kubernetes``.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         signing: which CAs sign, and for how long.
         server: how many requests run at once, and what is told of them.
@@ -112,6 +116,7 @@ class StandaloneOptions:
     server: ServerOptions = field(default_factory=ServerOptions)
     recovery: RecoveryPolicy | None = None
     identity: IdentityOptions = field(default_factory=IdentityOptions)
+    service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     signing: ClusterSigning = field(default_factory=ClusterSigning)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
@@ -24,10 +25,11 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
-from kubevouch.server.bootstrap import first_start, namespaces, node_recovery, rbac
+from kubevouch.server.bootstrap import first_start, kubernetes_service, namespaces, node_recovery, rbac
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
+from kubevouch.standalone import network
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.leaf_renewal import LeafRenewal
@@ -63,6 +65,7 @@ class StandaloneServer:
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         at_first_start: what else an empty store gets, beside the bindings that kubeadm makes. Once: cut short, it is
             called again at the next start.
+        service_address: that of ``default/kubernetes``.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class StandaloneServer:
         disabled_admission: Collection[str] = (),
         recovery: RecoveryPolicy | None = None,
         at_first_start: Callable[[Client], Awaitable[None]] | None = None,
+        service_address: str = "10.96.0.1",
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
         :class:`ServiceAccountError` when a key file cannot."""
@@ -95,6 +99,7 @@ class StandaloneServer:
             recovery,
         )
         self.recovery = recovery
+        self._service_address = service_address
         security = StandaloneSecurity(trust, clock, access, disabled_admission)
         self._security = security
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
@@ -130,6 +135,9 @@ class StandaloneServer:
         await namespaces.ensure(client)
         if self.recovery is not None:
             await node_recovery.ensure(client)
+        address, own = ipaddress.ip_address(self._service_address), network.parsed(self.endpoint.host)
+        wanted = kubernetes_service.objects(address, own, self.endpoint.port)
+        await kubernetes_service.ensure(self.api.stores, wanted, API_SERVER, self.clock)
         self.api.hook_done("start-system-namespaces-controller")
         await rbac.reconcile(client, _objects(self._policy))
         if is_first:

@@ -43,8 +43,6 @@ from kubevouch.util.files import PRIVATE_FOLDER, FileInUseError, locked, make_fo
 
 LOCK_FILE = "kubevouch.lock"
 PKI_FOLDER = "pki"
-# kubeadm's default service range begins with this address; programs in pods use it.
-SERVICE_ADDRESS = "10.96.0.1"
 LOCAL_NAMES = ("localhost", network.LOOPBACK, "::1")
 
 
@@ -141,6 +139,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 disabled_admission=options.disabled_admission,
                 recovery=options.recovery,
                 at_first_start=FirstStart(options, pki, kubeconfigs, shared, clock),
+                service_address=network.service_addresses(options.service_cluster_ip_range)[0],
             )
         except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
@@ -257,6 +256,14 @@ def _verified_store(options: StandaloneOptions) -> StoreSpec:
         got = gotext.format_duration(options.token_ttl)
         raise InvalidOptionsError(f"got the token TTL {got}, expected 0 or more", "0 is a token without end")
     try:
+        network.service_addresses(options.service_cluster_ip_range)
+    except ValueError as err:
+        got = gotext.quote(options.service_cluster_ip_range)
+        raise InvalidOptionsError(
+            f"got the service range {got}, expected one such as 10.96.0.0/12",
+            "two, of one family each, are separated by a comma",
+        ) from err
+    try:
         catalog.select(options.controllers)
     except catalog.UnknownControllerError as err:
         known = ", ".join(each.alias for each in catalog.CONTROLLERS)
@@ -315,7 +322,7 @@ def _names(options: StandaloneOptions, endpoint: Endpoint, shared: Endpoint) -> 
     return ControlPlaneNames(
         node_name=socket.gethostname().lower(),
         advertise_address=endpoint.host,
-        service_addresses=(SERVICE_ADDRESS,),
         endpoint_host=shared.host,
+        service_addresses=network.service_addresses(options.service_cluster_ip_range),
         extra=(*LOCAL_NAMES, *options.extra_names),
     )

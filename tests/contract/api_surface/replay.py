@@ -90,6 +90,8 @@ class Replay:
         found = re.sub(r"\{name\}", "kube-system" if text.startswith("/api/v1/namespaces/{name}") else "sample", text)
         if row.method == "DELETE" and found == "/api/v1/namespaces/kube-system":
             found = "/api/v1/namespaces/sample"
+        if "/services/" in text:
+            found = text.replace("{name}", "kubernetes")  # there is no other
         found = found.replace("{ns}", "default").replace("{group-version}", "api/v1")
         for mark, name in _NAMES.items():
             found = found.replace(mark, name)

@@ -16,7 +16,7 @@ HANDLES = {name: value for name, value in vars(catalog).items() if isinstance(va
 
 def test_every_handle_is_in_one_of_the_tables() -> None:
     assert set(HANDLES.values()) == {*STORED, *catalog.VIEWS, *catalog.REVIEWS}
-    assert len(HANDLES) == 32
+    assert len(HANDLES) == 34
 
 
 @pytest.mark.parametrize("name", sorted(HANDLES))
@@ -54,6 +54,7 @@ def test_storage_version_hashes(resource: Resource[Object], storage_version_hash
 
 def test_where_kubernetes_keeps_things_under_other_names() -> None:
     assert {resource.plural: resource.storage_prefix for resource in STORED if resource.storage_prefix} == {
+        "endpoints": "services/endpoints",
         "nodes": "minions",
         "services": "services/specs",
     }
@@ -64,6 +65,7 @@ def test_short_names() -> None:
         "certificatesigningrequests": ("csr",),
         "configmaps": ("cm",),
         "customresourcedefinitions": ("crd", "crds"),
+        "endpoints": ("ep",),
         "events": ("ev",),
         "namespaces": ("ns",),
         "nodes": ("no",),

@@ -47,7 +47,7 @@ def test_what_is_served(text: str, served: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batch/v1=true", "unknown api groups batch"),
+        ("extensions/v1=true", "unknown api groups extensions"),
         ("a/v1=true,b/v1=true", "unknown api groups a,b"),
         ("v1=true", "runtime-config invalid key v1"),
         ("a/b/c/d=true", "runtime-config invalid key a/b/c/d"),

@@ -5,6 +5,7 @@ The ``validate_*`` functions check what is particular to a kind. The metadata th
 """
 
 from kubevouch.api.core_v1.configmaps import ConfigMap, validate_config_map, validate_config_map_update
+from kubevouch.api.core_v1.endpoints import EndpointAddress, EndpointPort, Endpoints, EndpointSubset
 from kubevouch.api.core_v1.events import Event, EventSeries, EventSource, validate_event, validate_event_update
 from kubevouch.api.core_v1.namespaces import (
     Namespace,
@@ -43,6 +44,10 @@ __all__ = [
     "ConfigMap",
     "Container",
     "DaemonEndpoint",
+    "EndpointAddress",
+    "EndpointPort",
+    "EndpointSubset",
+    "Endpoints",
     "Event",
     "EventSeries",
     "EventSource",

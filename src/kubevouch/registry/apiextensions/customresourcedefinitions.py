@@ -9,7 +9,7 @@ import datetime as dt
 
 from kubevouch.api import catalog
 from kubevouch.api.apiextensions_v1 import CustomResourceDefinition
-from kubevouch.registry.interface import Column, Definition, Printer, Strategy
+from kubevouch.registry.interface import READ_VERBS, Column, Definition, Printer, Strategy
 from kubevouch.registry.printing import NAME
 
 
@@ -21,5 +21,6 @@ DEFINITION = Definition(
     resource=catalog.CUSTOM_RESOURCE_DEFINITIONS,
     strategy=Strategy[CustomResourceDefinition](),
     printer=Printer((NAME, Column("Created At", type="date", description="When it was made.")), _cells),
+    verbs=READ_VERBS,
     refuses_creation="the kinds that kubevouch serves are fixed",
 )

@@ -6,7 +6,7 @@ import datetime as dt
 
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Pod
-from kubevouch.registry.interface import NO_WORKLOADS, Column, Definition, Printer, Strategy, Subresource
+from kubevouch.registry.interface import NO_WORKLOADS, READ_VERBS, Column, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
 
@@ -41,7 +41,7 @@ DEFINITION = Definition(
         ),
         _cells,
     ),
-    subresources=(Subresource("status", Strategy[Pod]()),),
+    subresources=(Subresource("status", Strategy[Pod](), verbs=("get",)),),
     selectable_fields={
         "spec.nodeName": lambda obj: obj.spec.node_name,
         "spec.restartPolicy": lambda obj: obj.spec.restart_policy,
@@ -54,5 +54,6 @@ DEFINITION = Definition(
         "status.nominatedNodeName": lambda _obj: "",
     },
     categories=("all",),
+    verbs=READ_VERBS,
     refuses_creation=NO_WORKLOADS,
 )

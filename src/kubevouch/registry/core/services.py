@@ -1,4 +1,4 @@
-"""Service: an empty collection, for kubelets to watch (columns: pkg/printers/internalversion; Kubernetes 1.36)."""
+"""Service: ``default/kubernetes`` and no other (columns: pkg/printers/internalversion; Kubernetes 1.36)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import datetime as dt
 
 from kubevouch.api import catalog, core_v1
 from kubevouch.api.core_v1 import Service
-from kubevouch.registry.interface import NO_WORKLOADS, Column, Definition, Printer, Strategy, Subresource
+from kubevouch.registry.interface import (
+    NO_SERVICE_NETWORK,
+    READ_VERBS,
+    Column,
+    Definition,
+    Printer,
+    Strategy,
+    Subresource,
+)
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
 
@@ -46,11 +54,12 @@ DEFINITION = Definition(
         ),
         _cells,
     ),
-    subresources=(Subresource("status", Strategy[Service]()),),
+    subresources=(Subresource("status", Strategy[Service](), verbs=("get",)),),
     selectable_fields={
         "spec.clusterIP": lambda obj: obj.spec.cluster_ip,
         "spec.type": lambda obj: obj.spec.type,
     },
     categories=("all",),
-    refuses_creation=NO_WORKLOADS,
+    verbs=READ_VERBS,
+    refuses_creation=NO_SERVICE_NETWORK,
 )

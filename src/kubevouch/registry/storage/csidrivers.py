@@ -6,7 +6,7 @@ import datetime as dt
 
 from kubevouch.api import catalog, storage_v1
 from kubevouch.api.storage_v1 import CSIDriver
-from kubevouch.registry.interface import NO_WORKLOADS, Column, Definition, Printer, Strategy
+from kubevouch.registry.interface import NO_WORKLOADS, READ_VERBS, Column, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, UNSET, age
 
 
@@ -41,5 +41,6 @@ DEFINITION = Definition(
         ),
         _cells,
     ),
+    verbs=READ_VERBS,
     refuses_creation=NO_WORKLOADS,
 )

@@ -1,0 +1,40 @@
+"""EndpointSlice: that of ``default/kubernetes`` (columns: pkg/printers/internalversion; Kubernetes 1.36)."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from kubevouch.api import catalog
+from kubevouch.api.discovery_v1 import EndpointSlice
+from kubevouch.registry.interface import NO_SERVICE_NETWORK, READ_VERBS, Column, Definition, Printer, Strategy
+from kubevouch.registry.printing import AGE, NAME, UNSET, age
+
+
+def _cells(part: EndpointSlice, now: dt.datetime) -> list[object]:
+    ports = ",".join(str(port.port or "") for port in part.ports or ())
+    addresses = ",".join(address for endpoint in part.endpoints or () for address in endpoint.addresses or ())
+    return [
+        part.metadata.name,
+        part.address_type,
+        ports or UNSET,
+        addresses or UNSET,
+        age(part.metadata.creation_timestamp, now),
+    ]
+
+
+DEFINITION = Definition(
+    resource=catalog.ENDPOINT_SLICES,
+    strategy=Strategy[EndpointSlice](),
+    printer=Printer(
+        (
+            NAME,
+            Column("AddressType", description="The kind of its addresses."),
+            Column("Ports", description="The ports of its endpoints."),
+            Column("Endpoints", description="The addresses of its endpoints."),
+            AGE,
+        ),
+        _cells,
+    ),
+    verbs=READ_VERBS,
+    refuses_creation=NO_SERVICE_NETWORK,
+)
