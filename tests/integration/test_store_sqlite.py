@@ -361,7 +361,35 @@ def test_the_log_stays_bounded_under_readers_without_end(path: Path) -> None:
         while not writing.done():
             await store.list("/", limit=500)
 
-    assert 0 < aio.run(scenario()) < LARGEST_FILE + 2 * writer.MAX_BATCH_BYTES
+    assert 0 < aio.run(scenario()) < LARGEST_FILE + 2 * (writer.MAX_BATCH_BYTES + writer.MAX_GATHERED_BYTES)
+
+
+def test_writes_of_one_turn_share_a_commit_up_to_a_bound(path: Path) -> None:
+    async def commits(store: SQLiteStore, turn: str, count: int) -> int:
+        before = store.statistics().commits
+        await asyncio.gather(*(store.create(f"/{turn}/{number}", b"") for number in range(count)))
+        return store.statistics().commits - before
+
+    async def scenario() -> None:
+        async with opened(path) as store:
+            assert await commits(store, "few", 100) == 1
+            most = writer.MAX_BATCH_WRITES + writer.MAX_GATHERED_WRITES
+            assert await commits(store, "many", 2 * most) >= 2
+
+    aio.run(scenario())
+
+
+def test_what_was_written_in_the_turn_of_the_closing_is_stored(path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(path) as store:
+            writing = asyncio.ensure_future(store.create("/last", b"word"))
+            await asyncio.sleep(0)
+            await store.close()
+            revision = await writing
+        async with opened(path) as store:
+            assert await store.get("/last") == KeyValue("/last", b"word", revision)
+
+    aio.run(scenario())
 
 
 def test_old_states_and_new_writes_and_compaction_all_at_once(path: Path) -> None:

@@ -187,6 +187,7 @@ class SQLiteStore:
 
     async def _close(self) -> None:
         await self._sweeper.close()
+        self._writer.stop()
         await asyncio.to_thread(self._stop_threads)
         self._feed.close()
         for _, published in self._early:
@@ -194,7 +195,6 @@ class SQLiteStore:
                 published.set_exception(self._closed())
 
     def _stop_threads(self) -> None:
-        self._writer.stop()
         self._thread.join()
         self._readers.stop()
         self._database.close()

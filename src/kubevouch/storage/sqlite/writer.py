@@ -30,9 +30,12 @@ from kubevouch.storage.write import Write
 
 T = TypeVar("T")
 
-MAX_BATCH_WRITES = 512
-MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""What shares one commit at most: it bounds the memory it takes and how long the first write waits for the last."""
+MAX_BATCH_WRITES = 256
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_GATHERED_WRITES = 256
+MAX_GATHERED_BYTES = 4 * 1024 * 1024
+"""A batch with so much takes no more, and no more is handed over at once. So twice as much shares one commit at most:
+it bounds the memory it takes and how long the first write waits for the last."""
 
 PAGES_PER_ROW = 2
 """An estimate of what a row costs in the log besides its value: a page of each table."""
@@ -98,28 +101,49 @@ class Writer:
     revision: Revision
     settle: Callable[[Commit], None]
     counters: Counters = field(default_factory=Counters)
-    _queue: SimpleQueue[Pending | Job[Any] | Signal] = field(default_factory=SimpleQueue)
+    _gathered: list[Pending] = field(default_factory=list)
+    """Accepted writes that the thread does not have yet. Only the loop touches them."""
+    _gathered_bytes: int = 0
+    _queue: SimpleQueue[list[Pending] | Job[Any] | Signal] = field(default_factory=SimpleQueue)
     _uncopied_bytes: int = 0
     _failing: bool = False
 
     def submit(self, write: Write) -> asyncio.Future[Revision]:
-        """Accepts a write; from here on it happens, whether or not somebody waits for it."""
+        """Accepts a write; from here on it happens, whether or not somebody waits for it.
+
+        Writes of one turn of the loop, and of what that turn set off, go to the thread together. One by one, each would
+        wake the thread while the loop still has the interpreter, and those that come together would not share a commit.
+        """
         future: asyncio.Future[Revision] = self.loop.create_future()
-        self._queue.put(Pending(write, future))
+        if not self._gathered:
+            self.loop.call_soon(self.loop.call_soon, self.hand_over)
+        self._gathered.append(Pending(write, future))
+        self._gathered_bytes += len(write.value or b"")
+        if len(self._gathered) >= MAX_GATHERED_WRITES or self._gathered_bytes >= MAX_GATHERED_BYTES:
+            self.hand_over()
         return future
+
+    def hand_over(self) -> None:
+        """Gives the thread what was gathered."""
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
 
     def call(self, action: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Runs ``action`` between two commits, after all writes accepted so far."""
         future: asyncio.Future[T] = self.loop.create_future()
+        self.hand_over()
         self._queue.put(Job(action, future))
         return future
 
     def catch_up(self) -> None:
         """Has the writer look for revisions it has not published."""
+        self.hand_over()
         self._queue.put(Signal.CATCH_UP)
 
     def stop(self) -> None:
         """Carries out what was accepted, then ends ``run``."""
+        self.hand_over()
         self._queue.put(Signal.STOP)
 
     def run(self) -> None:
@@ -149,9 +173,9 @@ class Writer:
         work = Work()
         size = 0
         accepted = self._queue.get()
-        while isinstance(accepted, Pending):
-            work.pending.append(accepted)
-            size += len(accepted.write.value or b"")
+        while isinstance(accepted, list):
+            work.pending += accepted
+            size += sum(len(each.write.value or b"") for each in accepted)
             if len(work.pending) >= MAX_BATCH_WRITES or size >= MAX_BATCH_BYTES:
                 return work
             try:
