@@ -5,7 +5,6 @@ Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from kubevouch.storage.interface import (
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.util.clock import Clock
+from kubevouch.util.uuids import random_uuid
 from kubevouch.util.worker import compute, elsewhere, is_large, weigh
 
 log = structlog.get_logger("registry")
@@ -160,7 +160,7 @@ class ResourceStore(ResourceReader[T]):
         filled: T = replace_metadata(
             obj,
             namespace=namespace if self.definition.resource.namespaced else "",
-            uid=str(uuid.uuid4()),
+            uid=random_uuid(),
             resource_version="",
             self_link="",
             creation_timestamp=Time.of(ctx.now),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-
 from kubevouch.server.request import Handler, Request, Result
+from kubevouch.util.uuids import random_uuid
 
 MAX_LENGTH = 64
 
@@ -12,5 +11,5 @@ MAX_LENGTH = 64
 async def audit_id(request: Request, following: Handler) -> Result:
     """The client's own identifier counts, cut to a sane length (apiserver endpoints/filters/request_auditid)."""
     given = request.headers.get("Audit-Id", "")
-    request.audit_id = given if given.isprintable() and 0 < len(given) <= MAX_LENGTH else str(uuid.uuid4())
+    request.audit_id = given if given.isprintable() and 0 < len(given) <= MAX_LENGTH else random_uuid()
     return await following(request)
