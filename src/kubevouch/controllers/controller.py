@@ -21,7 +21,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import Supervisor
 from kubevouch.util.tracing import Kind, Origins, Tracer, active
-from kubevouch.util.turns import give_way
+from kubevouch.util.turns import Pace, pace
 
 log = structlog.get_logger("controllers")
 
@@ -72,11 +72,14 @@ class QueueController:
         *,
         workers: int = 1,
         limiter: RateLimiter[Request] | None = None,
+        turn: Pace | None = None,
     ) -> None:
+        """``turn``: what the workers keep to; that of the running loop if it is not given."""
         self._name = name
         self._reconciler = reconciler
         self._clock = clock
         self._workers = workers
+        self._turn = turn
         self._busy = 0
         self._informers: list[SharedInformer[Any]] = []
         self._tracer: tuple[Tracer, Origins] | None = None
@@ -126,9 +129,10 @@ class QueueController:
         self.queue.shut_down()
 
     async def _work(self) -> None:
+        turn = self._turn or pace()
         while True:
             # One that finds nothing to do never waits, and over a store in memory neither does one that issues.
-            await give_way()
+            await turn.keep()
             try:
                 request = await self.queue.get()
             except WorkqueueShutDown:

@@ -9,16 +9,21 @@ from asynctest import async_test
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Request, Result
 from kubevouch.testing.clock import FakeClock
+from kubevouch.util.turns import SLICE_SECONDS, Pace
 
-# Each takes one request in a turn of the loop.
 WORKERS = 5
+# How many requests use up the slice of a turn; each worker does one more at least.
+IN_A_SLICE = 10
 
 
 class _Idle:
-    """Finds nothing to do, so never waits."""
+    """Finds nothing to do, so never waits; takes its time over that."""
 
     def __init__(self) -> None:
         self.seen = 0
+
+    def monotonic(self) -> float:
+        return self.seen * SLICE_SECONDS / IN_A_SLICE
 
     async def reconcile(self, request: Request) -> Result:
         self.seen += 1
@@ -28,7 +33,8 @@ class _Idle:
 @async_test
 async def test_others_have_their_turn_while_there_is_nothing_to_wait_for() -> None:
     reconciler = _Idle()
-    controller = QueueController("idle-controller", reconciler, FakeClock(), workers=WORKERS)
+    turn = Pace(reconciler.monotonic)
+    controller = QueueController("idle-controller", reconciler, FakeClock(), workers=WORKERS, turn=turn)
     count = 200
     for number in range(count):
         controller.queue.add(Request("", f"{number}"))
@@ -37,6 +43,9 @@ async def test_others_have_their_turn_while_there_is_nothing_to_wait_for() -> No
     while reconciler.seen < count:
         await asyncio.sleep(0)
         seen.append(reconciler.seen)
-    assert max(later - earlier for earlier, later in pairwise(seen)) <= WORKERS
+    steps = [later - earlier for earlier, later in pairwise(seen)]
+    assert max(steps) <= IN_A_SLICE + WORKERS
+    # What is short shares turns.
+    assert len(steps) < count / WORKERS
     controller.close()
     await running

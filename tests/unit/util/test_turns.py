@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from asynctest import async_test
-from kubevouch.util.turns import take
+from kubevouch.util.turns import SLICE_SECONDS, Pace, take
 
 
 class Others:
@@ -71,3 +71,27 @@ async def test_nothing_is_looked_at_beyond_the_slice_that_has_enough() -> None:
 
     assert await take(found(), 10, most=25) == list(range(1, 26))
     assert looked == 25
+
+
+@async_test
+async def test_all_who_keep_pace_share_one_slice_of_a_turn() -> None:
+    done = [0, 0, 0]
+    in_a_slice = 4
+    pace = Pace(lambda: sum(done) * SLICE_SECONDS / in_a_slice)
+
+    async def work(who: int) -> None:
+        for _ in range(20):
+            await pace.keep()
+            done[who] += 1
+
+    working = asyncio.gather(*(work(who) for who in range(len(done))))
+    before = list(done)
+    while not working.done():
+        await asyncio.sleep(0)
+        steps = [now - earlier for now, earlier in zip(done, before, strict=True)]
+        assert sum(steps) <= in_a_slice + len(done)
+        # Nobody who has work is kept waiting by the others for more than a turn.
+        assert all(step or now in (0, 20) or sum(steps) == 0 for step, now in zip(steps, done, strict=True))
+        before = list(done)
+    await working
+    assert done == [20, 20, 20]
