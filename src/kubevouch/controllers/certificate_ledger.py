@@ -40,6 +40,8 @@ BATCH_SECONDS = 10.0
 _SWEEP_SECONDS = 86400.0
 # Certificates that are read before others have their turn.
 _TURN = 20
+# Certificates that are read when they are heard of; whatever else is issued in a batch is read when it is written.
+_NOTED = 4096
 _ALL = Request("issued-certificates")
 
 
@@ -51,18 +53,25 @@ class CertificateLedger:
         self._csrs = csrs
         self._clock = clock
         self._written: set[str] = set()
+        self._noted: dict[str, IssuedCertificate | None] = {}
         self._begun = False
         self._next_sweep = 0.0
+
+    def note(self, csr: CertificateSigningRequest) -> None:
+        """Read the certificate of ``csr`` now, while those who have issued it share what they have read of it."""
+        if len(self._noted) < _NOTED:
+            self._noted[csr.metadata.uid] = entry_of_request(csr)
 
     async def reconcile(self, request: Request) -> Result:  # noqa: ARG002 - there is only one
         issued = {csr.metadata.uid: csr for csr in self._csrs.list() if csr.status.certificate}
         self._written &= issued.keys()
+        noted, self._noted = self._noted, {}
         shards: dict[str, dict[str, IssuedCertificate]] = {}
         uids: dict[str, dict[str, str]] = {}
         for number, uid in enumerate(issued.keys() - self._written, 1):
             if number % _TURN == 0:
                 await give_way()
-            entry = entry_of_request(issued[uid])
+            entry = noted[uid] if uid in noted else entry_of_request(issued[uid])
             if entry is None:
                 self._written.add(uid)
                 continue
@@ -134,28 +143,29 @@ def entry_of_request(csr: CertificateSigningRequest) -> IssuedCertificate | None
 class _Issued:
     """Hears of certificates, and has them written down a little later."""
 
-    def __init__(self, queue: Workqueue[Request]) -> None:
+    def __init__(self, queue: Workqueue[Request], ledger: CertificateLedger) -> None:
         self._queue = queue
+        self._ledger = ledger
 
     def on_add(self, obj: CertificateSigningRequest, *, initial: bool) -> None:  # noqa: ARG002
-        self._note(obj)
+        # At a start there may be many, which are read between other work.
+        if obj.status.certificate:
+            self._queue.add_after(_ALL, BATCH_SECONDS)
 
     def on_update(self, old: CertificateSigningRequest, new: CertificateSigningRequest) -> None:
-        if old.status.certificate != new.status.certificate:
-            self._note(new)
+        if new.status.certificate and old.status.certificate != new.status.certificate:
+            self._ledger.note(new)
+            self._queue.add_after(_ALL, BATCH_SECONDS)
 
     def on_delete(self, obj: CertificateSigningRequest, *, missed: bool) -> None:
         """What is written stays."""
-
-    def _note(self, csr: CertificateSigningRequest) -> None:
-        if csr.status.certificate:
-            self._queue.add_after(_ALL, BATCH_SECONDS)
 
 
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
-    controller = QueueController(NAME, CertificateLedger(client, informer.lister, context.clock), context.clock)
-    controller.follow(informer, _Issued(controller.queue))
+    ledger = CertificateLedger(client, informer.lister, context.clock)
+    controller = QueueController(NAME, ledger, context.clock)
+    controller.follow(informer, _Issued(controller.queue, ledger))
     controller.queue.add(_ALL)
     return controller
