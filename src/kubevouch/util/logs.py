@@ -24,6 +24,8 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
 Event = MutableMapping[str, Any]
 
+_quoted = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each text
+
 _SEVERITY = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F", "exception": "E"}
 
 
@@ -89,7 +91,7 @@ def _klog(logger: Any, _method: str, event: Event) -> str:
     trace = fields.pop("exception", "")
     message = str(fields.pop("event"))
     source = str(fields.pop("logger", None) or _logger_name(fields, logger))
-    head = f"{severity}{when:%m%d %H:%M:%S.%f} {os.getpid():>7} {source}] {json.dumps(message, ensure_ascii=False)}"
+    head = f"{severity}{when:%m%d %H:%M:%S.%f} {os.getpid():>7} {source}] {_quoted(message)}"
     # A client's text may be in any of them, and whoever follows the log does so on a terminal.
     told = "".join(f"\n{escaped(line)}" for line in trace.split("\n")) if trace else ""
     return json_escaped(head + _pairs(fields)) + told
@@ -100,7 +102,7 @@ def _logger_name(fields: Mapping[str, Any], _logger: Any) -> str:
 
 
 def _pairs(fields: Mapping[str, Any]) -> str:
-    return "".join(f" {key}={json.dumps(_plain(value), ensure_ascii=False)}" for key, value in fields.items())
+    return "".join(f" {key}={_quoted(_plain(value))}" for key, value in fields.items())
 
 
 def _plain(value: Any) -> Any:
