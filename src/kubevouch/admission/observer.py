@@ -65,16 +65,17 @@ UNOBSERVED: Observer = _Unobserved()
 class Watch:
     """Times the plug-ins of one step."""
 
-    __slots__ = ("_at", "_begun", "_observer", "_operation", "_step")
+    __slots__ = ("_at", "_begun", "_monotonic", "_observer", "_operation", "_step", "_tell")
 
     def __init__(self, observer: Observer, step: str, operation: str) -> None:
         self._observer, self._step, self._operation = observer, step, operation
-        self._begun = self._at = observer.monotonic()
+        self._monotonic, self._tell = observer.monotonic, observer.plugin
+        self._begun = self._at = self._monotonic()
 
     def ran(self, name: str, *, rejected: bool = False) -> None:
         """A plug-in has run."""
-        now = self._observer.monotonic()
-        self._observer.plugin(name, self._step, self._operation, now - self._at, rejected=rejected)
+        now = self._monotonic()
+        self._tell(name, self._step, self._operation, now - self._at, rejected=rejected)
         self._at = now
 
     def refused(self, name: str) -> None:

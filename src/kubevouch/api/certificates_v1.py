@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated
 
 from kubevouch import wellknown
@@ -177,8 +178,17 @@ def _errors(csr: CertificateSigningRequest, tolerated: _Tolerated) -> list[Field
 # Whoever only names these kinds, such as the command line, does not pay the 45 ms that the parsers take to import.
 
 
+# A request is looked at when it comes, when it is decided and when it is signed.
+_REMEMBERED_BYTES = 4 << 10
+
+
 def _request_fault(request: bytes) -> str:
     """What is wrong with ``spec.request``, or nothing."""
+    return _found_fault(request) if len(request) <= _REMEMBERED_BYTES else _found_fault.__wrapped__(request)
+
+
+@lru_cache(maxsize=256)
+def _found_fault(request: bytes) -> str:
     from kubevouch.pki.errors import ParseError, SignatureError
     from kubevouch.pki.x509 import x509_request
 
@@ -258,19 +268,27 @@ def _update_errors(
     new: CertificateSigningRequest, old: CertificateSigningRequest, *, decides: bool, issues: bool, v1beta1: bool
 ) -> list[FieldError]:
     errors = _errors(new, _EVERYTHING if v1beta1 else _tolerated(new, old))
-    for condition_type in _FINAL_TYPES:
-        if len(_of_type(new, condition_type)) < len(_of_type(old, condition_type)):
-            errors.append(
-                field.forbidden("status.conditions", f'updates may not remove a condition of type "{condition_type}"')
-            )
-    if not decides:
-        for condition_type in _DECISIONS:
-            errors += _undecided_errors(_of_type(new, condition_type), _of_type(old, condition_type), condition_type)
+    if new.status.conditions != old.status.conditions:
+        errors += _change_errors(new, old, decides=decides)
     if new.status.certificate != old.status.certificate:
         if not issues:
             errors.append(field.forbidden("status.certificate", "updates may not set certificate content"))
         elif old.status.certificate and not v1beta1:
             errors.append(field.forbidden("status.certificate", "updates may not modify existing certificate content"))
+    return errors
+
+
+def _change_errors(
+    new: CertificateSigningRequest, old: CertificateSigningRequest, *, decides: bool
+) -> list[FieldError]:
+    errors = [
+        field.forbidden("status.conditions", f'updates may not remove a condition of type "{condition_type}"')
+        for condition_type in _FINAL_TYPES
+        if len(_of_type(new, condition_type)) < len(_of_type(old, condition_type))
+    ]
+    if not decides:
+        for condition_type in _DECISIONS:
+            errors += _undecided_errors(_of_type(new, condition_type), _of_type(old, condition_type), condition_type)
     return errors
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from typing import Any
 
@@ -10,11 +11,14 @@ from kubevouch.machinery.scheme import Resource
 
 Query = tuple[tuple[str, str], ...]
 
+_USUAL_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _SEGMENT = "!$&'()*+,;=:@~"  # what RFC 3986 lets stand in a path segment besides letters, digits and -._
 
 
 def _segment(text: str, what: str) -> str:
     """Raises :class:`InvalidName` for what no API server takes as a name (apimachinery pkg/api/validation/path)."""
+    if _USUAL_SEGMENT.fullmatch(text):
+        return text
     if text in ("", ".", "..") or "/" in text or "%" in text:
         raise InvalidName(f"{what} {text!r} cannot stand in a path: it must not be empty, '.', '..' or contain / or %")
     return urllib.parse.quote(text, safe=_SEGMENT)

@@ -69,22 +69,18 @@ class Resource(Generic[T]):
     namespaced: bool
     short_names: tuple[str, ...] = ()
     storage_prefix: str = ""
+    # Made once: a join asks for them forty times.
+    group_version: GroupVersion = field(init=False, repr=False, compare=False)
+    api_version: str = field(init=False, repr=False, compare=False)
+    gvk: GroupVersionKind = field(init=False, repr=False, compare=False)
+    group_resource: GroupResource = field(init=False, repr=False, compare=False)
 
-    @property
-    def api_version(self) -> str:
-        return str(GroupVersion(self.group, self.version))
-
-    @property
-    def group_version(self) -> GroupVersion:
-        return GroupVersion(self.group, self.version)
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        return GroupVersionKind(self.group, self.version, self.kind)
-
-    @property
-    def group_resource(self) -> GroupResource:
-        return GroupResource(self.group, self.plural)
+    def __post_init__(self) -> None:
+        version = GroupVersion(self.group, self.version)
+        object.__setattr__(self, "group_version", version)
+        object.__setattr__(self, "api_version", str(version))
+        object.__setattr__(self, "gvk", GroupVersionKind(self.group, self.version, self.kind))
+        object.__setattr__(self, "group_resource", GroupResource(self.group, self.plural))
 
     @property
     def singular(self) -> str:

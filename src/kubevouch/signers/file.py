@@ -67,6 +67,9 @@ class FileSigner:
     def authority(self) -> CertificateAuthority:
         """What signs now. Raises :class:`AuthorityError` while the files hold a bundle."""
         self._follow()
+        return self._usable()
+
+    def _usable(self) -> CertificateAuthority:
         if self._unusable is not None:
             raise AuthorityError(str(self._unusable))
         return self._authority
@@ -80,7 +83,7 @@ class FileSigner:
         wanted = decision.wanted
         if self._look() != self._stamps:
             await elsewhere(self._follow)
-        authority = self.authority
+        authority = self._usable()
 
         def issue() -> Certificate:
             return issuance.issue(

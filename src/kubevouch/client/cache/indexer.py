@@ -61,15 +61,22 @@ class Indexer(Generic[T]):
         self._functions[name] = function
         self._indexes[name] = {}
         for key, obj in self._objects.items():
-            self._insert(name, key, obj)
+            for value in function(obj):
+                self._indexes[name].setdefault(value, {})[key] = obj
 
     def put(self, obj: T) -> T | None:
         """Add or replace; the object that was there before."""
         key = object_key(obj)
-        former = self.remove(key)
+        former = self._objects.get(key)
         self._objects[key] = obj
-        for name in self._functions:
-            self._insert(name, key, obj)
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            values = tuple(function(obj))
+            # Mostly it is still found where it was.
+            if former is not None and (before := tuple(function(former))) != values:
+                _take_out(index, before, key)
+            for value in values:
+                index.setdefault(value, {})[key] = obj
         return former
 
     def remove(self, key: str) -> T | None:
@@ -78,15 +85,14 @@ class Indexer(Generic[T]):
         if former is None:
             return None
         for name, function in self._functions.items():
-            index = self._indexes[name]
-            for value in function(former):
-                found = index.get(value)
-                if found is not None:
-                    found.pop(key, None)
-                    if not found:
-                        del index[value]
+            _take_out(self._indexes[name], function(former), key)
         return former
 
-    def _insert(self, name: str, key: str, obj: T) -> None:
-        for value in self._functions[name](obj):
-            self._indexes[name].setdefault(value, {})[key] = obj
+
+def _take_out(index: dict[str, dict[str, T]], values: Iterable[str], key: str) -> None:
+    for value in values:
+        found = index.get(value)
+        if found is not None:
+            found.pop(key, None)
+            if not found:
+                del index[value]

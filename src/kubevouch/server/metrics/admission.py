@@ -68,10 +68,10 @@ class AdmissionMetrics:
         )  # fmt: skip
 
     def step(self, step: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        self._steps.observe((step, operation, _flag(rejected)), seconds)
+        self._steps.observe((step, operation, "true" if rejected else "false"), seconds)
 
     def plugin(self, name: str, step: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        self._plugins.observe((name, step, operation, _flag(rejected)), seconds)
+        self._plugins.observe((name, step, operation, "true" if rejected else "false"), seconds)
 
     def webhook(self, name: str, kind: str, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
         about = (name, kind, operation)

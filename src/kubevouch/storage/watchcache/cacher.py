@@ -61,7 +61,7 @@ class Cacher:
         self.budgets = budgets or Budgets()
         self._registered: dict[str, _Registered] = {}
         self._revision = Revision(0)
-        self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], Revision] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
@@ -82,7 +82,7 @@ class Cacher:
             await asyncio.wait({self._task})
         for registered in self._registered.values():
             registered.cache.close_watchers()
-        for _, waiter in self._waiting:
+        for waiter in self._waiting:
             waiter.cancel()
 
     @property
@@ -113,12 +113,12 @@ class Cacher:
         """Wait until the caches hold the write ``revision``."""
         if self._revision >= revision:
             return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append((revision, waiter))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = revision
         try:
             await waiter
         finally:
-            self._waiting = [entry for entry in self._waiting if entry[1] is not waiter]
+            del self._waiting[waiter]
 
     # -------------------------------------------------------------- following
 
@@ -172,7 +172,7 @@ class Cacher:
     def _advance(self, revision: Revision) -> None:
         self._revision = revision
         if self._waiting:
-            for wanted, waiter in self._waiting:
+            for waiter, wanted in self._waiting.items():
                 if wanted <= revision and not waiter.done():
                     waiter.set_result(None)
 
