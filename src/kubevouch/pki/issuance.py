@@ -85,7 +85,8 @@ def issue(
         AuthorityError: the signer is unknown, or the authority has ended.
         IssuedMismatchError: the new certificate is not what was allowed. Stop signing.
     """
-    # 1. The signer's rules, then the profile's: only these make a request Failed (controllers.md section 3.1, step 5).
+    # 1. The signer's rules, then the profile's: only these make a request Failed
+    #    (pkg/controller/certificates/signer/signer.go, handle; Kubernetes 1.36).
     verify_shape(signer_name, request, usages)
     verify_profile(rules.profile, signer_name, request, usages)
     # 2. Proof of possession. The text in front is Kubernetes'.

@@ -1,4 +1,7 @@
-"""How clients learn what is served: the older lists and the aggregated document (server.md C.3; Kubernetes 1.36)."""
+"""How clients learn what is served: the older lists and the aggregated document.
+
+Source: apiserver endpoints/discovery, endpoints/discovery/aggregated (Kubernetes 1.36).
+"""
 
 from __future__ import annotations
 

@@ -56,3 +56,13 @@ def test_aiohttps_minor_version_is_pinned() -> None:
     (pinned,) = [each for each in requirements if re.match(r"aiohttp\b", each)]
     major, minor, *_ = importlib.metadata.version("aiohttp").split(".")
     assert pinned == f"aiohttp>={major}.{minor},<{major}.{int(minor) + 1}"
+
+
+def test_the_page_shows_every_link_of_the_chain() -> None:
+    page = (PROJECT.parent / "docs/architecture.md").read_text()
+    rows = [re.findall(r"`(\w+)\.py`", row) for row in re.findall(r"^\| `\w+\.py`.*", page, re.MULTILINE)]
+    shown = [name for row in rows for name in row]
+    there = {path.stem for path in (ROOT / "server/filters").glob("*.py")} - {"__init__"}
+    assert set(shown) == there
+    drawn = re.search(r"def _chain\(.*?self\._router", _modules()["kubevouch.server.apiserver"], re.DOTALL)
+    assert drawn is not None and len(shown) == len(re.findall(r"^ {16}\S", drawn[0], re.MULTILINE))

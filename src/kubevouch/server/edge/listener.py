@@ -1,7 +1,9 @@
 """Accepts connections and sees each through its TLS handshake.
 
-asyncio's own servers do this too, but they cannot end a connection whose client never says anything, and they answer
-plain HTTP with silence. Go's server, and so kube-apiserver, answers it with a sentence.
+asyncio's own servers do this too, and let everybody in: any number of connections of one source, any number of
+handshakes at once, each for as long as its time-out. Here sources are counted before the handshake, handshakes take
+turns, and the oldest that is not done gives way when there is no room. Plain HTTP, which asyncio answers with silence,
+gets the sentence that it gets from Go's server, and so from kube-apiserver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records requests by the audit policy (apiserver endpoints/filters/audit.go; server.md H.2)."""
+"""Records requests by the audit policy (apiserver endpoints/filters/audit.go, apis/audit/v1/types.go; 1.36)."""
 
 from __future__ import annotations
 

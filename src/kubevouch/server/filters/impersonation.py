@@ -1,4 +1,7 @@
-"""Acting as somebody else (server.md F.6): the headers name whom, ``authorization.impersonation`` decides."""
+"""Acting as somebody else: the headers name whom, ``authorization.impersonation`` decides.
+
+Source: apiserver endpoints/filters/impersonation (Kubernetes 1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which lane a request takes, and which flow of that lane it belongs to.
 
 Kubernetes' priority levels put bootstrap tokens and anonymous readers of cluster-info into one level with everybody
-else (server.md H.1). Here who keeps an identity alive comes before who wants one, both before who reads collections,
-and the anonymous have a lane that cannot grow into the others'.
+else (apiserver apis/flowcontrol/bootstrap/default.go, 1.36). Here who keeps an identity alive comes before who wants
+one, both before who reads collections, and the anonymous have a lane that cannot grow into the others'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Server-side apply: ``PATCH`` with ``application/apply-patch+yaml`` (server.md C.10)."""
+"""Server-side apply: ``PATCH`` with ``application/apply-patch+yaml``.
+
+Source: apiserver endpoints/handlers/patch.go, applyPatcher (Kubernetes 1.36).
+"""
 
 from __future__ import annotations
 

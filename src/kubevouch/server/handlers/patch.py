@@ -1,4 +1,4 @@
-"""PATCH in its four types (server.md C.9; apiserver endpoints/handlers/patch.go, Kubernetes 1.36)."""
+"""PATCH in its four types (apiserver endpoints/handlers/patch.go, Kubernetes 1.36)."""
 
 from __future__ import annotations
 

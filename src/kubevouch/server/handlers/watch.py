@@ -1,4 +1,7 @@
-"""Watches: events from a revision on, streaming lists, bookmarks (server.md C.12; Kubernetes 1.36)."""
+"""Watches: events from a revision on, streaming lists, bookmarks.
+
+Source: apiserver endpoints/handlers/get.go, watch.go (Kubernetes 1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's metrics under Kubernetes' names (server.md H.3)."""
+"""The server's metrics under Kubernetes' names (apiserver endpoints/metrics; Kubernetes 1.36)."""
 
 from __future__ import annotations
 
