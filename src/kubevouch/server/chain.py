@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from kubevouch.server.request import Filter, Handler, Request, Result
 
@@ -15,7 +15,8 @@ def chain(filters: Sequence[Filter], handler: Handler) -> Handler:
 
 
 def _linked(link: Filter, following: Handler) -> Handler:
-    async def call(request: Request) -> Result:
-        return await link(request, following)
+    # No coroutine of its own: each would stand in every await below it.
+    def call(request: Request) -> Awaitable[Result]:
+        return link(request, following)
 
     return call
