@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.api.core_v1.secrets import Secret
-from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
+from kubevouch.authentication.bootstrap_token import MAX_REMEMBERED, BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text.times import Time
@@ -140,3 +140,39 @@ async def test_a_bounded_token_is_told_apart_and_says_from_where_it_counts() -> 
 async def test_bounds_that_cannot_be_read_let_nobody_in() -> None:
     broken = replace_metadata(GOOD, annotations={token_bounds.SOURCE_RANGES_ANNOTATION: "everywhere"})
     assert await authenticator(broken).authenticate_token(TOKEN) is None
+
+
+@async_test
+async def test_what_was_accepted_is_judged_again() -> None:
+    """A good Secret is read once; the bearer's half, the time and the Secret itself count each time."""
+    clock, secrets = FakeClock(NOW), {GOOD.metadata.name: GOOD}
+    asked = BootstrapTokenAuthenticator(secrets.get, clock)
+    first = await asked.authenticate_token(TOKEN)
+    assert first is not None
+    assert await asked.authenticate_token(TOKEN) == first
+    assert await asked.authenticate_token(TOKEN[:-1] + "0") is None
+    secrets[GOOD.metadata.name] = changed(auth_extra_groups=b"system:bootstrappers:b")
+    renewed = await asked.authenticate_token(TOKEN)
+    assert renewed is not None
+    assert renewed.user.groups == ("system:bootstrappers", "system:bootstrappers:b")
+    secrets[GOOD.metadata.name] = changed(usage_bootstrap_authentication=None)
+    assert await asked.authenticate_token(TOKEN) is None
+    secrets[GOOD.metadata.name] = GOOD
+    assert await asked.authenticate_token(TOKEN) == first
+    clock.advance(30)
+    assert await asked.authenticate_token(TOKEN) is None
+    secrets.clear()
+    assert await asked.authenticate_token(TOKEN) is None
+
+
+@async_test
+async def test_only_so_many_are_remembered() -> None:
+    made = [bootstrap_tokens.generate_token() for _ in range(MAX_REMEMBERED + 2)]
+    secrets = {each.secret_name: bootstrap_tokens.to_secret(BootstrapToken(each, usages=("authentication",)))
+               for each in made}  # fmt: skip
+    asked = BootstrapTokenAuthenticator(secrets.get, FakeClock(NOW))
+    for each in (*made, made[0]):
+        found = await asked.authenticate_token(each.text)
+        assert found is not None
+        assert found.user.name == each.user
+    assert len(asked._accepted) == MAX_REMEMBERED
