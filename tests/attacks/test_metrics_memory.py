@@ -79,9 +79,12 @@ async def test_random_requests_stay_below_the_bound(tmp_path: Path) -> None:
             assert not any("0." in value for each in family.samples for k, value in each.labels.items() if k != "le")
 
 
+_BOUNDED = (series.Bounded, series.Counter, series.Histogram)
+
+
 def _most_samples(registry: CollectorRegistry, name: str) -> int:
     collector = registry._names_to_collectors.get(name)
-    bound = collector.max_series + 1 if isinstance(collector, (series.Bounded, series.Histogram)) else 100
+    bound = collector.max_series + 1 if isinstance(collector, _BOUNDED) else 100
     buckets = len(collector._bounds) + 3 if isinstance(collector, series.Histogram) else 2
     return int(bound * buckets)
 
@@ -94,13 +97,13 @@ async def test_every_family_with_labels_has_a_bound(tmp_path: Path) -> None:
         labelled = [each for each in collectors if isinstance(each, MetricWrapperBase) and each._labelnames]
         assert labelled
         assert [str(each) for each in labelled if not isinstance(each, series.Bounded)] == []
-        bounds = [each.max_series for each in collectors if isinstance(each, (series.Bounded, series.Histogram))]
+        bounds = [each.max_series for each in collectors if isinstance(each, _BOUNDED)]
         assert len(bounds) > len(labelled)
         assert max(bounds) <= 5000
 
 
-@pytest.mark.parametrize("kind", [series.Counter, series.Gauge])
-def test_a_full_family_takes_all_else_as_one(kind: type[series.Counter] | type[series.Gauge]) -> None:
+@pytest.mark.parametrize("kind", [series.Counter, series.Gauge, series.Level])
+def test_a_full_family_takes_all_else_as_one(kind: type[series.Counter | series.Gauge]) -> None:
     metric = kind("x", "X.", ("a", "b"), registry=CollectorRegistry(), max_series=3)
     for number in range(1000):
         metric.labels(str(number), "b").inc()

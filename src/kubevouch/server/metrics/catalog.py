@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from kubevouch.authentication.interface import Authentication
 from kubevouch.authentication.service_account import METHOD as SERVICE_ACCOUNT_TOKEN
 from kubevouch.server.metrics.access import AccessMetrics
-from kubevouch.server.metrics.series import Counter, Gauge, Histogram
+from kubevouch.server.metrics.series import Counter, Gauge, Histogram, Level
 from kubevouch.server.metrics.storage import StorageMetrics
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
 from kubevouch.util.turns import give_way
@@ -67,7 +67,7 @@ class Metrics:
         self._inflight = Gauge(
             "apiserver_current_inflight_requests", "Requests under way.", ("request_kind",), registry=self.registry
         )
-        self._longrunning = Gauge(
+        self._longrunning = Level(
             "apiserver_longrunning_requests",
             "Watches under way.",
             ("verb", "group", "version", "resource", "subresource", "scope", "component"),
@@ -158,8 +158,6 @@ class Metrics:
             buckets=_STALLS,
             registry=self.registry,
         )
-        self._request_children: dict[tuple[str, ...], Counter] = {}
-
         self._authenticated = {r: self._authentication.labels(r) for r in ("success", "failure", "error")}
         self._authorized = {r: self._authorization.labels(r) for r in ("allowed", "denied", "no-opinion", "error")}
 
@@ -206,13 +204,7 @@ class Metrics:
 
     def request(self, labels: tuple[str, ...], code: int, seconds: float, *, watch: bool) -> None:
         """Count one finished request; ``labels`` are those of the latency histogram."""
-        key = (*labels, str(code))
-        child = self._request_children.get(key)
-        if child is None:
-            child = self._requests.labels(*key)
-            if len(self._request_children) < _MAX_REQUEST_SERIES:
-                self._request_children[key] = child
-        child.inc()
+        self._requests.labels(*labels, str(code)).inc()
         if not watch:
             self._latency.observe(labels, seconds)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -45,8 +45,78 @@ class Bounded(MetricWrapperBase):
         return super().labels(*values)
 
 
-class Counter(Bounded, prometheus_client.Counter):
-    """A counter of at most ``max_series`` series, and the one of all others."""
+class Count:
+    """One series of a counter or a level."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, amount: float = 1.0) -> None:
+        self.value += amount
+
+    def dec(self) -> None:
+        """Of a :class:`Level` only."""
+        self.value -= 1.0
+
+
+class Counter(Collector):
+    """A counter of at most ``max_series`` series, and the one of all others. For one thread: the server's loop.
+
+    prometheus_client's takes a lock and four calls to count one; a join counts twenty times.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str] = (),
+        *,
+        registry: CollectorRegistry,
+        max_series: int = MAX_SERIES,
+    ) -> None:
+        self.max_series = max_series
+        self.label_names = tuple(labels)
+        self._name, self._help = name, help_text
+        self._series: dict[tuple[str, ...], Count] = {}
+        if not labels:
+            self.labels()  # shows from the start
+        registry.register(self)
+
+    def labels(self, *values: str) -> Count:
+        """The series with these values, in order; raises ``ValueError`` for more or fewer than there are labels."""
+        known = self._series.get(values)
+        if known is None:
+            if len(values) != len(self.label_names):
+                raise ValueError(f"got the values {values}, expected one for each of {self.label_names}")
+            if len(self._series) >= self.max_series:
+                values = (OTHER,) * len(values)
+            known = self._series.setdefault(values, Count())
+        return known
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Of a counter without labels."""
+        self.labels().inc(amount)
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family()]
+
+    def collect(self) -> Iterator[Metric]:
+        family = self._family()
+        for labels, count in self._series.items():
+            family.add_metric(labels, count.value)
+        yield family
+
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        return CounterMetricFamily(self._name, self._help, labels=self.label_names)
+
+
+class Level(Counter):
+    """A gauge that only counts up and down: what is under way."""
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._name, self._help, labels=self.label_names)
 
 
 class Gauge(Bounded, prometheus_client.Gauge):

@@ -36,7 +36,6 @@ class StorageMetrics:
             "Bytes that the store takes on its disk.",
             ("storage_cluster_id",), registry=registry,
         )  # fmt: skip
-        self._children: dict[tuple[str, GroupResource], Counter] = {}
 
     def know(self, prefixes: Iterable[tuple[str, GroupResource]]) -> None:
         """Which key prefix belongs to which resource."""
@@ -45,10 +44,7 @@ class StorageMetrics:
     def call(self, operation: str, key: str, seconds: float, *, failed: bool) -> None:
         resource = self._resources.get(_first_segment(key), _NOWHERE)
         labels = (operation, resource.group, resource.resource)
-        calls = self._children.get((operation, resource))
-        if calls is None:
-            calls = self._children[operation, resource] = self._calls.labels(*labels)
-        calls.inc()
+        self._calls.labels(*labels).inc()
         self._seconds.observe(labels, seconds)
         if failed:
             self._errors.labels(*labels).inc()
