@@ -14,6 +14,7 @@ import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubevouch.pki.client_certificate import MAX_PRESENTED
 
@@ -33,6 +34,19 @@ def _accept(_preverified: int, _store_context: int) -> int:
 
 # Kept for the life of the process: OpenSSL holds a bare pointer to it.
 _accept_any_chain = _VERIFY_CALLBACK(_accept)
+
+
+# In Go's order, and so kube-apiserver's: the cheapest first. OpenSSL's own begins with AES-256.
+_SUITES = b"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+# RFC 8446 section 5.1: what one record holds, and so what OpenSSL hands out at once.
+_MAX_RECORD = 1 << 14
+
+
+class _RecordReader(ssl.SSLObject):
+    """Makes room for one record. uvloop asks for 256 KiB each time, which the system would give and take back."""
+
+    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - ssl's name
+        return super().read(len if len < _MAX_RECORD else _MAX_RECORD, buffer)
 
 
 class TLSUnavailableError(Exception):
@@ -102,6 +116,7 @@ def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> s
         ssl.SSLError, OSError: the files are no certificate and key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _RecordReader
     options.apply(context)
     context.load_cert_chain(files.certificate, files.key)
     context.set_alpn_protocols(["http/1.1"])
@@ -114,6 +129,8 @@ def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> s
     # Without tickets TLS 1.2 still resumes by id, from 20,000 sessions that OpenSSL would hold with their certificates.
     library.SSL_CTX_ctrl(pointer, _SESSION_CACHE_MODE, _SESSION_CACHE_OFF, None)
     library.SSL_CTX_ctrl(pointer, _MAX_CERT_LIST, MAX_CHAIN_BYTES, None)
+    if library.SSL_CTX_set_ciphersuites(pointer, _SUITES) != 1:
+        raise TLSUnavailableError("OpenSSL does not know the cipher suites of TLS 1.3")
     return context
 
 
@@ -132,6 +149,8 @@ def _native(context: ssl.SSLContext) -> tuple[ctypes.CDLL, int]:
     library.SSL_CTX_set_verify.restype = None
     library.SSL_CTX_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
     library.SSL_CTX_ctrl.restype = ctypes.c_long
+    library.SSL_CTX_set_ciphersuites.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.SSL_CTX_set_ciphersuites.restype = ctypes.c_int
     return library, pointer
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 import sys
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,36 @@ def test_tls_options_that_cannot_be_meant(version: str, suites: tuple[str, ...],
     with pytest.raises(TLSOptionsError) as caught:
         TLSOptions(version, suites)
     assert str(caught.value) == text
+
+
+def test_of_suites_the_cheapest_that_both_have(tmp_path: Path, serving: ServingFiles) -> None:
+    """Whatever the client would rather have; none is out of reach."""
+    client = client_context(tmp_path)
+    assert client.get_ciphers()[0]["name"] == "TLS_AES_256_GCM_SHA384"
+    server, _ = handshake(server_context(serving), client)
+    assert (server.cipher() or ("",))[0] == "TLS_AES_128_GCM_SHA256"
+    assert {each["name"] for each in server_context(serving).get_ciphers()} >= tls._TLS_1_3
+
+
+def test_what_is_read_has_room_for_one_record(tmp_path: Path, serving: ServingFiles) -> None:
+    """However much uvloop asks for: all of it would be mapped and given back for each request."""
+    ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context(serving).wrap_bio(ours, theirs, server_side=True)
+    client = client_context(tmp_path).wrap_bio(theirs, ours, server_hostname="127.0.0.1")
+    for end in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    sent = bytes(range(256)) * 256
+    client.write(sent)
+    tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        begun = tracemalloc.get_traced_memory()[0]
+        pieces = [server.read(256 * 1024)]
+        assert tracemalloc.get_traced_memory()[1] - begun < 64 * 1024
+    finally:
+        tracemalloc.stop()
+    while sum(map(len, pieces)) < len(sent):
+        pieces.append(server.read(256 * 1024))
+    assert b"".join(pieces) == sent
+    assert max(map(len, pieces)) == 16 * 1024
