@@ -105,6 +105,12 @@ async def _end_all(endings: list[_Ending]) -> None:
     await asyncio.wait([ending.gone for ending in endings], timeout=FLUSH_SECONDS)
 
 
+class _Streamed(web.StreamResponse):
+    """Its head is written together with the first piece, which may be empty."""
+
+    _send_headers_immediately = False
+
+
 class HTTPSServer:
     """Listens, and hands each request to ``handler``."""
 
@@ -283,7 +289,7 @@ class HTTPSServer:
         if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             zipper = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
             headers |= _GZIPPED
-        reply = _last_if_unread(raw, _warned(request, web.StreamResponse(status=result.status, headers=headers)))
+        reply = _last_if_unread(raw, _warned(request, _Streamed(status=result.status, headers=headers)))
         size, whole = 0, False
         try:
             writer = await reply.prepare(raw)
@@ -310,7 +316,7 @@ class HTTPSServer:
         self, raw: web.BaseRequest, connection: Connection, request: Request, result: WatchResult
     ) -> web.StreamResponse:
         how = request.negotiated or Negotiated("json", stream=True)
-        reply = _warned(request, web.StreamResponse(status=200, headers=self._headers(request, how.content_type)))
+        reply = _warned(request, _Streamed(status=200, headers=self._headers(request, how.content_type)))
         _last_if_unread(raw, reply).enable_chunked_encoding()
         include = _include(request)
         current = asyncio.current_task()

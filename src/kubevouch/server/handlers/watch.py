@@ -31,6 +31,8 @@ BOOKMARK_SECONDS = 60.0
 LAST_BOOKMARK_SECONDS = 2.0
 # Initial objects are written in pieces: a long list does not stand in memory twice, and others have their turn.
 INITIAL_BATCH = 250
+# So few are written together with the head of the answer: a machine watches its own request.
+_SHORT = 4
 
 _jitter = random.Random()  # noqa: S311 - spreads reconnects, guards nothing
 
@@ -124,18 +126,23 @@ class _Stream:
         watcher = self._watcher
         assert watcher is not None  # open() succeeded
         try:
-            # An empty first batch lets the edge send headers before the first event.
-            yield []
+            # The edge sends the head with the first batch, also with an empty one. What is short comes with it.
             initial, self._initial = deque(self._initial), []
+            yield [] if len(initial) > _SHORT else self._beginning(initial)
             while initial:
                 await give_way()
-                yield _following(initial)
-            if self._marks_end:
-                yield [Bookmark(self._revision, initial_end=True)]
+                yield self._beginning(initial)
             async for batch in self._live(watcher):
                 yield batch
         finally:
             watcher.close()
+
+    def _beginning(self, initial: deque[Stored[Any]]) -> list[WatchItem]:
+        """The next piece of ``initial``, and behind the last one the mark that says so."""
+        part = _following(initial)
+        if not initial and self._marks_end:
+            part.append(Bookmark(self._revision, initial_end=True))
+        return part
 
     async def _live(self, watcher: Watcher[Any]) -> AsyncGenerator[list[WatchItem], None]:
         clock, timers, cacher = self._env.clock, self._env.timers, self._endpoint.store
