@@ -120,8 +120,10 @@ class Listener:
         try:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
             if self._context is not None:
-                async with asyncio.timeout(self._seconds):
-                    head = await _first_message(connection)
+                head = _whole_hello(connection)
+                if not head:
+                    async with asyncio.timeout(self._seconds):
+                        head = await _first_message(connection)
                 if not head or any(word.startswith(head) for word in _HTTP_HEADS):
                     _refuse_http(connection)
                     return
@@ -146,6 +148,19 @@ class Listener:
                 self._limits.release(source)
 
 
+def _whole_hello(connection: socket.socket) -> bytes:
+    """The head of a handshake's first record, if all of it is there already; else nothing.
+
+    It comes right behind the client's part of TCP's handshake: nobody has to wait for it then. Raises ``OSError``.
+    """
+    try:
+        seen = connection.recv(_RECORD_HEAD + _MAX_RECORD, socket.MSG_PEEK)
+    except BlockingIOError:
+        return b""
+    is_whole = seen.startswith(_HANDSHAKE) and len(seen) >= _RECORD_HEAD + _record_length(seen)
+    return seen[:_RECORD_HEAD] if is_whole else b""
+
+
 async def _first_message(connection: socket.socket) -> bytes:
     """The head of what the client says first, left in place for TLS to read; empty if it went away.
 
@@ -153,10 +168,13 @@ async def _first_message(connection: socket.socket) -> bytes:
     """
     head = await _peek(connection, _RECORD_HEAD)
     if head.startswith(_HANDSHAKE) and len(head) == _RECORD_HEAD:
-        length = min(int.from_bytes(head[3:], "big"), _MAX_RECORD)
-        await _peek(connection, _RECORD_HEAD + length)
+        await _peek(connection, _RECORD_HEAD + _record_length(head))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     return head
+
+
+def _record_length(head: bytes) -> int:
+    return min(int.from_bytes(head[3:_RECORD_HEAD], "big"), _MAX_RECORD)
 
 
 async def _peek(connection: socket.socket, wanted: int) -> bytes:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 HANDSHAKES_AT_ONCE = 32
 # A client that stalls costs nothing but its slot: that goes to the next one, and the handshake goes on without.
@@ -28,28 +26,17 @@ class HandshakeSlots:
     def waiting(self) -> int:
         return sum(len(queue) for queue in self._queues.values())
 
-    @asynccontextmanager
-    async def slot(self, source: str) -> AsyncIterator[None]:
-        """Waits for a slot; inside the block it is held, for a time."""
-        loop = asyncio.get_running_loop()
+    def slot(self, source: str) -> _Slot:
+        """For ``async with``: waits for a slot; inside the block it is held, for a time."""
+        return _Slot(self, source)
+
+    async def take(self, source: str) -> float:
+        """Wait for a slot; after so many seconds it is to be given back at the latest."""
         if self._free:
             self._free -= 1
         else:
-            await self._wait(source, loop.create_future())
-        held = True
-
-        def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._give_back()
-
-        timer = loop.call_later(self._seconds, give_back)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            give_back()
+            await self._wait(source, asyncio.get_running_loop().create_future())
+        return self._seconds
 
     async def _wait(self, source: str, turn: asyncio.Future[None]) -> None:
         queue = self._queues.setdefault(source, deque())
@@ -58,14 +45,14 @@ class HandshakeSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back()
+                self.give_back()
             elif turn in queue:
                 queue.remove(turn)
                 if not queue:
                     self._queues.pop(source, None)
             raise
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """The next source's first one gets the slot."""
         while self._queues:
             source, queue = self._queues.popitem(last=False)
@@ -76,3 +63,28 @@ class HandshakeSlots:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+class _Slot:
+    """One use of a slot; a generator would take twice as long."""
+
+    __slots__ = ("_held", "_slots", "_source", "_timer")
+
+    def __init__(self, slots: HandshakeSlots, source: str) -> None:
+        self._slots = slots
+        self._source = source
+        self._held = False
+
+    async def __aenter__(self) -> None:
+        seconds = await self._slots.take(self._source)
+        self._held = True
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._end()
+
+    def _end(self) -> None:
+        if self._held:
+            self._held = False
+            self._slots.give_back()
