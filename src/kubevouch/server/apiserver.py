@@ -180,7 +180,7 @@ class APIServer:
         self._install_paths()
         if issuer is not None and issuer.url.startswith("https://"):
             self._install_issuer_discovery(issuer, address)
-        self.handler: Handler = self._chain()
+        self.handler, self._loopback_handler = self._chains()
         self._https = HTTPSServer(
             self.handler,
             clock,
@@ -195,27 +195,32 @@ class APIServer:
 
     # -------------------------------------------------------------- assembly
 
-    def _chain(self) -> Handler:
+    def _chains(self) -> tuple[Handler, Handler]:
+        """For requests over the network, and for those of clients in this process, who come with an identity."""
         security, audit = self.security, self._audit
-        return chain(
-            [
-                audit_id,
-                request_info,
-                *([request_log(self.clock)] if self._options.logs_requests else ()),
-                instrumentation(self.metrics, self.clock, self.served),
-                recovery,
-                self.flow_control.credentials,
-                *([audit.of_failed_authentication] if audit is not None else ()),
-                authentication(security.authenticator, self.metrics, self.clock),
-                *([self.tracing.filter] if self.tracing is not None else ()),
-                *([audit.of_requests] if audit is not None else ()),
-                self._standing.filter,
-                impersonation(security.authorizer),
-                self.flow_control.seat,
-                authorization(security.authorizer, self.metrics, self.clock),
-            ],
-            self._router.route,
-        )
+        refusals = () if audit is None else (audit.of_failed_authentication,)
+        who = authentication(security.authenticator, self.metrics, self.clock)
+        as_whom = impersonation(security.authorizer)
+        links = [
+            audit_id,
+            request_info,
+            *([request_log(self.clock)] if self._options.logs_requests else ()),
+            instrumentation(self.metrics, self.clock, self.served),
+            recovery,
+            self.flow_control.credentials,
+            *refusals,
+            who,
+            *([self.tracing.filter] if self.tracing is not None else ()),
+            *([audit.of_requests] if audit is not None else ()),
+            self._standing.filter,
+            as_whom,
+            self.flow_control.seat,
+            authorization(security.authorizer, self.metrics, self.clock),
+        ]
+        # They would let each request from within pass as it is.
+        idle = (self.flow_control.credentials, *refusals, who, self._standing.filter, as_whom)
+        route = self._router.route
+        return chain(links, route), chain([link for link in links if link not in idle], route)
 
     def _count_duration(self, new: CertificateSigningRequest, old: CertificateSigningRequest) -> None:
         honored = duration_honored(new, old)
@@ -362,7 +367,7 @@ class APIServer:
 
     def loopback(self, user: UserInfo, component: str) -> Client:
         """A client in this process that acts as ``user``."""
-        return LoopbackClient(self.handler, user, self.clock, component)
+        return LoopbackClient(self._loopback_handler, user, self.clock, component)
 
     async def close(self, grace_seconds: float = DRAIN_SECONDS) -> None:
         """Fail ``/readyz``, stop accepting, end watches, finish requests, then let go of the store's stream."""
