@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 MAX_QUERY_FIELDS = 200
+
+
+def _plain(text: str) -> str:
+    """Without the escapes of a form: most texts have none."""
+    return unquote_plus(text) if "%" in text or "+" in text else text
 
 
 class Query:
@@ -20,9 +25,10 @@ class Query:
             return
         parsed: dict[str, list[str]] = {}
         if raw:
-            fields = [part for part in raw.split("&") if ";" not in part][:MAX_QUERY_FIELDS]
-            for key, value in parse_qsl("&".join(fields), keep_blank_values=True):
-                parsed.setdefault(key, []).append(value)
+            for part in [part for part in raw.split("&") if ";" not in part][:MAX_QUERY_FIELDS]:
+                if part:
+                    key, _, value = part.partition("=")
+                    parsed.setdefault(_plain(key), []).append(_plain(value))
         self._values = parsed
 
     def get(self, name: str, default: str = "") -> str:

@@ -398,7 +398,7 @@ def _note_authentication(request: Request, connection: Connection) -> None:
 
 def _readable(raw: web.BaseRequest) -> CIMultiDictProxy[str]:
     """The headers, with U+FFFD for what is not UTF-8, as Go prints it: nothing behind here could write it."""
-    if all(value.isascii() for _, value in raw.raw_headers):
+    if b"".join([value for _, value in raw.raw_headers]).isascii():
         return raw.headers
     pairs = ((name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
              for name, value in raw.headers.items())  # fmt: skip

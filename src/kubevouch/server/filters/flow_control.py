@@ -185,6 +185,8 @@ class FlowControl:
     def _turn(self) -> None:
         self._turn_comes = False
         self.scheduler.new_turn()
+        if self._timer is None:  # nobody waits
+            return
         for ticket in self.scheduler.due():
             if not ticket.settle(admitted=True):
                 self._give_back(ticket.lane, ticket.flow)

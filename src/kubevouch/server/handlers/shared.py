@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -97,18 +96,10 @@ def field_manager(request: Request, given: str) -> str:
     """The name for managedFields: what the client says, else its program's name."""
     if given:
         return given
-    agent = request.user_agent
-    return _program(agent) if len(agent) <= _REMEMBERED_LENGTH else _program.__wrapped__(agent)
-
-
-# Clients choose their user agents: what is remembered of them has to be short.
-_REMEMBERED_LENGTH = 512
-
-
-@lru_cache(maxsize=256)
-def _program(user_agent: str) -> str:
-    name = user_agent.partition("/")[0]
-    return "".join(char for char in name if char.isprintable())[:128] or "unknown"
+    name = request.user_agent.partition("/")[0]
+    if not name.isprintable():
+        name = "".join(char for char in name if char.isprintable())
+    return name[:128] or "unknown"
 
 
 async def read_body(request: Request) -> bytes:
