@@ -58,7 +58,7 @@ def test_readyz_fails_while_no_write_works_and_passes_again(tmp_path: Path, idle
                     assert_names_no_file(caught.value, tmp_path)
                 assert [await probe(client, path) for path in ("/readyz", "/livez", "/healthz")] == [500, 200, 500]
                 verbose = await client.raw("GET", "/readyz?verbose")
-                assert b"[-]store failed: reason withheld" in verbose.body
+                assert b"[-]etcd-readiness failed: reason withheld" in verbose.body
                 assert str(tmp_path).encode() not in verbose.body
                 failed = store_of(cluster).statistics().failed_commits
                 for _ in range(20):

@@ -14,7 +14,7 @@ from asynctest import async_test
 from kubevouch.client.interface import Client
 from kubevouch.client.kubeconfig import load
 from kubevouch.client.rest_config import resolve
-from kubevouch.server.metrics.catalog import Metrics
+from kubevouch.server.metrics.catalog import Metrics, exposition
 from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.testing import Cluster
 from served_world import served
@@ -153,10 +153,10 @@ async def test_client_certificates_and_service_account_tokens(tmp_path: Path) ->
 async def test_names_are_go_s_in_each_format() -> None:
     metrics = Metrics()
     metrics.authentication("success", 0.1)
-    plain, _ = await metrics.exposition("")
+    plain, _ = await exposition(metrics.registry, "")
     assert b'\nauthentication_attempts{result="success"} 1.0\n' in plain
     assert b"# TYPE authentication_attempts counter\n" in plain
-    opened, _ = await metrics.exposition("application/openmetrics-text; version=1.0.0")
+    opened, _ = await exposition(metrics.registry, "application/openmetrics-text; version=1.0.0")
     assert b'\nauthentication_attempts_total{result="success"} 1.0\n' in opened
 
 

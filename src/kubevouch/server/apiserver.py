@@ -16,12 +16,14 @@ from kubevouch.admission.chain import AdmissionChain
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.api.core_v1 import Node
 from kubevouch.authentication.interface import TokenAuthenticator, UserInfo
 from kubevouch.authentication.node_recovery import NodeRecovery
 from kubevouch.authentication.service_account import Issuer
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, RuleResolver
 from kubevouch.client.interface import Client
+from kubevouch.client.tls import ClientTLS
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource, Scheme
@@ -32,13 +34,13 @@ from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
-from kubevouch.server import version
+from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.discovery import Discovery
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
-from kubevouch.server.endpoints import Action, Served, install
+from kubevouch.server.endpoints import Action, Connect, Served, install
 from kubevouch.server.filters.audit_id import audit_id
 from kubevouch.server.filters.authentication import authentication
 from kubevouch.server.filters.authorization import authorization
@@ -51,14 +53,14 @@ from kubevouch.server.filters.request_log import request_log
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.filters.watch_standing import WatchStanding
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.health import Check, Health, HealthError
+from kubevouch.server.health import Check, Health, HealthError, HealthMetrics
 from kubevouch.server.loop_stalls import request_of
 from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import flow as flow_metrics
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
-from kubevouch.server.metrics.catalog import Metrics
+from kubevouch.server.metrics.catalog import Metrics, exposition
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
@@ -117,6 +119,7 @@ class APIServer:
         audit: builds what records requests; None records nothing.
         options: None means kube-apiserver's defaults.
         tracing: None traces nothing.
+        kubelet_credential: what is shown to kubelets, and what they are trusted by; None has no ``nodes/proxy``.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class APIServer:
         audit: BuildAudit | None = None,
         options: ServerOptions | None = None,
         tracing: Tracing | None = None,
+        kubelet_credential: Callable[[], ClientTLS] | None = None,
     ) -> None:
         self.clock = clock
         self._options = options or ServerOptions()
@@ -152,7 +156,17 @@ class APIServer:
         self._stopping = False
         self._compacting: asyncio.Task[None] | None = None
         self._monitor = LoopMonitor(self._stalled, request_of)
-        self._hooks: dict[str, bool] = {}
+        self._pending_hooks: set[str] = set()
+        self._slis = HealthMetrics()
+        # In Kubernetes' names: what else asks for a check leaves it out by them.
+        common: dict[str, Check] = {"ping": _passes, "log": _passes}
+        synced: dict[str, Check] = {"informer-sync": self._caches_loaded}
+        writes: dict[str, Check] = {"etcd-readiness": self._store_writes, "shutdown": self._not_stopping}
+        self._health = (
+            Health("livez", common | {"etcd": self._store_runs}, self._slis),
+            Health("healthz", common | {"etcd": self._store_writes} | synced, self._slis),
+            Health("readyz", common | {"etcd": self._store_runs} | synced | writes, self._slis),
+        )
         admission = AdmissionChain()
         self._write_budget = WriteBudget(clock)
         self.stores: dict[str, ResourceStore[Any]] = {}
@@ -171,6 +185,8 @@ class APIServer:
         self._serves = (runtime_config or RuntimeConfig()).serves
         install(self.served, self.stores.values(), self._serves)
         self._install_reviews()
+        if kubelet_credential is not None:
+            self._install_node_proxy(kubelet_credential)
         if issuer is not None:
             self._install_token_requests(issuer)
         self._standing = WatchStanding(self.security.authenticator, self.security.authorizer, clock, self._timers)
@@ -254,6 +270,14 @@ class APIServer:
         parent = Resource("", accounts.version, accounts.kind, accounts.plural, TokenRequest, namespaced=True)
         self.served.add_action(Action(parent, requests.perform, catalog.TOKEN_REQUEST, "token"))
 
+    def _install_node_proxy(self, credential: Callable[[], ClientTLS]) -> None:
+        async def node_named(name: str) -> Node:
+            found: Node = (await self.stores[catalog.NODES.plural].get("", name)).obj
+            return found
+
+        serve = node_proxy.NodeProxy(node_named, credential).serve
+        self.served.connects.append(Connect(catalog.NODES, "proxy", node_proxy.KIND, node_proxy.VERBS, serve))
+
     def _install_issuer_discovery(self, issuer: Issuer, address: str) -> None:
         """RFC 8414 and OpenID Connect Discovery, for whoever accepts our tokens without asking us."""
         keys_path = "/openid/v1/jwks"
@@ -273,19 +297,9 @@ class APIServer:
 
     def _install_paths(self) -> None:
         router = self._router
-        common: dict[str, Check] = {"ping": _passes, "log": _passes, "store": self._store_runs}
-        checks = common | {
-            "store": self._store_writes,
-            "informer-sync": self._caches_loaded,
-            "poststarthooks": self._hooks_done,
-        }
-        for name, included in (
-            ("livez", common),
-            ("healthz", checks),
-            ("readyz", checks | {"shutdown": self._not_stopping}),
-        ):
-            health = Health(name, included)
-            router.add_prefix(f"/{name}", health.serve)
+        for health in self._health:
+            router.add_prefix(f"/{health.name}", health.serve)
+        router.add_path("/metrics/slis", self._serve_slis)
         openapi = OpenAPI(self.served, version.document())
         router.add_path("/openapi/v2", openapi.serve_v2)
         router.add_prefix("/openapi/v3", openapi.serve_v3)
@@ -303,7 +317,11 @@ class APIServer:
     async def _serve_metrics(self, request: Request) -> Result:
         for each in self.stores.values():
             self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
-        body, content_type = await self.metrics.exposition(request.headers.get("Accept", ""))
+        body, content_type = await exposition(self.metrics.registry, request.headers.get("Accept", ""))
+        return BytesResult(body, content_type)
+
+    async def _serve_slis(self, request: Request) -> Result:
+        body, content_type = await exposition(self._slis.registry, request.headers.get("Accept", ""))
         return BytesResult(body, content_type)
 
     async def _serve_index(self, request: Request) -> Result:
@@ -334,21 +352,23 @@ class APIServer:
         if not self.cacher.is_ready:
             raise HealthError("the watch cache is not loaded")
 
-    async def _hooks_done(self) -> None:
-        pending = [name for name, done in self._hooks.items() if not done]
-        if pending:
-            raise HealthError(f"not finished: {', '.join(pending)}")
-
     async def _not_stopping(self) -> None:
         if self._stopping:
             raise HealthError("the server is stopping")
 
     def expect_hook(self, name: str) -> None:
         """``/readyz`` fails until ``hook_done(name)``."""
-        self._hooks[name] = False
+        self._pending_hooks.add(name)
+
+        async def done() -> None:
+            if name in self._pending_hooks:
+                raise HealthError("not finished")
+
+        for health in self._health:
+            health.add(f"poststarthook/{name}", done)
 
     def hook_done(self, name: str) -> None:
-        self._hooks[name] = True
+        self._pending_hooks.discard(name)
 
     # -------------------------------------------------------------- life
 

@@ -23,7 +23,7 @@ from kubevouch.machinery.meta import (
 )
 from kubevouch.machinery.scheme import GroupVersion
 from kubevouch.server import negotiation
-from kubevouch.server.endpoints import Action, Served, ServedVersion
+from kubevouch.server.endpoints import Action, Connect, Served, ServedVersion
 from kubevouch.server.request import BytesResult, PlainResult, Request, Result
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -98,6 +98,10 @@ class Discovery:
             rows += self._rows(endpoint)
         for action in self._actions(group_version):
             rows.append(_action_row(action))
+        for connect in self._connects(group_version):
+            name = f"{connect.resource.plural}/{connect.subresource}"
+            namespaced = connect.resource.namespaced
+            rows.append(APIResource(name=name, namespaced=namespaced, kind=connect.kind, verbs=list(connect.verbs)))
         rows.sort(key=lambda row: row.name)
         return APIResourceList(group_version=str(group_version), resources=rows)
 
@@ -106,6 +110,9 @@ class Discovery:
 
     def _actions(self, group_version: GroupVersion) -> list[Action]:
         return [a for a in self._served.actions.values() if a.resource.group_version == group_version]
+
+    def _connects(self, group_version: GroupVersion) -> list[Connect]:
+        return [c for c in self._served.connects if c.resource.group_version == group_version]
 
     @staticmethod
     def _rows(endpoint: ServedVersion) -> list[APIResource]:
@@ -174,6 +181,13 @@ class Discovery:
                 extra.setdefault(action.resource.plural, []).append(_aggregate_subaction(action))
             else:
                 found[action.resource.plural] = _aggregate_action(action)
+        for connect in self._connects(group_version):
+            kind = WireGroupVersionKind(kind=connect.kind)
+            extra.setdefault(connect.resource.plural, []).append(
+                aggregated.APISubresourceDiscovery(
+                    subresource=connect.subresource, response_kind=kind, verbs=list(connect.verbs)
+                )
+            )
         for endpoint in self._endpoints(group_version):
             resource = endpoint.resource
             own = WireGroupVersionKind(kind=resource.kind)

@@ -10,6 +10,7 @@ from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource,
 from kubevouch.registry.interface import Context, FieldGetter, Subresource, Validate, View
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
+from kubevouch.server.request import Handler
 
 # By their first label (pkg/controlplane/apiserver/aggregator.go): clients take a kind from the first group that has it.
 _GROUPS = (
@@ -76,6 +77,21 @@ class Action:
         return Resource(group, version, kind, self.resource.plural, self.resource.type, self.resource.namespaced)
 
 
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A subresource that hands requests on to something else, with whatever comes after it in the path.
+
+    Args:
+        kind: of its options, which discovery names.
+    """
+
+    resource: Resource[Any]
+    subresource: str
+    kind: str
+    verbs: tuple[str, ...]
+    serve: Handler
+
+
 @dataclass(slots=True)
 class Served:
     """Everything that is served, in discovery's order."""
@@ -83,6 +99,7 @@ class Served:
     scheme: Scheme
     endpoints: dict[tuple[str, str, str], ServedVersion] = field(default_factory=dict)
     actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
+    connects: list[Connect] = field(default_factory=list)
     group_versions: list[GroupVersion] = field(default_factory=list)
 
     def add(self, endpoint: ServedVersion) -> None:
@@ -105,10 +122,24 @@ class Served:
     def action(self, group: str, version: str, plural: str, subresource: str = "") -> Action | None:
         return self.actions.get((group, version, plural, subresource))
 
+    def connect(self, group: str, version: str, plural: str, subresource: str) -> Connect | None:
+        asked = (group, version, plural, subresource)
+        return next(
+            (
+                each
+                for each in self.connects
+                if (*each.resource.group_version, each.resource.plural, each.subresource) == asked
+            ),
+            None,
+        )
+
     def offers(self, verb: str, group: str, version: str, resource: str, subresource: str) -> bool:
         """Whether a request with these could be answered by more than a refusal."""
         if (group, version, resource, subresource) in self.actions:
             return verb == "create"
+        connect = self.connect(group, version, resource, subresource)
+        if connect is not None:
+            return verb in connect.verbs
         endpoint = self.endpoints.get((group, version, resource))
         if endpoint is None or not subresource:
             return endpoint is not None and verb in endpoint.verbs

@@ -83,6 +83,9 @@ class Router:
         info = request.target
         if not self._served.serves(GroupVersion(info.group, info.version)):
             return NOT_FOUND
+        connect = self._served.connect(info.group, info.version, info.resource, info.subresource)
+        if connect is not None and not request.typed:
+            return await connect.serve(request)
         if info.extra_parts:
             raise errors.unknown_resource()
         action = self._served.action(info.group, info.version, info.resource, info.subresource)

@@ -18,9 +18,11 @@ from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
 from kubevouch.client.endpoint import Endpoint
-from kubevouch.client.interface import Client
-from kubevouch.phases.certificates.certs import ControlPlanePKI, load_service_account_key
+from kubevouch.client.interface import Client, ClientConfigurationError
+from kubevouch.client.tls import ClientTLS
+from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, load_service_account_key, pair_at, read_key
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
@@ -114,6 +116,7 @@ class StandaloneServer:
             audit=audit,
             options=options,
             tracing=tracing,
+            kubelet_credential=self._kubelet_credential,
         )
         security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
@@ -124,6 +127,14 @@ class StandaloneServer:
     def client(self) -> Client:
         """The server's own client, with all rights."""
         return self.api.loopback(API_SERVER, "kube-apiserver")
+
+    def _kubelet_credential(self) -> ClientTLS:
+        """Read anew each time: the pair is renewed, and the CA rotated, while the server runs."""
+        pair = pair_at(self.pki.folder, APISERVER_KUBELET_CLIENT.base_name)
+        try:
+            return ClientTLS(self.pki.ca_certificate, pair.certificate.read_bytes(), read_key(pair.key))
+        except (CertsError, OSError) as err:
+            raise ClientConfigurationError(f"the server's pair for kubelets cannot be read: {err}") from err
 
     async def start(self) -> None:
         """Load the store and put in place what a cluster has from the start; afterwards the loopback is ready."""

@@ -9,6 +9,7 @@ from kubevouch.server.health import Health, HealthError
 from kubevouch.server.query import Query
 from kubevouch.server.request import BytesResult, Request
 from kubevouch.server.request_info import parse
+from kubevouch.testing import Cluster
 
 
 async def passes() -> None: ...
@@ -70,3 +71,40 @@ async def test_what_is_no_health_error_is_a_bug() -> None:
 
     with pytest.raises(RuntimeError, match="bug"):
         await get(Health("livez", {"broken": broken}), "/livez")
+
+
+HOOKS = ("poststarthook/start-system-namespaces-controller", "poststarthook/rbac/bootstrap-roles")
+CHECKS = {
+    "livez": ("ping", "log", "etcd", *HOOKS),
+    "healthz": ("ping", "log", "etcd", "informer-sync", *HOOKS),
+    "readyz": ("ping", "log", "etcd", "informer-sync", "etcd-readiness", *HOOKS, "shutdown"),
+}
+
+
+def test_the_checks_have_kubernetes_names_and_are_counted() -> None:
+    with Cluster() as cluster:
+        client = cluster.client()
+
+        def ask(path: str) -> str:
+            return cluster.run(client.raw("GET", path)).body.decode()
+
+        for name, checks in CHECKS.items():
+            assert ask(f"/{name}?verbose").splitlines() == [
+                *(f"[+]{each} ok" for each in checks),
+                f"{name} check passed",
+            ]
+        assert ask("/livez/poststarthook/rbac/bootstrap-roles") == "ok"
+        slis = ask("/metrics/slis").splitlines()
+        assert 'kubernetes_healthcheck{name="etcd",type="readyz"} 1.0' in slis
+        hook = 'name="poststarthook/rbac/bootstrap-roles"'
+        assert f'kubernetes_healthchecks_total{{{hook},status="success",type="livez"}} 2.0' in slis
+
+
+@async_test
+async def test_a_hook_that_is_not_done_is_told_by_its_name() -> None:
+    health = Health("readyz", {"ping": passes, "shutdown": passes})
+    health.add("poststarthook/late", fails)
+    status, body = await get(health, "/readyz")
+    assert (status, body.splitlines()[1:3]) == (
+        500, ["[-]poststarthook/late failed: reason withheld", "[+]shutdown ok"],
+    )  # fmt: skip

@@ -233,28 +233,29 @@ class Metrics:
         if honored:
             self._honored_duration.labels(label).inc()
 
-    async def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Body and content type for a scrape. Gives way to others again and again: there may be tens of thousands of
-        samples. When a series began (``_created``) is left out, as kube-apiserver does."""
-        encode, content_type = choose_encoder(accept)
-        text = content_type.startswith("text/plain")
-        if text and "escaping=" not in content_type:
-            # Go's client says how names are escaped even when nobody asked.
-            content_type += "; escaping=underscores"
-        body = []
-        written = 0
-        for part in _parts(self.registry):
-            lines = encode(_AtScrape(lambda part=part: iter((part.family,))))  # type: ignore[misc]  # bound at once
-            if not text:
-                lines = lines.removesuffix(_END)
-            body.append(_named_as_in_go(lines) if text else lines)
-            if part.continues:
-                body[-1] = body[-1].split(b"\n", _HEAD_LINES)[_HEAD_LINES]
-            written += len(part.family.samples)
-            if written >= _SCRAPE_SLICE:
-                written = 0
-                await give_way()
-        return b"".join(body) + (b"" if text else _END), content_type
+
+async def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """Body and content type for a scrape. Gives way to others again and again: there may be tens of thousands of
+    samples. When a series began (``_created``) is left out, as kube-apiserver does."""
+    encode, content_type = choose_encoder(accept)
+    text = content_type.startswith("text/plain")
+    if text and "escaping=" not in content_type:
+        # Go's client says how names are escaped even when nobody asked.
+        content_type += "; escaping=underscores"
+    body = []
+    written = 0
+    for part in _parts(registry):
+        lines = encode(_AtScrape(lambda part=part: iter((part.family,))))  # type: ignore[misc]  # bound at once
+        if not text:
+            lines = lines.removesuffix(_END)
+        body.append(_named_as_in_go(lines) if text else lines)
+        if part.continues:
+            body[-1] = body[-1].split(b"\n", _HEAD_LINES)[_HEAD_LINES]
+        written += len(part.family.samples)
+        if written >= _SCRAPE_SLICE:
+            written = 0
+            await give_way()
+    return b"".join(body) + (b"" if text else _END), content_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,213 @@
+"""server/node_proxy.py: requests to a kubelet, which has to be that node's."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubevouch.api.core_v1 import Node
+from kubevouch.api.core_v1.nodes import DaemonEndpoint, NodeAddress, NodeDaemonEndpoints, NodeStatus
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases.certificates.certs import certificate_pem
+from kubevouch.pki import keys
+from kubevouch.pki.authority import CertificateAuthority, LeafSpec, create_authority, issue_leaf
+from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, alt_names_of
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.usages import SERVER_AUTH
+from kubevouch.server import node_proxy
+from kubevouch.testing import Cluster
+from kubevouch.util.clock import SystemClock
+from throwaway_ca import Pair
+from wire import Wire
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Tells what it was asked, and by whom."""
+
+    def answer(self) -> None:
+        assert isinstance(self.connection, ssl.SSLSocket)
+        shown = x509_certificate.parse_der(self.connection.getpeercert(binary_form=True) or b"")
+        asked = {
+            "method": self.command,
+            "path": self.path,
+            "user": shown.subject.common_name,
+            "body": self.rfile.read(int(self.headers.get("Content-Length", 0))).decode(),
+            "headers": {name.lower() for name in self.headers} - {"host", "accept-encoding", "content-length"},
+        }
+        body = json.dumps(asked, default=sorted).encode()
+        if self.path == "/large":
+            body = b"x" * (node_proxy.MAX_ANSWER + 1)
+        self.send_response(404 if self.path == "/missing" else 200)
+        self.send_header("Content-Type", "text/odd")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the standard library's names
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(https=True) as cluster:
+        pair(cluster, APISERVER_KUBELET_CLIENT.spec).write(cluster.folder / "pki", APISERVER_KUBELET_CLIENT.base_name)
+        yield cluster
+
+
+def pair(cluster: Cluster, spec: LeafSpec, authority: CertificateAuthority | None = None) -> Pair:
+    key = keys.generate(KeyAlgorithm.ECDSA_P256)
+    leaf = issue_leaf(authority or cluster.pki.authority, spec, key, now=SystemClock().now())
+    return Pair(certificate_pem(leaf.contents), keys.to_pem(key))
+
+
+class Kubelet:
+    """Serves with what ``authority`` says that it is, and is the node ``name`` at 127.0.0.1."""
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, name: str, authority: CertificateAuthority | None = None, **spec: Any
+    ) -> None:
+        wanted: dict[str, Any] = {"common_name": f"system:node:{name}", "alt_names": alt_names_of(["127.0.0.1"])}
+        leaf_spec = LeafSpec(**{"organizations": ("system:nodes",), "purposes": (SERVER_AUTH,), **wanted, **spec})
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair(cluster, leaf_spec, authority).write(folder, name))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=cluster.pki.ca_certificate.decode())
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.port: int = self.server.server_address[1]
+        self._cluster, self._name = cluster, name
+        register(cluster, name, self.port)
+
+    def __enter__(self) -> Kubelet:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+        self._cluster.delete("Node", self._name)
+
+
+def register(cluster: Cluster, name: str, port: int, address: str = "127.0.0.1") -> None:
+    status = NodeStatus(
+        addresses=[
+            NodeAddress(type="Hostname", address="nowhere.invalid"),
+            NodeAddress(type="InternalIP", address=address),
+        ],
+        daemon_endpoints=NodeDaemonEndpoints(kubelet_endpoint=DaemonEndpoint(port=port)),
+    )
+    cluster.create(Node(metadata=ObjectMeta(name=name), status=status))
+
+
+@pytest.fixture
+def admin(cluster: Cluster, tmp_path: Path) -> Wire:
+    return Wire.of_kubeconfig(cluster.kubeconfig, tmp_path)
+
+
+def path(name: str, rest: str = "/") -> str:
+    return f"/api/v1/nodes/{name}/proxy{rest}"
+
+
+def test_a_request_comes_to_the_kubelet_as_it_was_sent(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
+    with Kubelet(cluster, tmp_path, "w1") as kubelet:
+        got = admin.request("GET", path("w1", "/logs/a%20b?x=1&y="))
+        assert (got.code, got.headers["Content-Type"]) == (200, "text/odd")
+        told = json.loads(got.body)
+        assert (told["method"], told["path"]) == ("GET", "/logs/a%20b?x=1&y=")
+        assert told["user"] == "kube-apiserver-kubelet-client"
+        sent = admin.request("POST", path(f"w1:{kubelet.port}", "/run"), b"hello", "text/plain")
+        assert json.loads(sent.body) | {"headers": []} == {
+            "method": "POST", "path": "/run", "user": "kube-apiserver-kubelet-client", "body": "hello", "headers": [],
+        }  # fmt: skip
+        assert admin.request("GET", path("w1", "/missing")).code == 404
+        moved = admin.request("GET", path("w1", ""))
+        assert (moved.code, moved.headers["Location"]) == (301, path("w1"))
+        too_much = admin.request("GET", path("w1", "/large"))
+        assert too_much.code == 503 and b"more than 16777216 bytes" in too_much.body
+
+
+def test_what_the_caller_shows_stays_here(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
+    """Its credentials are for this server, and what is impersonated is decided here."""
+    with Kubelet(cluster, tmp_path, "w1"):
+        told = json.loads(
+            admin.request(
+                "GET", path("w1"), Impersonate_User="ann", Impersonate_Group="system:masters", Cookie="c", X_A="b"
+            ).body
+        )
+    assert set(told["headers"]) <= {"accept", "content-type", "user-agent"}
+
+
+def test_a_node_that_names_the_address_of_another_is_not_believed(
+    cluster: Cluster, admin: Wire, tmp_path: Path
+) -> None:
+    with Kubelet(cluster, tmp_path, "w1") as kubelet:
+        register(cluster, "evil", kubelet.port)
+        refused = admin.request("GET", path("evil"))
+    assert refused.code == 503
+    assert b'is for \\"system:node:w1\\", not for node evil' in refused.body
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"alt_names": alt_names_of(["192.0.2.1"])}, b"IP address mismatch"),
+        ({"common_name": "w1"}, b"not for node w1"),
+    ],
+)
+def test_a_certificate_for_something_else(
+    cluster: Cluster, admin: Wire, tmp_path: Path, spec: dict[str, Any], why: bytes
+) -> None:
+    with Kubelet(cluster, tmp_path, "w1", **spec):
+        refused = admin.request("GET", path("w1"))
+    assert refused.code == 503 and why in refused.body
+
+
+def test_a_certificate_of_another_authority(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
+    other = create_authority("kubernetes", keys.generate(KeyAlgorithm.ECDSA_P256), now=SystemClock().now())
+    with Kubelet(cluster, tmp_path, "w1", other):
+        refused = admin.request("GET", path("w1"))
+    assert refused.code == 503 and b"error trying to reach service: " in refused.body
+
+
+def test_what_is_not_there(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
+    assert admin.request("GET", path("nobody")).code == 404
+    with Kubelet(cluster, tmp_path, "w1") as kubelet:
+        port = kubelet.port
+        elsewhere = admin.request("GET", path("w1:22"))
+        assert elsewhere.code == 400 and b"only the kubelet's port" in elsewhere.body
+    register(cluster, "gone", port)
+    gone = admin.request("GET", path("gone"))
+    assert gone.code == 503 and b"error trying to reach service: " in gone.body
+    cluster.create(Node(metadata=ObjectMeta(name="bare")))
+    assert b"no preferred addresses found" in admin.request("GET", path("bare")).body
+
+
+def test_only_who_may(cluster: Cluster, tmp_path: Path) -> None:
+    """Also not for another method or a longer path than the right is for."""
+    register(cluster, "w9", 1)
+    rules = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]}]
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "n"}
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}
+    cluster.apply({**rbac, "kind": "ClusterRole", "metadata": {"name": "n"}, "rules": rules})
+    cluster.apply(
+        {**rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "n"}, "roleRef": role, "subjects": [user]}
+    )
+    config = tmp_path / "ann.conf"
+    config.write_text(cluster.kubeconfig_for("ann"))
+    ann = Wire.of_kubeconfig(config, tmp_path)
+    for method in ("GET", "POST", "DELETE"):
+        for rest in ("", "/", "/run/a/b/c"):
+            assert ann.request(method, path("w9", rest)).code == 403
