@@ -45,8 +45,8 @@ async def test_s16_an_event_names_the_credential_and_not_its_secret(tmp_path: Pa
             assert answer.status == 200
     events = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
     found = {
-        (event["annotations"]["authentication.kubevouch.dev/method"],
-         event["annotations"]["authentication.kubevouch.dev/credential"])
+        (event["annotations"]["authentication.kubevouch.io/method"],
+         event["annotations"]["authentication.kubevouch.io/credential"])
         for event in events if event["requestURI"] == "/version"
     }  # fmt: skip
     assert found == {("bootstrap-token", f"token {at.token[:6]}"), ("x509", f"serial {leaf.serial:x}")}

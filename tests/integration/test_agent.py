@@ -29,8 +29,7 @@ def test_a_joined_machine_is_kept_joined(tmp_path: Path) -> None:
         hook.chmod(0o755)
         config = tmp_path / "agent.yaml"
         config.write_text(
-            "apiVersion: agent.kubevouch.dev/v1alpha1\nkind: AgentConfiguration\n"
-            f"clientHooks: [{{command: [{hook}]}}]\n"
+            f"apiVersion: agent.kubevouch.io/v1alpha1\nkind: AgentConfiguration\nclientHooks: [{{command: [{hook}]}}]\n"
         )
         with RunningAgent(tmp_path, tmp_path / "worker-1", ("--config", str(config))) as agent:
             agent.until(READY_LINE)

@@ -17,7 +17,7 @@ import aio
 from agent_world import LoopbackAccess, Managed, Network, managed, pass_time, running
 from join_world import APPROVED, Decide, JoinWorld
 from kubevouch.agent import trust_bundle, trust_report
-from kubevouch.agent.daemon import REFRESH_SECONDS
+from kubevouch.agent.options import REFRESH_SECONDS
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestStatus
 from kubevouch.phases.certificates.ca_rotation import CARotation, CARotationError

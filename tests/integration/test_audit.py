@@ -81,7 +81,7 @@ async def test_an_event_says_who_how_and_why(tmp_path: Path) -> None:
     assert complete["responseStatus"]["reason"] == "Forbidden"
     assert complete["responseObject"]["kind"] == "Status"
     assert complete["annotations"]["authorization.k8s.io/decision"] == "forbid"
-    assert complete["annotations"]["authentication.kubevouch.dev/method"] == "bootstrap-token"
+    assert complete["annotations"]["authentication.kubevouch.io/method"] == "bootstrap-token"
     assert complete["stageTimestamp"] >= complete["requestReceivedTimestamp"]
     assert len(complete["stageTimestamp"]) == len("2026-01-01T00:00:00.000000Z")
 
@@ -177,7 +177,7 @@ async def test_both_users_of_an_impersonation(tmp_path: Path) -> None:
     [event] = [each for each in events if "impersonatedUser" in each]
     assert event["user"]["username"] == SUPER_ADMIN.common_name
     assert event["impersonatedUser"]["username"] == "jane"
-    assert event["annotations"]["authentication.kubevouch.dev/method"] == "x509"
+    assert event["annotations"]["authentication.kubevouch.io/method"] == "x509"
 
 
 @async_test

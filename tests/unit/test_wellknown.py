@@ -19,6 +19,11 @@ def _is_telling(value: object) -> bool:
     return isinstance(value, str) and (len(value) > 12 or ":" in value or "/" in value)
 
 
+def test_there_is_one_domain_for_annotations() -> None:
+    others = {path.name for path in ROOT.rglob("*.py") if ".dev/" in path.read_text().replace("go.dev/", "")}
+    assert others == set()
+
+
 def test_no_name_is_spelled_twice() -> None:
     names = {value for name, value in vars(wellknown).items() if name.isupper() and _is_telling(value)}
     assert len(names) > 50

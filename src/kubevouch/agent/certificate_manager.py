@@ -149,7 +149,7 @@ class CertificateManager:
                 return
             situation = self._situation()
             if plan(situation).ask is Reason.OTHER_CA:
-                # The order is up to an hour and a half old: the operator may have paused or gone back.
+                # The order is as old as the last look at cluster-info: the operator may have paused or gone back.
                 await self._access.refresh()
                 situation = self._situation()
         except _FAILURES as err:

@@ -40,7 +40,8 @@ from kubevouch.util.files import (
 )
 
 CLIENT_PREFIX = "kubelet-client"
-KEPT_PAIRS = 3
+KEPT_PAIRS = 2
+"""The current one and the one before: more only lie about as keys that can be stolen."""
 _MAX_BYTES = 1 << 20
 _DATED = re.compile(r"(?:-[0-9]+){6,7}", re.ASCII)
 

@@ -15,10 +15,11 @@ from kubevouch.agent.bootstrap_state import judge_kubeconfig
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.discovery import TokenDiscovery, discover
 from kubevouch.agent.hooks import Hooks
 from kubevouch.agent.interface import AgentError, SettingsError
-from kubevouch.agent.manager_interface import Access, Listeners, Manager
-from kubevouch.agent.node_access import NodeAccess
+from kubevouch.agent.manager_interface import Access, Listeners, LoggingObserver, Manager
+from kubevouch.agent.node_access import NodeAccess, token_user
 from kubevouch.agent.options import AgentOptions, Extra
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
@@ -28,12 +29,13 @@ from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff, systemd
 from kubevouch.util.clock import Clock
+from kubevouch.util.files import PRIVATE, make_folder, write_atomically
 from kubevouch.util.tasks import Supervisor
 
 log = structlog.get_logger("agent.daemon")
 
-REFRESH_SECONDS = 3600.0
-"""Between two looks at cluster-info, on average."""
+# A machine that hears of a step late holds up the operator who waits for the last one.
+_SHARE_WHILE_CA_CHANGES = 0.1
 
 
 class Agent:
@@ -100,6 +102,21 @@ class Agent:
 
     # -------------------------------------------------------------- life
 
+    async def begin(self) -> None:
+        """With a bare token: find the cluster, and write the bootstrap kubeconfig that the rest begins with.
+
+        Raises:
+            AgentError: the cluster was not found, or is not proven to be the right one.
+            OSError: the file cannot be written.
+        """
+        files = self._options.files
+        path, discovery = files.bootstrap_kubeconfig, files.discovery
+        if path is None or path.exists() or files.kubeconfig.exists() or not isinstance(discovery, TokenDiscovery):
+            return
+        cluster = await discover(discovery, self._clock, LoggingObserver(step="discovery"), self._random)
+        make_folder(path.parent)
+        write_atomically(path, node_kubeconfig.for_token(cluster, discovery.token).encode(), mode=PRIVATE)
+
     def prepare(self) -> None:
         """Look at what is there, before anything is asked.
 
@@ -131,6 +148,7 @@ class Agent:
             AgentError: another agent is running, or there is nothing to begin with.
             OSError: the socket, the port or a file.
         """
+        await self.begin()
         self.prepare()
         options = self._options
         async with (
@@ -141,17 +159,19 @@ class Agent:
                 tasks.start(f"certificate-{manager.name}", manager.run)
             if self._watch is not None:
                 tasks.start("addresses", self._watch.run)
-            tasks.start("cluster-info", self._refresh)
+            tasks.start("cluster-info", self.follow_cluster_info)
             tasks.start("systemd", self._tell_systemd)
             systemd.notify(systemd.READY)
             log.info("the agent runs", node=options.node_name, certificates=len(self.managers), healthz=port)
             await stop.wait()
             systemd.notify(systemd.STOPPING)
 
-    async def _refresh(self) -> None:
+    async def follow_cluster_info(self) -> None:
+        """For ever."""
         while True:
             await self.report_trust()
-            await self._clock.sleep(REFRESH_SECONDS * (0.5 + self._random()))
+            share = _SHARE_WHILE_CA_CHANGES if self.access.ca_changes else 1.0
+            await self._clock.sleep(share * self._options.refresh_seconds * (0.5 + self._random()))
             await self.access.refresh()
             if self.access.wants_recovery_key and self.client.usable:
                 log.info("the certificate is renewed early, so that a recovery key is registered")
@@ -186,6 +206,7 @@ class Agent:
         try:
             if node_kubeconfig.ensure(files.kubeconfig, self.access.trust_file, self._store.current_path):
                 log.info("the kubeconfig names the certificate", path=str(files.kubeconfig))
+            self._forget_token()
         except (AgentError, OSError) as err:
             log.error("the kubeconfig could not be written", path=str(files.kubeconfig), error=str(err))
         # What was connected with the former pair is not to go on.
@@ -194,6 +215,12 @@ class Agent:
         for each in self.managers:
             if each is not manager:
                 each.look()
+
+    def _forget_token(self) -> None:
+        """As kubeadm: what :meth:`begin` wrote does not stay, also if another run of the agent wrote it."""
+        path, discovery = self._options.files.bootstrap_kubeconfig, self._options.files.discovery
+        if isinstance(discovery, TokenDiscovery) and path is not None and token_user(path) == discovery.token.user:
+            path.unlink()
 
     def failed(self, _manager: Manager, /) -> None:
         """The manager has logged it."""

@@ -194,10 +194,10 @@ class NodeAccess:
         """What to connect with, what that is called, and as whom it may have asked before."""
         bootstrap = self._bootstrap()
         node_user = f"{wellknown.NODE_USER_PREFIX}{self._node_name}"
-        token_user = _token_user(self._files.bootstrap_kubeconfig)
+        token_name = token_user(self._files.bootstrap_kubeconfig)
         # Without the token's user nothing is known of who may have asked; the key still has to match.
-        known = token_user or bootstrap is None
-        usernames = tuple(name for name in (node_user, token_user) if name and known)
+        known = token_name or bootstrap is None
+        usernames = tuple(name for name in (node_user, token_name) if name and known)
         good = pair is not None and pair is not self._refused and rotation.usable(pair.leaf, now=self._clock.now())
         if bootstrap is not None and not good:
             return bootstrap, f"the credential of {self._files.bootstrap_kubeconfig}", usernames
@@ -258,6 +258,14 @@ class NodeAccess:
 
     def renewal_order(self) -> RenewalOrder | None:
         return self._order
+
+    @property
+    def ca_changes(self) -> bool:
+        """Whether a rotation of the CA is under way: two are trusted, or a renewal is asked for."""
+        try:
+            return self._order is not None or len(self.bundle()) > 1
+        except (AgentError, OSError):
+            return False
 
     # -------------------------------------------------------------- cluster-info
 
@@ -342,7 +350,7 @@ def _none(_clock: Clock) -> FixedCredential:
     return FixedCredential()
 
 
-def _token_user(path: Path | None) -> str:
+def token_user(path: Path | None) -> str:
     """The user behind the bootstrap kubeconfig, if it holds a bootstrap token."""
     if path is None or not path.exists():
         return ""

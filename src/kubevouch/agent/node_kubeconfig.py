@@ -6,15 +6,20 @@ import datetime as dt
 import os
 from pathlib import Path
 
+import msgspec
+
 from kubevouch import wellknown
 from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.agent.interface import SettingsError
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
+from kubevouch.records.bootstrap_tokens import Token
 from kubevouch.util.files import PRIVATE, make_folder, write_atomically
 
+_TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
 CLUSTER, USER, CONTEXT = "default-cluster", "default-auth", "default-context"
 
 
@@ -26,6 +31,28 @@ def build(cluster: Cluster, current: str) -> str:
             users={USER: User(client_certificate=current, client_key=current)},
             contexts={CONTEXT: Context(cluster=CLUSTER, user=USER, namespace=wellknown.DEFAULT_NAMESPACE)},
             current_context=CONTEXT,
+        )
+    )
+
+
+def cluster_of(found: DiscoveredCluster) -> Cluster:
+    return Cluster(
+        server=found.server,
+        certificate_authority_data=found.certificate_authority_data,
+        tls_server_name=found.tls_server_name,
+        proxy_url=found.proxy_url,
+    )
+
+
+def for_token(found: DiscoveredCluster, token: Token) -> str:
+    """What a kubelet would be given to begin with: the token, and the cluster as it was proven; kubeadm's names."""
+    context = f"{_TOKEN_USER}@{_TOKEN_CLUSTER}"
+    return kubeconfig.dump(
+        Kubeconfig(
+            clusters={_TOKEN_CLUSTER: cluster_of(found)},
+            users={_TOKEN_USER: User(token=token.text)},
+            contexts={context: Context(cluster=_TOKEN_CLUSTER, user=_TOKEN_USER)},
+            current_context=context,
         )
     )
 
@@ -50,13 +77,10 @@ def ensure(path: Path, source: Path, current: Path) -> bool:
     named = os.path.normpath(path.parent.absolute() / user.client_certificate)
     if source == path and Path(named) == current.absolute():
         return False
-    # As kubelets: what is left of the cluster is where it is and whom to trust.
+    # All of how the cluster is reached: kubelets lose the proxy, without which they then reach nobody.
     authority = cluster.certificate_authority
-    kept = Cluster(
-        server=cluster.server,
-        certificate_authority=str(source.parent.absolute() / authority) if authority else "",
-        certificate_authority_data=cluster.certificate_authority_data,
-        tls_server_name=cluster.tls_server_name,
+    kept = msgspec.structs.replace(
+        cluster, certificate_authority=str(source.parent.absolute() / authority) if authority else ""
     )
     make_folder(path.parent)
     write_atomically(path, build(kept, str(current.absolute())).encode(), mode=PRIVATE)

@@ -6,6 +6,7 @@ OptionsError     what it was told cannot be meant
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import ipaddress
 import socket
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ BOOTSTRAP_KUBECONFIG = Path("/etc/kubernetes/bootstrap-kubelet.conf")
 CA_FILE = Path("/etc/kubernetes/pki/ca.crt")
 CERT_DIR = Path("/var/lib/kubelet/pki")
 SOCKET = Path("/run/kubevouch/agent.sock")
+REFRESH_SECONDS, LEAST_REFRESH_SECONDS = 600.0, 10.0
 HEALTHZ_PORT = 10451  # beside kubelet's 10248
 _PURPOSES = {"client": usages.CLIENT_AUTH, "server": usages.SERVER_AUTH}
 
@@ -55,6 +57,7 @@ class AgentOptions:
         healthz: address and port of /healthz and /metrics; None for neither.
         hooks: commands after a renewal, by the certificate's name.
         recovery: keep a recovery key if the cluster allows recovery.
+        refresh_seconds: between two looks at cluster-info, on average; a tenth of that while the CA changes.
     """
 
     node_name: str
@@ -69,6 +72,15 @@ class AgentOptions:
     healthz: tuple[str, int] | None = ("127.0.0.1", HEALTHZ_PORT)
     hooks: dict[str, tuple[Command, ...]] = field(default_factory=dict)
     recovery: bool = True
+    refresh_seconds: float = REFRESH_SECONDS
+
+
+def refresh(interval: dt.timedelta) -> float:
+    """Seconds. Raises :class:`SettingsError`: a look opens a connection, and nobody is to look all the time."""
+    seconds = interval.total_seconds()
+    if seconds < LEAST_REFRESH_SECONDS:
+        raise SettingsError(f"got a refresh interval of {seconds:g} s, expected {LEAST_REFRESH_SECONDS:g} s at least")
+    return seconds
 
 
 def algorithm(text: str) -> KeyAlgorithm:

@@ -23,7 +23,7 @@ from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.files import PRIVATE, PUBLIC, write_atomically
 
-HASH_ANNOTATION = "agent.kubevouch.dev/trust-bundle"
+HASH_ANNOTATION = "agent.kubevouch.io/trust-bundle"
 """On an agent's requests: which bundle it trusts, so that a rollover can count who has taken the new one."""
 
 Bundle = tuple[Certificate, ...]

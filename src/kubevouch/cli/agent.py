@@ -14,6 +14,7 @@ from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.paths import FOLDER
+from kubevouch.cli.flags.secret_input import take_token
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
@@ -71,13 +72,24 @@ _socket = click.option(
     "--healthz-address", default=_HEALTHZ, show_default=True, help="Where /healthz and /metrics are; empty for nowhere."
 )
 @click.option(
+    "--discover",
     "--rediscover",
     default="",
     metavar="HOST:PORT|PATH|URL",
-    help="When its CA was replaced, find the cluster again: here, with the token in the systemd credential `token`, or "
-    "by this discovery file.",
+    help="Find the cluster here with a token when there is no kubeconfig yet, and again when its CA was replaced; or "
+    "again by this discovery file.",
 )
-@click.option("--discovery-token-ca-cert-hash", "hashes", multiple=True, metavar="sha256:HEX", help="For --rediscover.")
+@click.option(
+    "--token-file", default="", metavar="FILE|-", help="For --discover.  [default: the systemd credential `token`]"
+)
+@click.option("--discovery-token-ca-cert-hash", "hashes", multiple=True, metavar="sha256:HEX", help="For --discover.")
+@click.option(
+    "--refresh-interval",
+    type=DURATION,
+    default="10m",
+    show_default=True,
+    help="Look at cluster-info so often; ten times as often while the CA changes.",
+)
 @click.option(
     "--recovery/--no-recovery",
     default=True,
@@ -122,8 +134,10 @@ def _options(
     addresses: tuple[str, ...],
     config: Path | None,
     healthz_address: str,
-    rediscover: str,
+    discover: str,
+    token_file: str,
     hashes: tuple[str, ...],
+    refresh_interval: dt.timedelta,
     recovery: bool,
     socket_path: Path,
 ) -> AgentOptions:
@@ -139,7 +153,7 @@ def _options(
         bootstrap_kubeconfig=bootstrap_kubeconfig.absolute(),
         servers=servers,
         ca_copies=(kubeconfig.absolute().parent / "pki" / "ca.crt",),
-        discovery=_discovery(rediscover, hashes, credentials),
+        discovery=_discovery(discover, token_file, hashes, credentials),
     )
     extras, hooks = options.load(config.read_bytes()) if config is not None else ((), {})
     return options.AgentOptions(
@@ -155,10 +169,11 @@ def _options(
         healthz=options.local_address(healthz_address),
         hooks=hooks,
         recovery=recovery,
+        refresh_seconds=options.refresh(refresh_interval),
     )
 
 
-def _discovery(endpoint: str, hashes: tuple[str, ...], credentials: str) -> Any:
+def _discovery(endpoint: str, token_file: str, hashes: tuple[str, ...], credentials: str) -> Any:
     if not endpoint:
         return None
     from kubevouch.agent.discovery import token_discovery
@@ -168,13 +183,13 @@ def _discovery(endpoint: str, hashes: tuple[str, ...], credentials: str) -> Any:
 
         return verify_source(endpoint)
     path = Path(credentials or ".") / "token"
-    if not credentials or not path.exists():
+    if not token_file and not (credentials and path.exists()):
         raise ui.CLIError(
-            "--rediscover needs a token, and there is no systemd credential of that name",
-            hint="LoadCredential=token:/etc/kubevouch/token in the unit",
+            "--discover needs a token, and there is no systemd credential of that name",
+            hint="give --token-file, or LoadCredential=token:/etc/kubevouch/token in the unit",
             code=ExitCode.INVALID,
         )
-    return token_discovery(endpoint, path.read_text().strip(), hashes)
+    return token_discovery(endpoint, take_token("", token_file or str(path)), hashes)
 
 
 async def _run(options: AgentOptions) -> None:

@@ -1,4 +1,4 @@
-"""agent.kubevouch.dev AgentConfiguration: what runs after a renewal, and certificates of other programs."""
+"""agent.kubevouch.io AgentConfiguration: what runs after a renewal, and certificates of other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from kubevouch.config import config_file
 from kubevouch.machinery.declaration import Struct, wire
 
-KIND, API_VERSION = "AgentConfiguration", "agent.kubevouch.dev/v1alpha1"
+KIND, API_VERSION = "AgentConfiguration", "agent.kubevouch.io/v1alpha1"
 
 
 class Hook(Struct):

@@ -27,8 +27,6 @@ from kubevouch.client.interface import Client, ClientConfigurationError, Transpo
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.client.tls import TLSFiles, TLSSources
-from kubevouch.config import kubeconfig
-from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import names
 from kubevouch.machinery.text.gotext import quote
@@ -61,7 +59,6 @@ KUBELET_FLAGS = Path("var/lib/kubelet/kubeadm-flags.env")
 ADMIN_CONF = Path("etc/kubernetes/admin.conf")
 
 # kubeadm's names in the file that it hands over.
-_TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
 
 
 class JoinError(Exception):
@@ -192,7 +189,7 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
     cluster = await find_cluster(options, clock, observer, random)
     try:
         if with_token:
-            write(root / BOOTSTRAP_CONF, bootstrap_kubeconfig(cluster, options.token))
+            write(root / BOOTSTRAP_CONF, node_kubeconfig.for_token(cluster, options.token))
         async with client_of(cluster, options, clock, observer) as client:
             await verify_node_is_free(client, options.node_name)
             if options.control_plane is not None and phases & PREPARE:
@@ -369,19 +366,6 @@ async def _write_kubelet_files(client: Client, options: JoinOptions) -> None:
     write(options.root / KUBELET_FLAGS, f'KUBELET_KUBEADM_ARGS="{arguments}"\n')
 
 
-def bootstrap_kubeconfig(cluster: DiscoveredCluster, token: Token) -> str:
-    """What a kubelet would be given: the token, and the cluster as it was proven."""
-    context = f"{_TOKEN_USER}@{_TOKEN_CLUSTER}"
-    return kubeconfig.dump(
-        Kubeconfig(
-            clusters={_TOKEN_CLUSTER: _cluster(cluster)},
-            users={_TOKEN_USER: User(token=token.text)},
-            contexts={context: Context(cluster=_TOKEN_CLUSTER, user=_TOKEN_USER)},
-            current_context=context,
-        )
-    )
-
-
 def kubelet_kubeconfig(cluster: DiscoveredCluster, options: JoinOptions) -> str:
     """What a kubelet writes for itself once it has a certificate."""
     current = _store(options).current_path
@@ -390,16 +374,7 @@ def kubelet_kubeconfig(cluster: DiscoveredCluster, options: JoinOptions) -> str:
         shown = str(Path("../..") / current.relative_to(options.root))
     else:
         shown = str(current)
-    return node_kubeconfig.build(_cluster(cluster), shown)
-
-
-def _cluster(cluster: DiscoveredCluster) -> Cluster:
-    return Cluster(
-        server=cluster.server,
-        certificate_authority_data=cluster.certificate_authority_data,
-        tls_server_name=cluster.tls_server_name,
-        proxy_url=cluster.proxy_url,
-    )
+    return node_kubeconfig.build(node_kubeconfig.cluster_of(cluster), shown)
 
 
 def _write_authority(path: Path, cluster: DiscoveredCluster, observer: Observer) -> None:

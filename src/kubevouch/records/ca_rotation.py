@@ -15,7 +15,7 @@ import msgspec
 STATE_CONFIGMAP = "kubevouch-ca-rotation"
 """In ``kube-system``: how far the rotation is; ``phases.certificates.ca_rotation`` reads and writes it."""
 STATE_KEY = "rotation"
-RENEWAL_ANNOTATION = "ca.kubevouch.dev/renewal"
+RENEWAL_ANNOTATION = "ca.kubevouch.io/renewal"
 _MAX_LENGTH = 1024
 _LONGEST_WINDOW = 366 * 86400
 

@@ -23,7 +23,7 @@ PREFIX = "kubevouch-issued-certificates-"
 SHARDS = tuple("0123456789abcdef")
 LAYOUT = Layout(PREFIX, SHARDS, overflows=48)
 
-TOTALS_ANNOTATION = "ledger.kubevouch.dev/bytes"
+TOTALS_ANNOTATION = "ledger.kubevouch.io/bytes"
 TOKEN_BUDGET = 16 << 20
 """Bytes of the entries of all machines that one bootstrap token has let in: some 40,000 with names of usual length, and
 at least 16,000 whatever their names. A quarter of the ledger: whoever has stolen a token fills no more of it."""

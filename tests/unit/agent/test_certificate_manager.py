@@ -84,7 +84,7 @@ async def test_a_first_certificate_then_rotations_for_a_week(tmp_path: Path) -> 
             assert 0.69 < (following.leaf.not_before - pair.leaf.not_before) / life < 0.91
         assert last.leaf != first.leaf and not it.heard.failures
         assert not it.store.pending_key_path.exists()
-        assert sum(name.startswith("kubelet-client-2") for name in os.listdir(tmp_path)) == 3
+        assert sum(name.startswith("kubelet-client-2") for name in os.listdir(tmp_path)) == 2
 
 
 @async_test

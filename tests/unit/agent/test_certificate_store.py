@@ -9,7 +9,7 @@ import pytest
 
 import aio
 from asynctest import async_test
-from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
+from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -44,10 +44,10 @@ def test_a_new_pair_is_the_current_one(tmp_path: Path) -> None:
 
 def test_updates_within_a_second_and_the_last_pairs(tmp_path: Path) -> None:
     store = CertificateStore(tmp_path, relative_links=True)
-    pairs = [_pair() for _ in range(KEPT_PAIRS + 2)]
+    pairs = [_pair() for _ in range(4)]
     written = [store.update(*pair, now=NOW) for pair in pairs]
     assert len(set(written)) == len(written)
-    assert [path for path in written if path.exists()] == written[-KEPT_PAIRS:]
+    assert [path for path in written if path.exists()] == written[-2:]
     assert store.current_path.readlink() == Path(written[-1].name)
 
 
@@ -139,9 +139,9 @@ def test_a_pending_key_that_is_in_use_already_is_replaced(tmp_path: Path) -> Non
 
 def test_a_repair_keeps_every_byte_and_takes_the_newest_usable_pair(tmp_path: Path) -> None:
     store = CertificateStore(tmp_path)
-    pairs = [store.update(*_pair(), now=NOW + dt.timedelta(seconds=n)) for n in range(3)]
+    pairs = [store.update(*_pair(), now=NOW + dt.timedelta(seconds=n)) for n in range(2)]
     wanted = pairs[0].read_bytes()
-    pairs[2].write_bytes(b"garbage")
+    pairs[1].write_bytes(b"garbage")
     broken_pending = b"no key"
     store.pending_key_path.write_bytes(broken_pending)
     serial = CertificateStore(tmp_path, certificate_file=pairs[0], key_file=pairs[0])
@@ -150,7 +150,7 @@ def test_a_repair_keeps_every_byte_and_takes_the_newest_usable_pair(tmp_path: Pa
     said = store.repair(lambda pair: pair.leaf.pem() in wanted, now=NOW)
     found = store.current()
     assert found is not None and found.leaf.pem() in wanted
-    assert pairs[2].with_name(pairs[2].name + ".broken").read_bytes() == b"garbage"
+    assert pairs[1].with_name(pairs[1].name + ".broken").read_bytes() == b"garbage"
     assert store.pending_key_path.with_name("kubelet-client.key.tmp.broken").read_bytes() == broken_pending
     assert len(said) >= 3
     assert store.repair(lambda _: True, now=NOW) == []

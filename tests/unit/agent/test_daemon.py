@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime as dt
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aio import until
 from asynctest import async_test
-from join_world import Told, join_world
+from join_world import TOKEN, Told, join_world
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.daemon import Agent
-from kubevouch.agent.interface import SettingsError
+from kubevouch.agent.interface import NotTrustedError, SettingsError
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions
 from kubevouch.agent.report import words
@@ -22,7 +24,8 @@ from kubevouch.api.core_v1 import Node, NodeAddress, NodeStatus
 from kubevouch.config import kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
-from kubevouch.pki import authority, keys
+from kubevouch.pki import authority, keys, pins
+from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
@@ -33,6 +36,8 @@ CASES = {
 }
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW - dt.timedelta(days=1000))
+
+OTHER_CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW - dt.timedelta(days=1))
 
 
 def _pair(not_after: dt.datetime) -> tuple[bytes, bytes]:
@@ -158,3 +163,63 @@ async def test_the_serving_certificate_is_asked_for_as_the_node(tmp_path: Path) 
         finally:
             stop.set()
             await running
+
+
+@async_test
+async def test_a_machine_begins_with_a_bare_token(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "etc" / "kubelet.conf", tmp_path / "etc" / "bootstrap-kubelet.conf")
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        files = dataclasses.replace(files, discovery=world.discovery())
+        options = AgentOptions(
+            "worker-1", files, cert_dir=tmp_path / "pki", socket=tmp_path / "agent.sock", healthz=None, recovery=False
+        )
+        agent = Agent(options, SystemClock())
+        stop = asyncio.Event()
+        running = asyncio.create_task(agent.run(stop))
+        try:
+            async with asyncio.timeout(30):
+                await until(lambda: running.done() or files.kubeconfig.exists())
+                # The token was on disk, and does not stay.
+                await until(lambda: running.done() or not (tmp_path / "etc" / "bootstrap-kubelet.conf").exists())
+        finally:
+            stop.set()
+            await running
+        written = kubeconfig.load(files.kubeconfig.read_bytes())
+        assert written.clusters["default-cluster"].server == world.server.endpoint.url
+        assert TOKEN.text not in files.kubeconfig.read_text()
+
+
+@async_test
+async def test_a_token_of_another_cluster_begins_nothing(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "kubelet.conf", tmp_path / "bootstrap.conf")
+    async with join_world(tmp_path) as world:
+        elsewhere = dataclasses.replace(world.discovery(), pins=pins.parse([pins.pin_of(CA.certificate)]))
+        options = AgentOptions("worker-1", dataclasses.replace(files, discovery=elsewhere), cert_dir=tmp_path / "pki")
+        with pytest.raises(NotTrustedError):
+            await Agent(options, SystemClock()).begin()
+    assert not (tmp_path / "bootstrap.conf").exists()
+
+
+@pytest.mark.parametrize(("authorities", "seconds"), [([CA], 600.0), ([CA, OTHER_CA], 60.0)])
+@async_test
+async def test_cluster_info_is_read_more_often_while_the_ca_changes(
+    tmp_path: Path, authorities: list[CertificateAuthority], seconds: float
+) -> None:
+    options = _machine(tmp_path, kubeconfig.User())
+    path = options.files.kubeconfig
+    bundle = b"".join(each.certificate.pem() for each in authorities)
+    found = kubeconfig.load(path.read_bytes())
+    cluster = msgspec.structs.replace(found.clusters["c"], certificate_authority_data=bundle)
+    path.write_text(kubeconfig.dump(msgspec.structs.replace(found, clusters={"c": cluster})))
+    clock = FakeClock(NOW)
+    agent = Agent(options, clock, lambda: 0.5)
+    running = asyncio.create_task(agent.follow_cluster_info())
+    try:
+        await clock.until_asleep()
+        clock.advance(seconds - 1)
+        assert clock.sleepers == 1
+        clock.advance(1)
+        assert clock.sleepers == 0
+    finally:
+        running.cancel()
+        await asyncio.wait({running})

@@ -38,7 +38,9 @@ def test_what_a_kubelet_writes_once_it_has_a_certificate(tmp_path: Path) -> None
     )
     assert written.users == {"default-auth": User(client_certificate=str(current), client_key=str(current))}
     assert written.clusters == {
-        "default-cluster": Cluster(server="https://a:6443", certificate_authority=str(tmp_path / "ca.crt"))
+        "default-cluster": Cluster(
+            server="https://a:6443", certificate_authority=str(tmp_path / "ca.crt"), proxy_url="http://p"
+        )
     }
     # It is left alone from then on, also when its path is relative.
     before = path.stat().st_mtime_ns

@@ -9,7 +9,7 @@ from kubevouch.agent import options
 from kubevouch.agent.interface import SettingsError
 from kubevouch.pki.keys import KeyAlgorithm
 
-HEAD = "apiVersion: agent.kubevouch.dev/v1alpha1\nkind: AgentConfiguration\n"
+HEAD = "apiVersion: agent.kubevouch.io/v1alpha1\nkind: AgentConfiguration\n"
 
 
 def test_certificates_of_other_programs_and_hooks() -> None:

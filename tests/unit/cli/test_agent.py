@@ -10,6 +10,7 @@ from kubevouch.agent import options
 from kubevouch.cli import agent as module
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import COMMANDS, run
+from kubevouch.machinery.text import gotext
 
 UNIT = Path(__file__).parents[3] / "deploy" / "systemd" / "kubevouch-agent.service"
 
@@ -20,6 +21,7 @@ def test_the_flags_say_what_the_agent_takes() -> None:
     assert defaults["cert_dir"] == options.CERT_DIR
     assert defaults["socket_path"] == options.SOCKET
     assert options.local_address(defaults["healthz_address"]) == ("127.0.0.1", options.HEALTHZ_PORT)
+    assert gotext.parse_duration(defaults["refresh_interval"]).total_seconds() == options.REFRESH_SECONDS
 
 
 def test_the_unit_starts_the_command() -> None:
@@ -48,7 +50,8 @@ def test_without_an_agent(tmp_path: Path, capfd: pytest.CaptureFixture[str], com
         (["--key-algorithm", "DSA"], "unknown key algorithm"),
         (["--healthz-address", "x"], "expected ADDRESS:PORT"),
         (["--node-name", "a_b"], "cannot be used"),
-        (["--rediscover", "a:6443"], "needs a token"),
+        (["--discover", "a:6443"], "needs a token"),
+        (["--refresh-interval", "9s"], "10 s at least"),
         ([], "neither"),
     ],
 )

@@ -39,7 +39,7 @@ from throwaway_ca import ThrowawayCA
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap, namespaced=True)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Namespace, namespaced=False)
-CUSTOM = Resource("policy.kubevouch.dev", "v1alpha1", "ConfigMap", "widgets", ConfigMap, namespaced=True)
+CUSTOM = Resource("policy.kubevouch.io", "v1alpha1", "ConfigMap", "widgets", ConfigMap, namespaced=True)
 
 DOCUMENT = {
     "kind": "ConfigMap",
@@ -110,11 +110,11 @@ async def test_writes_send_protobuf_and_their_options(ca: ThrowawayCA, serving: 
 @on_both_loops
 async def test_custom_resources_are_sent_as_json(ca: ThrowawayCA, serving: ssl.SSLContext) -> None:
     async with ScriptedServer(serving) as server, client(server, ca) as api:
-        server.script(reply_json({**DOCUMENT, "apiVersion": "policy.kubevouch.dev/v1alpha1"}))
+        server.script(reply_json({**DOCUMENT, "apiVersion": "policy.kubevouch.io/v1alpha1"}))
         await api.create(CUSTOM, OBJECT)
-        assert server.seen[0].path == "/apis/policy.kubevouch.dev/v1alpha1/namespaces/n/widgets"
+        assert server.seen[0].path == "/apis/policy.kubevouch.io/v1alpha1/namespaces/n/widgets"
         assert server.seen[0].headers["Content-Type"] == codec.JSON
-        assert json.loads(server.seen[0].body)["apiVersion"] == "policy.kubevouch.dev/v1alpha1"
+        assert json.loads(server.seen[0].body)["apiVersion"] == "policy.kubevouch.io/v1alpha1"
 
 
 @on_both_loops

@@ -12,11 +12,12 @@ import pytest
 
 from asynctest import async_test
 from joined_node import LIFETIME, NAME, JoinedNode, join_node
+from kubevouch.agent import node_kubeconfig
 from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.phases.exec_credential import CredentialError
 from kubevouch.phases.exec_renewal import renew
-from kubevouch.phases.join import BOOTSTRAP_CONF, bootstrap_kubeconfig
+from kubevouch.phases.join import BOOTSTRAP_CONF
 from kubevouch.phases.kubeconfig import write
 from kubevouch.records.bootstrap_tokens import parse_token
 from kubevouch.testing.clock import FakeClock
@@ -77,7 +78,7 @@ async def test_a_token_helps_after_the_end(tmp_path: Path) -> None:
         cluster = node.cluster
         token = parse_token(await cluster.token_async())
         proven = DiscoveredCluster(cluster.url, cluster.pki.ca_certificate)
-        write(node.root / BOOTSTRAP_CONF, bootstrap_kubeconfig(proven, token))
+        write(node.root / BOOTSTRAP_CONF, node_kubeconfig.for_token(proven, token))
         pair = await renew(node.store, files(node), NAME, CLOCK, timeout=30)
         assert pair.leaf.not_after > CLOCK.now() + dt.timedelta(days=300)
 

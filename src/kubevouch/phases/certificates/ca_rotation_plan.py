@@ -25,7 +25,7 @@ from kubevouch.records.ca_rotation import RenewalOrder, fingerprint
 from kubevouch.records.certificate_ledger import IssuedCertificate
 
 DEFAULT_WINDOW = dt.timedelta(hours=6)
-"""Longer than agents take to hear of it, which is an hour and a half."""
+"""Longer than agents take to hear of it, which is a quarter of an hour as a rule."""
 COMMAND = "kubevouch ca rotate"
 
 

@@ -25,10 +25,10 @@ _TRUNCATED = "...TRUNCATED"
 # The loopback has no address; Kubernetes' own loopback connections show this one.
 LOOPBACK_SOURCE = "::1"
 
-METHOD = "authentication.kubevouch.dev/method"
+METHOD = "authentication.kubevouch.io/method"
 """Annotation: how the user was established."""
 
-CREDENTIAL = "authentication.kubevouch.dev/credential"
+CREDENTIAL = "authentication.kubevouch.io/credential"
 """Annotation: with which credential, by the ID of a token or the serial number of a certificate."""
 
 _PATCH = f"{audit_annotations.PATCH}/"

@@ -14,7 +14,7 @@ from kubevouch.server.filters.authorization import attributes_of
 from kubevouch.server.request import Filter, Handler, Request, Result
 
 # Audit annotation: who really sent the request.
-IMPERSONATOR = "authentication.kubevouch.dev/impersonator"
+IMPERSONATOR = "authentication.kubevouch.io/impersonator"
 
 
 def impersonation(authorizer: Authorizer) -> Filter:
