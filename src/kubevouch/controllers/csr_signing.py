@@ -18,12 +18,12 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestStatus,
     has_condition,
 )
-from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
@@ -127,7 +127,7 @@ class CSRSigner:
             raise ReconcileError(f"{what}: {err}") from err
 
 
-def _locked_out(csr: CertificateSigningRequest, config_maps: Lister[ConfigMap]) -> str:
+def _locked_out(csr: CertificateSigningRequest, records: RecordMaps) -> str:
     """Why a request is not signed that was made before its node was locked out, and approved just before or after."""
     created = csr.metadata.creation_timestamp
     if csr.spec.signer_name not in NODE_SIGNERS or created is None:
@@ -136,8 +136,7 @@ def _locked_out(csr: CertificateSigningRequest, config_maps: Lister[ConfigMap]) 
         name = node_name_of(x509_request.parse_pem(csr.spec.request or b"").subject.common_name)
     except ParseError:
         return ""
-    found = (config_maps.get(each, node_records.NAMESPACE) for each in node_records.config_maps_of(name))
-    record = node_records.record_in((each.data for each in found if each is not None), name)
+    record = node_records.record_in(records.path(node_records.LAYOUT, node_records.shard_of(name)), name)
     if not record.locks(created.datetime()):
         return ""
     return f"node {name} was locked out after this was asked for: {record.why}"
@@ -164,12 +163,11 @@ def build(context: Context) -> QueueController:
         due = not csr.status.certificate and has_condition(csr, wellknown.CSR_APPROVED)
         return (request_of(csr),) if due and csr.spec.signer_name in signers else ()
 
-    config_maps = context.informers.informer(
-        CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE
-    ).lister
+    config_maps = context.informers.informer(CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
+    records = RecordMaps(config_maps.indexer)
 
     def locked_out(csr: CertificateSigningRequest) -> str:
-        return _locked_out(csr, config_maps)
+        return _locked_out(csr, records)
 
     controller = QueueController(
         NAME,

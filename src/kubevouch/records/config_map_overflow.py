@@ -9,7 +9,7 @@ look at all, and the next change of the key leaves one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MAX_BYTES = 960 << 10
@@ -20,20 +20,25 @@ _EACH = 16
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Args: ``overflows``: how many further ConfigMaps there may be; with the first ones they bound what is kept."""
+    """Args: ``overflows``: how many further ConfigMaps there may be; with the first ones they bound what is kept.
+
+    ``names`` are those of all ConfigMaps that may be there.
+    """
 
     prefix: str
     shards: tuple[str, ...]
     overflows: int
+    # Made once: each machine that joins asks.
+    further: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _paths: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
 
-    @property
-    def further(self) -> tuple[str, ...]:
-        return tuple(f"{self.prefix}overflow-{number:02}" for number in range(self.overflows))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all ConfigMaps that may be there."""
-        return (*(f"{self.prefix}{shard}" for shard in self.shards), *self.further)
+    def __post_init__(self) -> None:
+        further = tuple(f"{self.prefix}overflow-{number:02}" for number in range(self.overflows))
+        paths = {shard: (f"{self.prefix}{shard}", *further) for shard in self.shards}
+        object.__setattr__(self, "further", further)
+        object.__setattr__(self, "names", (*(path[0] for path in paths.values()), *further))
+        object.__setattr__(self, "_paths", paths)
 
     @property
     def capacity(self) -> int:
@@ -42,7 +47,7 @@ class Layout:
 
     def path(self, shard: str) -> tuple[str, ...]:
         """The ConfigMaps in which an entry of the shard may be, its own first."""
-        return (f"{self.prefix}{shard}", *self.further)
+        return self._paths[shard]
 
 
 class Placed(NamedTuple):

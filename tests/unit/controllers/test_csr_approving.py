@@ -22,6 +22,7 @@ from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.csr_approving import CSRApprover
 from kubevouch.controllers.interface import DONE, ReconcileError, request_of
+from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.standalone.controllers import controller_user
@@ -37,7 +38,7 @@ def approver(at: World, cached: Indexer[CertificateSigningRequest]) -> CSRApprov
     for index in (name_admission.NODE_INDEX, name_admission.KEY_INDEX):
         with suppress(ValueError):
             cached.add_index(index, lambda _: ())
-    caches = NameCaches(Lister(cached), Lister(Indexer()), Lister(Indexer()))
+    caches = NameCaches(Lister(cached), Lister(Indexer()), RecordMaps(Indexer()))
     names = NameAdmission(connect(csr_approving.NAME), caches, tokens, at.clock, takeover=False)
     return CSRApprover(connect(csr_approving.NAME), Lister(cached), tokens, recovery, names)
 

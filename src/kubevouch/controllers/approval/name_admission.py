@@ -25,6 +25,7 @@ from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.interface import Context, IgnorableError
+from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
@@ -36,7 +37,7 @@ from kubevouch.policy import node_names
 from kubevouch.policy.node_names import Asked, Decision, Held, Inventory
 from kubevouch.records import certificate_ledger
 from kubevouch.records.bootstrap_tokens import token_id_of_user
-from kubevouch.records.certificate_ledger import LAYOUT, key_digest
+from kubevouch.records.certificate_ledger import LAYOUT, Totals, key_digest, totals_of
 from kubevouch.records.node_recovery import is_recovering
 from kubevouch.revocation import node_records
 from kubevouch.util.clock import Clock
@@ -65,7 +66,7 @@ class NameCaches:
 
     csrs: Lister[CertificateSigningRequest]
     nodes: Lister[Node]
-    config_maps: Lister[ConfigMap]
+    records: RecordMaps
 
 
 def name_caches(context: Context, client: Client, csrs: SharedInformer[CertificateSigningRequest]) -> NameCaches:
@@ -74,7 +75,7 @@ def name_caches(context: Context, client: Client, csrs: SharedInformer[Certifica
             csrs.indexer.add_index(index, function)
     nodes = context.informers.informer(NODES, client=client)
     config_maps = context.informers.informer(CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
-    return NameCaches(csrs.lister, nodes.lister, config_maps.lister)
+    return NameCaches(csrs.lister, nodes.lister, RecordMaps(config_maps.indexer))
 
 
 class NameAdmission:
@@ -92,6 +93,7 @@ class NameAdmission:
         self._admitted: dict[str, None] = {}
         # The tokens of which the log says that they wait for room.
         self._told: set[str] = set()
+        self._counted: tuple[list[ConfigMap], dict[str, Totals]] = [], {}
 
     async def admit(self, csr: CertificateSigningRequest, wanted: CertificateRequest) -> None:
         """Nothing, if ``csr`` may be approved as far as its name and its key go.
@@ -134,16 +136,21 @@ class NameAdmission:
         """
         if self._in_ledger(name):
             return
-        maps = (self._caches.config_maps.get(each, wellknown.KUBE_SYSTEM_NAMESPACE) for each in LAYOUT.names)
-        totals = {each.metadata.name: certificate_ledger.totals_of(each.metadata.annotations) for each in maps if each}
         token = token_id_of_user(csr.spec.username)
-        why = certificate_ledger.no_room(totals, _ledger_key(name)[0], token)
+        why = certificate_ledger.no_room(self._totals(), _ledger_key(name)[0], token)
         if why:
             if token not in self._told and len(self._told) < _REMEMBERED:
                 # Once for each: who may post a request makes no log grow.
                 self._told.add(token)
                 log.warning("machines wait for room in the ledger", token=token, why=why)
             raise IgnorableError(f"csr {quote(csr.metadata.name)}: {why}")
+
+    def _totals(self) -> dict[str, Totals]:
+        maps = self._caches.records.all_of(LAYOUT)
+        # The same objects, as a rule: the ledger is written every few seconds.
+        if maps != self._counted[0]:
+            self._counted = maps, {each.metadata.name: totals_of(each.metadata.annotations) for each in maps}
+        return self._counted[1]
 
     def _refuse_replay(self, csr: CertificateSigningRequest, common_name: str, key: str) -> None:
         """A request can be copied from the API and posted again: its signature says nothing of who sends it (S6).
@@ -188,7 +195,7 @@ class NameAdmission:
 
     def _in_ledger(self, name: str) -> list[Held]:
         key = _ledger_key(name)
-        found = (certificate_ledger.entry_in(self._config_map(each), key) for each in LAYOUT.path(key[0]))
+        found = (certificate_ledger.entry_in(data, key) for data in self._caches.records.path(LAYOUT, key[0]))
         return [
             Held(key=entry.public_key, issued=entry.not_before + BACKDATE, not_after=entry.not_after)
             for entry in found
@@ -196,11 +203,8 @@ class NameAdmission:
         ]
 
     def _record(self, name: str) -> node_records.NodeRecord:
-        return node_records.record_in(map(self._config_map, node_records.config_maps_of(name)), name)
-
-    def _config_map(self, name: str) -> dict[str, str]:
-        found = self._caches.config_maps.get(name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        return {} if found is None else found.data
+        stored = self._caches.records.path(node_records.LAYOUT, node_records.shard_of(name))
+        return node_records.record_in(stored, name)
 
     async def _lease(self, name: str) -> Lease | None:
         """Read only where there is a Node: a machine that joins anew has none."""
