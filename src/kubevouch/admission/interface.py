@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from kubevouch.admission.observer import UNOBSERVED, Observer
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.scheme import GroupResource, GroupVersionKind, Resource
@@ -67,8 +69,7 @@ class Reinvocation:
         self.invoked.clear()
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One write on its way to the store.
 
     Args:
@@ -94,8 +95,8 @@ class Request:
     old: Any
     dry_run: bool = False
     field_manager: str = ""
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = []
+    annotations: dict[str, str] = {}
     versions: tuple[Version, ...] = ()
     options: Any = None
     reinvocation: Reinvocation | None = None

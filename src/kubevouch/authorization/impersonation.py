@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from kubevouch.authentication.impersonation import (
     resulting_user,
     service_account_groups,
@@ -87,7 +89,7 @@ class Impersonator:
         if mode == _ASSOCIATED_NODE:
             requester = replace(requester, extra={_ASSOCIATED_KEYS: tuple(sorted(requester.extra))})
         on = f"impersonate-on:{mode}:{attributes.verb}"
-        await self._require(replace(attributes, user=requester, verb=on))
+        await self._require(structs.replace(attributes, user=requester, verb=on))
         identity = Attributes(requester, verb, _AUTHENTICATION, "v1")
         user = wanted
         account = service_account_of(wanted.name)
@@ -95,29 +97,31 @@ class Impersonator:
         if node_name:
             # The permission is for one's own node, whichever that is.
             name = "*" if mode == _ASSOCIATED_NODE else node_name
-            await self._require(replace(identity, resource="nodes", name=name))
+            await self._require(structs.replace(identity, resource="nodes", name=name))
             user = replace(wanted, groups=(NODES_GROUP,))
         elif account is not None:
-            await self._require(replace(identity, resource="serviceaccounts", namespace=account[0], name=account[1]))
+            await self._require(
+                structs.replace(identity, resource="serviceaccounts", namespace=account[0], name=account[1])
+            )
             user = replace(wanted, groups=service_account_groups(account[0]))
         else:
-            await self._require(replace(identity, resource="users", name=wanted.name))
+            await self._require(structs.replace(identity, resource="users", name=wanted.name))
         if wanted.uid:
-            await self._require(replace(identity, resource="uids", name=wanted.uid))
-        await self._require_groups(replace(identity, resource="groups"), wanted.groups)
-        await self._require_extra(replace(identity, resource="userextras"), wanted.extra)
+            await self._require(structs.replace(identity, resource="uids", name=wanted.uid))
+        await self._require_groups(structs.replace(identity, resource="groups"), wanted.groups)
+        await self._require_extra(structs.replace(identity, resource="userextras"), wanted.extra)
         return Impersonated(replace(user, groups=with_standing(user.name, user.groups)), verb)
 
     async def _require_groups(self, question: Attributes, groups: tuple[str, ...]) -> None:
         if "" in groups:
             raise forbidden(question, "impersonating the empty string group is not allowed")
         if MASTERS_GROUP in groups:
-            question = replace(question, name=MASTERS_GROUP)
+            question = structs.replace(question, name=MASTERS_GROUP)
             raise forbidden(question, "impersonating the system:masters group is not allowed")
-        if len(groups) >= _MANY and await self._allows(replace(question, name="*")):
+        if len(groups) >= _MANY and await self._allows(structs.replace(question, name="*")):
             return
         for group in groups:
-            await self._require(replace(question, name=group))
+            await self._require(structs.replace(question, name=group))
 
     async def _require_extra(self, question: Attributes, extra: Mapping[str, tuple[str, ...]]) -> None:
         for key, values in extra.items():
@@ -125,11 +129,11 @@ class Impersonator:
             if fault:
                 raise forbidden(question, fault)
         many = max(len(extra), sum(map(len, extra.values()))) >= _MANY
-        if many and await self._allows(replace(question, subresource="*", name="*")):
+        if many and await self._allows(structs.replace(question, subresource="*", name="*")):
             return
         for key, values in extra.items():
             for value in values:
-                await self._require(replace(question, subresource=key, name=value))
+                await self._require(structs.replace(question, subresource=key, name=value))
 
     async def _allows(self, question: Attributes) -> bool:
         return (await self._authorizer.authorize(question)).decision is Decision.ALLOW
@@ -145,17 +149,17 @@ def legacy_permissions(requester: UserInfo, wanted: UserInfo) -> Iterator[Attrib
     core = Attributes(requester, LEGACY_VERB, "", "v1")
     account = service_account_of(wanted.name)
     if account is None:
-        yield replace(core, resource="users", name=wanted.name)
+        yield structs.replace(core, resource="users", name=wanted.name)
     else:
-        yield replace(core, resource="serviceaccounts", namespace=account[0], name=account[1])
-    other = replace(core, group=_AUTHENTICATION)
+        yield structs.replace(core, resource="serviceaccounts", namespace=account[0], name=account[1])
+    other = structs.replace(core, group=_AUTHENTICATION)
     if wanted.uid:
-        yield replace(other, resource="uids", name=wanted.uid)
+        yield structs.replace(other, resource="uids", name=wanted.uid)
     for group in wanted.groups:
-        yield replace(core, resource="groups", name=group)
+        yield structs.replace(core, resource="groups", name=group)
     for key, values in wanted.extra.items():
         for value in values:
-            yield replace(other, resource="userextras", subresource=key, name=value)
+            yield structs.replace(other, resource="userextras", subresource=key, name=value)
 
 
 # ------------------------------------------------------------------ which modes apply

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from msgspec import Struct
+
 from kubevouch.authentication.interface import UserInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(Struct, frozen=True):
     """What is asked. For a request about a resource ``path`` is empty; otherwise only ``verb`` and ``path`` count.
 
     ``api_version`` may be ``*``; ``name`` is empty where the request names no object.

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
@@ -19,8 +21,7 @@ from kubevouch.machinery.text.names import NameRule, subdomain_name
 T = TypeVar("T", bound=Object)
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """One request as the registry sees it.
 
     Args:
@@ -43,8 +44,8 @@ class Context:
     field_validation: str = "Warn"
     # The body emptied metadata.managedFields on purpose.
     resets_managed_fields: bool = False
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = []
+    annotations: dict[str, str] = {}
     options: Any = None
     source: str = ""
     own: bool = False

@@ -7,6 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+from msgspec import Struct
+
 from kubevouch.authentication.interface import Authentication, Credentials, UserInfo
 from kubevouch.registry.reader import ListResult
 from kubevouch.server.encoding import ObjectEncoder
@@ -25,8 +28,10 @@ async def no_body(_limit: int) -> bytes:
     return b""
 
 
-@dataclass(slots=True)
-class Request:
+_NONE_SHOWN = Credentials()
+
+
+class Request(Struct):
     """One request.
 
     With ``loopback`` the in-process client has preset ``authentication``, a named identity; with ``typed`` also ``obj``
@@ -39,7 +44,7 @@ class Request:
     query: Query
     headers: Mapping[str, str]
     received: dt.datetime
-    credentials: Credentials = field(default_factory=Credentials)
+    credentials: Credentials = _NONE_SHOWN
     read_body: BodyReader = no_body
     obj: Any = None
     info: RequestInfo | None = None
@@ -48,12 +53,12 @@ class Request:
     negotiated: Negotiated | None = None
     loopback: bool = False
     typed: bool = False
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = []
+    annotations: dict[str, str] = {}
     # Its part of the time for large work; the chain sets it.
-    share: Share = field(default_factory=Share)
+    share: Share = msgspec.field(default_factory=Share)
     # Which lane of flow control it took; empty before it has one.
-    flow_headers: Mapping[str, str] = field(default_factory=dict)
+    flow_headers: Mapping[str, str] = {}
     # Set while the request is audited: handlers tell it what the body held.
     audit: BodyRecorder | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from kubevouch.server.query import Query
 
@@ -12,8 +13,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(Struct, frozen=True):
     """``is_resource`` is False for paths outside ``/api/<version>/…`` and ``/apis/<group>/<version>/…``."""
 
     path: str

@@ -65,7 +65,7 @@ READ = Attributes(user=JANE, verb="get", group="", api_version="v1", resource="s
             },
         ),
         (
-            replace(READ, user=UserInfo("x"), name="", field_selector="((", label_selector="in in in"),
+            msgspec.structs.replace(READ, user=UserInfo("x"), name="", field_selector="((", label_selector="in in in"),
             {
                 "resourceAttributes": {"namespace": "a", "verb": "get", "version": "v1", "resource": "secrets"},
                 "user": "x",
@@ -133,15 +133,15 @@ def test_answers_are_remembered_by_what_they_say_and_for_whom() -> None:
         for _ in range(2):
             await authorizer.authorize(READ)
         assert len(server.seen) == 1
-        await authorizer.authorize(replace(READ, user=replace(JANE, groups=("dev",))))
-        await authorizer.authorize(replace(READ, name="t"))
+        await authorizer.authorize(msgspec.structs.replace(READ, user=replace(JANE, groups=("dev",))))
+        await authorizer.authorize(msgspec.structs.replace(READ, name="t"))
         assert len(server.seen) == 3
         clock.advance(10)
         await authorizer.authorize(READ)
         assert len(server.seen) == 4
 
         server.script(reply_json({"status": {"allowed": False}}))
-        other = replace(READ, verb="delete")
+        other = msgspec.structs.replace(READ, verb="delete")
         await authorizer.authorize(other)
         clock.advance(2)
         await authorizer.authorize(other)
@@ -154,7 +154,7 @@ def test_a_large_question_is_not_remembered() -> None:
     async def scenario(server: ScriptedServer, authorizer: WebhookAuthorizer, _clock: FakeClock) -> None:
         server.script(reply_json({"status": {"allowed": True}}))
         for _ in range(2):
-            await authorizer.authorize(replace(READ, name="n" * MAX_CACHED))
+            await authorizer.authorize(msgspec.structs.replace(READ, name="n" * MAX_CACHED))
         assert len(server.seen) == 2
 
     with_webhook(scenario)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
+from msgspec import structs
 
 from kubevouch.authentication import webhook
 from kubevouch.authentication.interface import Authentication, AuthenticationError
@@ -124,7 +125,7 @@ class WatchStanding:
                 return str(err)
             if (found.user.name, found.user.uid) != (watch.began_as.user.name, watch.began_as.user.uid):
                 return "the credential is somebody else's by now"
-        probe = replace(request, authentication=found, annotations={}, warnings=[])
+        probe = structs.replace(request, authentication=found, annotations={}, warnings=[])
         try:
             await self._impersonation(probe, self._authorize)
         except APIStatusError as err:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from kubevouch.admission.interface import Operation, Version
 from kubevouch.admission.interface import Request as AdmissionRequest
@@ -59,7 +60,7 @@ async def perform(env: Environment, action: Action, request: Request) -> Result:
     asked = _admission_request(action, ctx, request, obj)
 
     async def validate(final: Any) -> None:
-        await env.admission.validate(replace(asked, obj=final))
+        await env.admission.validate(structs.replace(asked, obj=final))
 
     obj = await env.admission.admit(asked)
     answer = await action.perform(ctx, info.namespace, info.name, obj, validate)
