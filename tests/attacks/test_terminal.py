@@ -131,7 +131,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],
-        "up": ["--data-dir", f"/proc/self{root}", "--secure-port", "0"],
+        "up": ["--data-dir", f"/proc/self{root}", "--secure-port", "0"], "version": there,
     }  # fmt: skip
     return table[path]
 
@@ -237,6 +237,7 @@ def test_a_name_that_no_object_has_is_said_to_be_none(
         "recovery list",
         "node lockouts",
         "doctor cluster",
+        "version",
     ],
 )
 def test_documents_stay_data(

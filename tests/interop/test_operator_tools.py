@@ -85,7 +85,7 @@ def test_kubectl_vouch(up: Up, tmp_path: Path, version: str) -> None:
     config = str(up.folder / "cluster" / "admin.conf")
     ended = processes.run(kubectl, "vouch", "csr", "list", cwd=tmp_path, KUBECONFIG=config, PATH=path)
     assert ended.code == 0, ended
-    assert "system:node:worker-1 (system:nodes)" in ended.stdout
+    assert "worker-1 (node)" in ended.stdout
     ended = processes.run(kubectl, "vouch", "csr", "show", cwd=tmp_path, KUBECONFIG=config, PATH=path)
     assert "error: missing argument 'NAME'\nhint: see kubectl vouch csr show --help\n" in ended.stderr
     ended = processes.run(kubectl, "vouch", "doctor", "cluster", cwd=tmp_path, KUBECONFIG=config, PATH=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kubevouch import wellknown
 from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _reason = click.option("-m", "--message", default="", help="Why, for whoever reads the request later.")
+_NODE = " (node)"
 _YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
 
 
@@ -33,26 +36,24 @@ def csr() -> None:
 
 @csr.command("list")
 @click.option("--pending", is_flag=True, help="Only those that nobody has decided.")
+@click.option("-w", "--watch", is_flag=True, help="Go on with each request that comes, is decided or goes.")
 @ui.output_option
 @kubeconfig_option
-def list_(pending: bool, output: str, kubeconfig: Path | None) -> None:
+def list_(pending: bool, watch: bool, output: str, kubeconfig: Path | None) -> None:
     """List the requests of the cluster, the undecided on top."""
 
-    async def work(client: Client, found: Requests) -> list[Review]:  # noqa: ARG001 - as every command's work
-        return [_reviewed(each, found, signature=False) for each in (found.pending if pending else found.all)]
+    async def work(client: Client, found: Requests) -> None:
+        chosen = found.pending if pending else found.all
+        reviews = [_reviewed(each, found, signature=False) for each in chosen]
+        if output == "text":
+            _print_list(reviews, "no request is pending" if pending else "no requests", watch=watch)
+        elif not watch:
+            ui.document([_tree(each) for each in reviews], output)
+        if watch:
+            told = _Told(output, chosen, reviews, known=None if pending else found.all)
+            await _follow(client, told)
 
-    reviews = _with_cluster(kubeconfig, work)
-    if output != "text":
-        ui.document([_tree(each) for each in reviews], output)
-        return
-    if not reviews:
-        ui.say("no request is pending" if pending else "no requests")
-        return
-    rows = [
-        (each.name, each.state.value, _age(each), _subject(each), each.csr.spec.username, _codes(each))
-        for each in reviews
-    ]
-    ui.lines(ui.table(("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS"), rows))
+    _with_cluster(kubeconfig, work)
 
 
 @csr.command()
@@ -117,6 +118,126 @@ def review(kubeconfig: Path | None) -> None:
             ui.say("no request is pending")
 
     _with_cluster(kubeconfig, work)
+
+
+# ------------------------------------------------------------------ the list as it changes
+
+_HEADER = ("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS")
+_GONE = "Deleted"
+
+
+def _row(each: Review, state: str = "") -> tuple[str, ...]:
+    return (
+        each.name, state or each.state.value, _age(each), _asked_for(each), each.csr.spec.username, _codes(each),
+    )  # fmt: skip
+
+
+def _print_list(reviews: Sequence[Review], none: str, *, watch: bool) -> None:
+    if reviews or watch:
+        ui.lines(ui.table(_HEADER, map(_row, reviews)))
+    else:
+        ui.say(none)
+
+
+class _Told:
+    """Prints what has changed since it was printed last.
+
+    Args:
+        known: those of which nothing is said until they change; None where only undecided ones count.
+    """
+
+    def __init__(
+        self,
+        output: str,
+        shown: Sequence[CertificateSigningRequest],
+        reviews: Sequence[Review],
+        known: Sequence[CertificateSigningRequest] | None,
+    ) -> None:
+        from kubevouch.reviews.csr_review import state_of
+
+        self._output = output
+        self._only_pending = known is None
+        self._states = {each.metadata.uid: state_of(each).value for each in shown}
+        rows = [_HEADER, *map(_row, reviews)]
+        # One row with the widest cell of each column keeps later lines under the first ones.
+        self._widest = tuple(max(column, key=len) for column in zip(*rows, strict=True))
+        if output != "text":
+            for each in reviews:
+                self._document(each)
+
+    def tell(self, csr: CertificateSigningRequest, among: Requests, *, gone: bool) -> None:
+        from kubevouch.reviews.csr_review import State, state_of
+
+        uid, state = csr.metadata.uid, _GONE if gone else state_of(csr).value
+        before = self._states.pop(uid, None)
+        if not gone:
+            if before is None and self._only_pending and state != State.PENDING:
+                return
+            # Of a decided one nothing more is told where only undecided ones count.
+            if not self._only_pending or state == State.PENDING:
+                self._states[uid] = state
+        if before == state or (gone and before is None):
+            return
+        review = _reviewed(csr, among, signature=False)
+        if self._output == "text":
+            ui.lines(ui.table(_HEADER, [self._widest, _row(review, state)])[-1:])
+        else:
+            self._document(review, state)
+
+    def _document(self, review: Review, state: str = "") -> None:
+        if self._output == "yaml":
+            ui.say("---")
+        ui.document(_tree(review) | ({"state": state} if state else {}), self._output)
+
+
+class _Changes:
+    """Requests that have changed and are not told of yet, the last state of each."""
+
+    def __init__(self) -> None:
+        self.arrived = asyncio.Event()
+        self._last: dict[str, tuple[CertificateSigningRequest, bool]] = {}
+
+    def on_add(self, obj: CertificateSigningRequest, *, initial: bool) -> None:  # noqa: ARG002 - all are compared
+        self._note(obj, gone=False)
+
+    def on_update(self, old: CertificateSigningRequest, new: CertificateSigningRequest) -> None:  # noqa: ARG002
+        self._note(new, gone=False)
+
+    def on_delete(self, obj: CertificateSigningRequest, *, missed: bool) -> None:  # noqa: ARG002
+        self._note(obj, gone=True)
+
+    def _note(self, obj: CertificateSigningRequest, *, gone: bool) -> None:
+        # A request that was deleted and made again is two.
+        self._last[obj.metadata.uid] = (obj, gone)
+        self.arrived.set()
+
+    def take(self) -> list[tuple[CertificateSigningRequest, bool]]:
+        self.arrived.clear()
+        taken = list(self._last.values())
+        self._last.clear()
+        return taken
+
+
+async def _follow(client: Client, told: _Told) -> None:
+    """Until somebody ends it; a lost connection is made again."""
+    from kubevouch.api import catalog
+    from kubevouch.client.cache.informer import SharedInformer
+    from kubevouch.reviews.csr_review import Requests
+    from kubevouch.util.clock import SystemClock
+    from kubevouch.util.tasks import OnCrash, Supervisor
+
+    clock = SystemClock()
+    informer = SharedInformer(client, catalog.CERTIFICATE_SIGNING_REQUESTS, clock=clock)
+    changes = _Changes()
+    informer.add_handler(changes)
+    async with Supervisor(clock) as tasks:
+        tasks.start("requests", informer.run, OnCrash.ESCALATE)
+        while True:
+            await changes.arrived.wait()
+            taken = changes.take()
+            among = Requests(informer.indexer.values())
+            for each, gone in taken:
+                told.tell(each, among, gone=gone)
 
 
 # ------------------------------------------------------------------ work
@@ -187,12 +308,23 @@ def _subject(each: Review) -> str:
     return subject.common_name + (f" ({organizations})" if organizations else "") or "<empty>"
 
 
+def _asked_for(each: Review) -> str:
+    """The same for a narrow column: of a node its name comes first, for it is what tells one line from another."""
+    whole = _subject(each)
+    if each.request is not None:
+        subject = each.request.subject
+        node = subject.common_name.removeprefix(wellknown.NODE_USER_PREFIX)
+        if node != subject.common_name and subject.organizations == (wellknown.NODES_GROUP,):
+            return f"{node}{_NODE}"
+    # Nobody but a node looks like one.
+    return repr(whole) if whole.endswith(_NODE) else whole
+
+
 def _codes(each: Review) -> str:
     return ",".join(mark.code for mark in each.marks)
 
 
 def _print(each: Review) -> None:
-    from kubevouch import wellknown
     from kubevouch.reviews.csr_review import names_of
 
     spec = each.csr.spec

@@ -155,6 +155,7 @@ def prepared(ctx: click.Context, flags: dict[str, Any], *, only: str = "") -> tu
     from kubevouch.agent.interface import AgentError
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
+    from kubevouch.util.nearest import meant
 
     logs.configure(SystemClock(), level="error")
     if flags["timeout"] <= dt.timedelta():
@@ -164,7 +165,9 @@ def prepared(ctx: click.Context, flags: dict[str, Any], *, only: str = "") -> tu
         phases = _phases(only, (*flags.get("skip_phases", ()), *config.skip_phases))
         options = run_async(_options(config, flags, phases))
     except AgentError as err:
-        raise ui.CLIError(str(err), hint=err.hint, code=_code(err)) from err
+        # What stands in an address's place may be a command of join's own.
+        hint = meant("".join(flags["endpoints"][:1]), names.JOIN_WORDS, err.hint)
+        raise ui.CLIError(str(err), hint=hint, code=_code(err)) from err
     return options, flags["dry_run"] or config.dry_run
 
 

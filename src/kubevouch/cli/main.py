@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "join-phase": ("kubevouch.cli.join_phase:join_phase", "Run one phase of a join alone."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
+    "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
 }
 DEBUG = "KUBEVOUCH_DEBUG"
@@ -101,8 +102,8 @@ def guarded(work: Callable[[], object]) -> int:
         ui.lines(err.format_message().splitlines())
         return ExitCode.INVALID
     except click.UsageError as err:
-        command = err.ctx.command_path if err.ctx is not None else "kubevouch"
-        ui.error(_sentence(err.format_message()), f"see {command} --help")
+        message, hint = _misuse(err)
+        ui.error(message, hint)
         return ExitCode.INVALID
     except click.ClickException as err:
         ui.error(_sentence(err.format_message()))
@@ -136,6 +137,26 @@ def _failed(err: Exception) -> int:
         return ExitCode.FAILED
     ui.error(failure.message, failure.hint)
     return failure.code
+
+
+def _misuse(err: click.UsageError) -> tuple[str, str]:
+    """What was wrong, and what may have been meant: click suggests for some words, in a voice of its own."""
+    command = err.ctx.command if err.ctx is not None else None
+    message, word, known = err.format_message(), "", list[str]()
+    if isinstance(err, click.NoSuchOption):
+        message, word = err.message, err.option_name
+        if command is not None and err.ctx is not None:
+            known = [name for each in command.get_params(err.ctx) for name in each.opts]
+    elif isinstance(err, click.exceptions.NoSuchCommand):
+        message, word = err.message, err.command_name
+        known = command.list_commands(err.ctx) if isinstance(command, click.Group) and err.ctx is not None else []
+    elif isinstance(err, click.BadParameter) and err.param is not None and isinstance(err.param.type, click.Choice):
+        # The exception holds the value in its sentence only.
+        word, known = err.message.removeprefix("'").partition("'")[0], list(map(str, err.param.type.choices))
+    path = err.ctx.command_path if err.ctx is not None else "kubevouch"
+    from kubevouch.util.nearest import meant
+
+    return _sentence(message), meant(word, known, f"see {path} --help")
 
 
 def _sentence(text: str) -> str:

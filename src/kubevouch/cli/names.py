@@ -16,6 +16,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 _SECONDS = 2.0  # a person waits with a finger on the key
 _LIMIT = 500
+JOIN_WORDS = ("phase", "status")
 
 
 # A name from a cluster is put into the line that the person is about to run: nothing that a shell or a terminal reads
@@ -43,7 +44,7 @@ def join_phases(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def join_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """What may stand behind ``join`` in an address's place."""
     taken = param.name is not None and ctx.params.get(param.name)
-    return [] if taken else starting(("phase", "status"), incomplete)
+    return [] if taken else starting(JOIN_WORDS, incomplete)
 
 
 def _of_cluster(names: Callable[[Client], Awaitable[Iterable[str]]]) -> Complete:

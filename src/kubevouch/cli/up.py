@@ -19,6 +19,7 @@ from kubevouch.cli.flags.access import access_flags, take_access
 from kubevouch.cli.flags.address import address_flags
 from kubevouch.cli.flags.audit import audit_flags, take_audit
 from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.groups import UpCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
 from kubevouch.cli.flags.paths import FOLDER, shown
 from kubevouch.cli.flags.recovery import recovery_flags, take_recovery
@@ -54,7 +55,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     return value
 
 
-@click.command()
+@click.command(cls=UpCommand)
 @click.option(
     "--data-dir",
     type=FOLDER,

@@ -38,7 +38,11 @@ ALL = "*"
 
 
 class UnknownControllerError(ValueError):
-    """A list names what there is not."""
+    """A list names what there is not; ``words`` says what."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__("\n".join(f"{quote(word)} is not in the list of known controllers" for word in words))
+        self.words = words
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,11 @@ def select(words: Sequence[str]) -> tuple[Entry, ...]:
         bare = word.removeprefix("-")
         name = names.get(bare)
         if name is None:
-            unknown.append(f"{quote(bare)} is not in the list of known controllers")
+            unknown.append(bare)
         else:
             chosen.setdefault(name, bare == word)
     if unknown:
-        raise UnknownControllerError("\n".join(unknown))
+        raise UnknownControllerError(unknown)
     return tuple(each for each in CONTROLLERS if chosen.get(each.name, ALL in words))
 
 

@@ -33,6 +33,7 @@ from kubevouch.records.bootstrap_tokens import (
 )
 from kubevouch.records.token_bounds import Bounds
 from kubevouch.records.token_record import TokenRecordError
+from kubevouch.util.nearest import meant
 
 DEFAULT_TTL = dt.timedelta(hours=24)
 DEFAULT_USAGES = (SIGNING, AUTHENTICATION)
@@ -209,8 +210,16 @@ async def delete(client: Client, token_id: str) -> None:
     try:
         await client.delete(catalog.SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
     except APIStatusError as err:
-        hint = "kubevouch token list shows those that are there" if err.code == 404 else ""
+        hint = await _known(client, token_id) if err.code == 404 else ""
         raise TokenPhaseError(f"failed to delete bootstrap token {quote(token_id)}: {err}", hint) from err
+
+
+async def _known(client: Client, token_id: str) -> str:
+    """What to do about an ID that no token has."""
+    known: list[BootstrapToken] = []
+    with suppress(APIStatusError, TransportError):  # it is another right than the one to delete
+        known, _ = await list_tokens(client)
+    return meant(token_id, (each.token.token_id for each in known), "kubevouch token list shows those that are there")
 
 
 def power(groups: Sequence[str], expires: dt.datetime | None, now: dt.datetime) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from kubevouch.util.nearest import meant
+
 
 class PhaseError(ValueError):
     """A name that is no phase, or one that does nothing here. ``hint`` has the list."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
-        self.hint = f"the phases are {', '.join(NAMES)}"
+        self.hint = meant(name, NAMES, f"the phases are {', '.join(NAMES)}")
 
 
 class Phase(StrEnum):
@@ -54,7 +56,7 @@ def named(name: str) -> frozenset[Phase]:
     if not found and name in ELSEWHERE:
         raise PhaseError(f"the phase {name} runs a control plane, which is not done here")
     if not found:
-        raise PhaseError(f"invalid phase name: {name}")
+        raise PhaseError(f"invalid phase name: {name}", name)
     return found
 
 
@@ -63,7 +65,7 @@ def without(names: Iterable[str]) -> frozenset[Phase]:
     given = list(names)
     unknown = sorted(name for name in given if name not in ELSEWHERE and not _matching(name))
     if unknown:
-        raise PhaseError(f"invalid phase name: {', '.join(unknown)}")
+        raise PhaseError(f"invalid phase name: {', '.join(unknown)}", unknown[0])
     return ALL.difference(*map(_matching, given))
 
 

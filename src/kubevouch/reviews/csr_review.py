@@ -38,6 +38,7 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.records.bootstrap_tokens import secret_name
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.util.nearest import meant
 
 MIN_RSA_BITS = 2048
 # csrcleaner removes what nobody has decided after a day; an hour is long for whoever waits.
@@ -254,7 +255,7 @@ class Requests:
         """Raises :class:`ReviewError`."""
         found = next((csr for csr in self.all if csr.metadata.name == name), None)
         if found is None:
-            raise unknown(name)
+            raise _unknown(name, self)
         return found
 
     def parsed(self, csr: CertificateSigningRequest) -> CertificateRequest | ParseError:
@@ -309,8 +310,9 @@ class Requests:
         return found
 
 
-def unknown(name: str) -> ReviewError:
-    return ReviewError(f"there is no request {name!r}", "kubevouch csr list shows those that are there")
+def _unknown(name: str, among: Requests) -> ReviewError:
+    hint = meant(name, (csr.metadata.name for csr in among.all), "kubevouch csr list shows those that are there")
+    return ReviewError(f"there is no request {name!r}", hint)
 
 
 async def fetch(client: Client) -> Requests:
@@ -329,7 +331,7 @@ async def fetch_named(client: Client, names: Sequence[str]) -> list[CertificateS
     for name in names:
         csr = await stored.find(client, CERTIFICATE_SIGNING_REQUESTS, name)
         if csr is None:
-            raise unknown(name)
+            raise _unknown(name, await fetch(client))
         found.append(csr)
     return found
 

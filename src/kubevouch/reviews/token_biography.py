@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubevouch import wellknown
@@ -13,6 +13,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.records import token_bounds, token_record
 from kubevouch.records.bootstrap_tokens import (
     AUTHENTICATION,
@@ -26,6 +27,7 @@ from kubevouch.records.bootstrap_tokens import (
     from_secret,
     groups_of,
     secret_name,
+    token_id_of_name,
     token_id_of_user,
 )
 from kubevouch.records.cluster_info import signature_key
@@ -33,6 +35,7 @@ from kubevouch.records.token_bounds import Bounds, TokenBoundsError
 from kubevouch.records.token_record import Attempt, Record, State, TokenRecordError
 from kubevouch.records.token_strength import estimated_bits
 from kubevouch.reviews import csr_review
+from kubevouch.util.nearest import meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,11 @@ async def fetch(client: Client, token_id: str, *, now: dt.datetime) -> Biography
         each for each in (await csr_review.fetch(client)).all if token_id_of_user(each.spec.username) == token_id
     ]
     if secret is None and not requests:
-        raise UnknownTokenError(
-            f'nothing is known of a bootstrap token with the ID "{token_id}"',
-            "kubevouch token list shows those that are there",
-        )
+        options = replace(PAGES, field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")
+        secrets = (await list_all(client, catalog.SECRETS, wellknown.KUBE_SYSTEM_NAMESPACE, options)).items
+        known = filter(None, (token_id_of_name(each.metadata.name) for each in secrets))
+        hint = meant(token_id, known, "kubevouch token list shows those that are there")
+        raise UnknownTokenError(f'nothing is known of a bootstrap token with the ID "{token_id}"', hint)
     cluster_info = await stored.find(
         client, catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
     )

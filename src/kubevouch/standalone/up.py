@@ -40,6 +40,7 @@ from kubevouch.standalone.service_accounts import ServiceAccountError
 from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, StoreSpec, parse_store
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PRIVATE_FOLDER, FileInUseError, locked, make_folder
+from kubevouch.util.nearest import meant
 
 LOCK_FILE = "kubevouch.lock"
 PKI_FOLDER = "pki"
@@ -266,8 +267,9 @@ def _verified_store(options: StandaloneOptions) -> StoreSpec:
     try:
         catalog.select(options.controllers)
     except catalog.UnknownControllerError as err:
-        known = ", ".join(each.alias for each in catalog.CONTROLLERS)
-        raise InvalidOptionsError("; ".join(str(err).splitlines()), f"the list is *, {known}") from err
+        known = [each.alias for each in catalog.CONTROLLERS]
+        hint = meant(err.words[0], known, f"the list is *, {', '.join(known)}")
+        raise InvalidOptionsError("; ".join(str(err).splitlines()), hint) from err
     try:
         RuntimeConfig.parse(options.runtime_config)
     except RuntimeConfigError as err:

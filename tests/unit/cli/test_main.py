@@ -68,6 +68,31 @@ def test_the_version(capsys: Captured) -> None:
     [
         (["explode"], "error: no such command 'explode'\nhint: see kubevouch --help\n"),
         (["--explode"], "error: no such option '--explode'\nhint: see kubevouch --help\n"),
+        (["tokn"], "error: no such command 'tokn'\nhint: did you mean token? see kubevouch --help\n"),
+        (["--hlp"], "error: no such option '--hlp'\nhint: did you mean --help? see kubevouch --help\n"),
+        (["csr", "lst"], "error: no such command 'lst'\nhint: did you mean list? see kubevouch csr --help\n"),
+        (
+            ["ca", "rotate", "strt"],
+            "error: no such command 'strt'\nhint: did you mean start? see kubevouch ca rotate --help\n",
+        ),
+        (
+            ["up", "--data-di", "x"],
+            "error: no such option '--data-di'\nhint: did you mean --data-dir? see kubevouch up --help\n",
+        ),
+        (
+            ["csr", "list", "-o", "jsn"],
+            (
+                "error: invalid value for '-o' / '--output': 'jsn' is not one of 'text', 'json', 'yaml'\n"
+                "hint: did you mean json? see kubevouch csr list --help\n"
+            ),
+        ),
+        (
+            ["join", "stauts"],
+            (
+                "error: address stauts: missing port in address\n"
+                "hint: did you mean status? give the API server as HOST:PORT, such as 192.0.2.10:6443\n"
+            ),
+        ),
         (["token", "list", "--explode"], "error: no such option '--explode'\nhint: see kubevouch token list --help\n"),
         (
             ["token", "create", "--ttl", "soon"],

@@ -19,6 +19,7 @@ from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, write_atomically
+from kubevouch.util.nearest import meant
 
 KUBERNETES_FOLDER = Path("/etc/kubernetes")
 PKI_FOLDER = KUBERNETES_FOLDER / "pki"
@@ -109,8 +110,8 @@ def credential(name: str) -> Credential:
     for each in (*CREDENTIALS, KUBELET_CONF):
         if each.name == name:
             return each
-    known = ", ".join(each.name for each in CREDENTIALS)
-    raise CertsError(f"there is no certificate {name}", f"the names are {known}")
+    known = [each.name for each in CREDENTIALS]
+    raise CertsError(f"there is no certificate {name}", meant(name, known, f"the names are {', '.join(known)}"))
 
 
 def listed(layout: Layout) -> tuple[Credential, ...]:

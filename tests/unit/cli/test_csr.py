@@ -1,0 +1,133 @@
+"""``kubevouch csr``: what fits a narrow terminal, what is told as it changes, names that are nearly right."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from join_requests import KEY, ask
+from kubevouch import wellknown
+from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.cli.main import run
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.reviews.csr_review import decide
+from kubevouch.testing.cluster import Cluster
+
+CSRS = catalog.CERTIFICATE_SIGNING_REQUESTS
+NAME = "node-csr-MeuqQPJzZzxn4RFdrXCUHJ7QLESlPDtxENRqXStRVUw"
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(https=True, real_time=True) as cluster:
+        yield cluster
+
+
+def user(common_name: str, *organizations: str) -> CertificateSigningRequest:
+    subject = Subject(common_name=common_name, organizations=organizations)
+    spec = CertificateSigningRequestSpec(
+        request=build_request(KEY, subject), signer_name="example.com/users", usages=["client auth"]
+    )
+    return CertificateSigningRequest(metadata=ObjectMeta(generate_name="user-"), spec=spec)
+
+
+def command(cluster: Cluster, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kubevouch.cli.main", "csr", *arguments, "--kubeconfig", str(cluster.kubeconfig)]
+
+
+def test_a_narrow_terminal_shows_the_nodes_name(cluster: Cluster) -> None:
+    cluster.run(ask(cluster, "7gbboo", NAME, "worker-17"))
+    controller, terminal = pty.openpty()
+    try:
+        termios.tcsetwinsize(terminal, (24, 80))
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        done = subprocess.run(command(cluster, "list"), stdout=terminal, stdin=terminal, env=environment, check=True)
+        shown = os.read(controller, 4096).decode().splitlines()
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert done.returncode == 0
+    assert "worker-17 (node)" in shown[1] and all(len(line) <= 80 for line in shown)
+
+
+def test_nobody_but_a_node_looks_like_one(cluster: Cluster, capsys: Captured) -> None:
+    client = cluster.client()
+    names = ("worker-1 (node)",), ("worker-2", "node"), ("system:node:worker-3", "system:nodes", "others"), ("eve",)
+    for each in names:
+        cluster.run(client.create(CSRS, user(*each)))
+    assert run(["csr", "list", "--kubeconfig", str(cluster.kubeconfig)]) == 0
+    shown = capsys.readouterr().out
+    for text in ("'worker-1 (node)'", "'worker-2 (node)'", "system:node:worker-3 (others,system:nodes)", " eve "):
+        assert text in shown
+
+
+def test_what_changes_is_told_as_it_changes(cluster: Cluster) -> None:
+    client = cluster.client()
+    first = cluster.run(client.create(CSRS, user("first")))
+    watching = subprocess.Popen(command(cluster, "list", "-w"), stdout=subprocess.PIPE, text=True)
+    pending = subprocess.Popen(
+        command(cluster, "list", "-w", "--pending", "-o", "json"), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert watching.stdout is not None and pending.stdout is not None
+
+        def row(process: subprocess.Popen[str] = watching) -> list[str]:
+            assert process.stdout is not None
+            return process.stdout.readline().split()
+
+        def document() -> tuple[str, str]:
+            assert pending.stdout is not None
+            lines = [pending.stdout.readline()]
+            while lines[-1] != "}\n":
+                lines.append(pending.stdout.readline())
+            tree = json.loads("".join(lines))
+            return tree["name"], tree["state"]
+
+        assert row()[:2] == ["NAME", "STATE"]
+        assert row()[:2] == [first.metadata.name, "Pending"]
+        assert document() == (first.metadata.name, "Pending")
+        second = cluster.run(client.create(CSRS, user("second")))
+        assert row()[:2] == [second.metadata.name, "Pending"]
+        assert document() == (second.metadata.name, "Pending")
+        # What is no decision is not told.
+        annotated = msgspec.structs.replace(first.metadata, annotations={"example.com/a": "b"})
+        first = cluster.run(client.update(CSRS, msgspec.structs.replace(first, metadata=annotated)))
+        cluster.run(decide(client, first, wellknown.CSR_DENIED, "no"))
+        assert row()[:2] == [first.metadata.name, "Denied"]
+        assert document() == (first.metadata.name, "Denied")
+        for each in (first, second):
+            cluster.run(client.delete(CSRS, each.metadata.name))
+            assert row()[:2] == [each.metadata.name, "Deleted"]
+        # Of the first, which was decided, nothing more is told where only undecided ones count.
+        assert document() == (second.metadata.name, "Deleted")
+    finally:
+        for process in (watching, pending):
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def test_a_name_that_is_nearly_right(cluster: Cluster, capsys: Captured) -> None:
+    cluster.run(ask(cluster, "7gbboo", NAME))
+    for verb in ("show", "approve"):
+        assert run(["csr", verb, NAME[:-1] + "x", "--kubeconfig", str(cluster.kubeconfig)]) == 1
+        assert f"hint: did you mean {NAME}? kubevouch csr list shows" in capsys.readouterr().err
+    token_id = cluster.token()[:6]
+    nearly = token_id[:5] + ("y" if token_id[5] != "y" else "z")
+    for verb in ("show", "delete"):
+        assert run(["token", verb, nearly, "--kubeconfig", str(cluster.kubeconfig)]) == 1
+        assert f"hint: did you mean {token_id}? kubevouch token list shows" in capsys.readouterr().err
