@@ -11,7 +11,6 @@ that right. Not a controller of Kubernetes.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
 
 import msgspec
 
@@ -27,6 +26,7 @@ from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
+from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.approval.csr_outlook import Outlook, outlook
 from kubevouch.controllers.bootstrap_secrets import requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
@@ -87,6 +87,18 @@ def with_stuck(csr: CertificateSigningRequest, why: Outlook | None) -> Certifica
     return msgspec.structs.replace(csr, status=msgspec.structs.replace(csr.status, conditions=wanted))
 
 
+def patience_left(csr: CertificateSigningRequest, now: dt.datetime) -> float:
+    """Seconds until it is stuck, for a request that nobody has decided, or signed, so far; else zero."""
+    if is_undecided(csr):
+        since = csr.metadata.creation_timestamp
+    else:
+        decided = decision(csr)
+        if decided is None or decided.type != wellknown.CSR_APPROVED or csr.status.certificate:
+            return 0.0
+        since = decided.last_update_time
+    return 0.0 if since is None else max((PATIENCE - (now - since.datetime())).total_seconds(), 0.0)
+
+
 class JoinStatus:
     """Args: ``approver`` acts as the approving controller, ``client`` as this one."""
 
@@ -112,13 +124,17 @@ class JoinStatus:
         if csr is None or not is_join(csr):
             self._told.pop(request.name, None)
             return DONE
+        left = patience_left(csr, self._clock.now())
+        if left:
+            # The signer may be about to write; a second writer would only make it try again.
+            return Result(left)
         if is_undecided(csr):
             return await self._look(csr)
         decided = decision(csr)
         if decided is None:
             return DONE
         if decided.type == wellknown.CSR_APPROVED and not csr.status.certificate:
-            return await self._wait_for_signer(csr, decided)
+            return await self._tell_of_signer(csr)
         await self._write(csr, with_stuck(csr, None))
         kind, reason = _EVENTS[decided.type]
         since = decided.last_update_time
@@ -131,8 +147,6 @@ class JoinStatus:
     async def _look(self, csr: CertificateSigningRequest) -> Result:
         created = csr.metadata.creation_timestamp
         age = self._clock.now() - created.datetime() if created is not None else PATIENCE
-        if age < PATIENCE:
-            return Result((PATIENCE - age).total_seconds())
         if age >= WITHDRAWN_AFTER:
             await self._write(csr, with_stuck(csr, None))
             return DONE
@@ -141,14 +155,7 @@ class JoinStatus:
         wait = await self._say_stuck(csr, "JoinNotApproved", stuck)
         return Result(wait or min(REFRESH_SECONDS, (WITHDRAWN_AFTER - age).total_seconds()))
 
-    async def _wait_for_signer(
-        self, csr: CertificateSigningRequest, approved: CertificateSigningRequestCondition
-    ) -> Result:
-        since = approved.last_update_time
-        age = self._clock.now() - since.datetime() if since is not None else PATIENCE
-        if age < PATIENCE:
-            # The signer is about to write; a second writer would only make it try again.
-            return Result((PATIENCE - age).total_seconds())
+    async def _tell_of_signer(self, csr: CertificateSigningRequest) -> Result:
         why = Outlook("NotSigned", "request approved, and nobody has signed it; does the signing controller run?")
         wait = await self._say_stuck(csr, "JoinNotSigned", why)
         return Result(wait) if wait else DONE
@@ -196,8 +203,25 @@ class JoinStatus:
         )
 
 
-def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:
-    return (request_of(csr),) if is_join(csr) else ()
+class _Changes:
+    """Has a join that goes through looked at once: when it has its certificate."""
+
+    def __init__(self, queue: Workqueue[Request], clock: Clock) -> None:
+        self._queue = queue
+        self._clock = clock
+
+    def on_add(self, obj: CertificateSigningRequest, *, initial: bool) -> None:  # noqa: ARG002
+        self._add(obj, patience_left(obj, self._clock.now()))
+
+    def on_update(self, old: CertificateSigningRequest, new: CertificateSigningRequest) -> None:  # noqa: ARG002
+        self._add(new, patience_left(new, self._clock.now()))
+
+    def on_delete(self, obj: CertificateSigningRequest, *, missed: bool) -> None:  # noqa: ARG002
+        self._add(obj, 0.0)
+
+    def _add(self, csr: CertificateSigningRequest, seconds: float) -> None:
+        if is_join(csr):
+            self._queue.add_after(request_of(csr), seconds)
 
 
 def build(context: Context) -> QueueController:
@@ -207,6 +231,7 @@ def build(context: Context) -> QueueController:
     approver = context.connect(wellknown.CSR_APPROVING_CONTROLLER)
     status = JoinStatus(client, approver, csrs.lister, secrets.lister, context.clock)
     controller = QueueController(NAME, status, context.clock)
-    controller.watch(csrs, on_add=_requests, on_update=_requests, on_delete=_requests)
+
+    controller.follow(csrs, _Changes(controller.queue, context.clock))
     controller.watch(secrets, resync_seconds=0)
     return controller

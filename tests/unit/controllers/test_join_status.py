@@ -22,7 +22,7 @@ from kubevouch.controllers import join_status
 from kubevouch.controllers.approval.csr_outlook import Outlook
 from kubevouch.controllers.csr_cleaner import why_clean
 from kubevouch.controllers.event_recorder import BURST
-from kubevouch.controllers.join_status import is_join, with_stuck
+from kubevouch.controllers.join_status import is_join, patience_left, with_stuck
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki import keys
@@ -227,3 +227,22 @@ def test_the_condition_comes_changes_and_goes_and_leaves_others_alone() -> None:
         ("example.com/Seen", ""), ("JoinStuck", "B"),
     ]  # fmt: skip
     assert with_stuck(second, None).status.conditions == [seen]
+
+
+def _condition(kind: str, at: dt.datetime) -> CertificateSigningRequestCondition:
+    return CertificateSigningRequestCondition(type=kind, status="True", last_update_time=Time.of(at))
+
+
+def test_how_long_a_request_is_given() -> None:
+    asked = replace_metadata(request("csr-1"), creation_timestamp=Time.of(NOW))
+    assert [patience_left(asked, NOW + dt.timedelta(seconds=passed)) for passed in (0, 2, 5, 9)] == [5.0, 3.0, 0.0, 0.0]
+    # From the approval on the signer has as long; whoever is done waits for nobody.
+    later = NOW + dt.timedelta(seconds=9)
+    for kind, certificate, left in (
+        ("Approved", b"", 5.0),
+        ("Approved", b"PEM", 0.0),
+        ("Denied", b"", 0.0),
+        ("Failed", b"", 0.0),
+    ):
+        status = CertificateSigningRequestStatus(conditions=[_condition(kind, later)], certificate=certificate)
+        assert patience_left(msgspec.structs.replace(asked, status=status), later) == left
