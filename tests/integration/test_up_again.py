@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from asynctest import async_test
 from kubevouch.api import catalog
@@ -107,6 +108,27 @@ async def test_nothing_that_kubeadm_makes_comes_back(tmp_path: Path) -> None:
         assert cluster.tokens is None
         assert not await is_there(client, catalog.CONFIG_MAPS, "cluster-info", "kube-public")
         assert not (tmp_path / "super-admin.conf").exists()
+
+
+@async_test
+async def test_kubeadm_can_join_what_the_first_start_has_made(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, extra_names=("a.example.com",)), FakeClock(NOW)
+    async with running(replace(options, control_plane_endpoint="lb.example.com:443"), clock) as cluster:
+        client = cluster.server.client
+        found = await client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+        settings = yaml.safe_load(found.data["ClusterConfiguration"])
+        # Paths of the machine that joins, not of this server.
+        assert settings["certificatesDir"] == "/etc/kubernetes/pki"
+        assert settings["controlPlaneEndpoint"] == "lb.example.com:443"
+        assert settings["apiServer"]["certSANs"] == ["a.example.com"]
+        kubelet = await client.get(catalog.CONFIG_MAPS, "kubelet-config", "kube-system")
+        x509 = yaml.safe_load(kubelet.data["kubelet"])["authentication"]["x509"]
+        assert x509 == {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}
+        await client.delete(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+    async with running(options, clock) as cluster:
+        assert not await is_there(cluster.server.client, catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+        kept = await cluster.server.client.get(catalog.CONFIG_MAPS, "kubelet-config", "kube-system")
+        assert kept == kubelet
 
 
 @async_test

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
-from kubevouch.phases import bootstrap_token, cluster_info
+from kubevouch.config.kubeadm_v1beta4 import APIServerComponent, ClusterConfiguration, InitConfiguration
+from kubevouch.phases import bootstrap_token, cluster_info, cluster_settings, upload_config
 from kubevouch.phases.certificates.certs import ControlPlanePKI
+from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.records.cluster_info import ClusterInfo
+from kubevouch.server.version import MAJOR, MINOR, PATCH
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs
+from kubevouch.standalone.network import default_address
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.util.clock import Clock
 
@@ -34,5 +38,22 @@ class FirstStart:
         if not self.kubeconfigs.path(ADMIN_FILE).exists():
             self.kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
         await cluster_info.ensure(client, ClusterInfo(self.shared.url, self.pki.ca_certificate))
+        await upload_config.upload(client, self._settings())
         if self.options.token_ttl is not None:
             await bootstrap_token.ensure(client, self.options.token_ttl, now=self.clock.now())
+
+    def _settings(self) -> ClusterSettings:
+        """For machines that join by kubeadm: with paths of theirs, not of this server."""
+        shared = self.shared.address if self.shared != self.kubeconfigs.here else ""
+        return cluster_settings.complete(
+            ClusterConfiguration(
+                control_plane_endpoint=shared,
+                api_server=APIServerComponent(cert_sans=list(self.options.extra_names)),
+                encryption_algorithm=self.options.key_algorithm.value,
+            ),
+            InitConfiguration(),
+            # Neither is published.
+            host_name="control-plane",
+            address=default_address(),
+            version=f"v{MAJOR}.{MINOR}.{PATCH}",
+        )

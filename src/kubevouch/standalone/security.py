@@ -32,6 +32,7 @@ from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
 from kubevouch.revocation.node_records import Lockouts
 from kubevouch.server.apiserver import Caches, Security
+from kubevouch.server.bootstrap.authentication_trust import AuthenticationTrust
 from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
@@ -40,7 +41,7 @@ from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
 
 # The front proxy that kubeadm's certificates are made for.
-FRONT_PROXY_NAMES = ("front-proxy-client",)
+FRONT_PROXY_HEADERS = RequestHeaderOptions(allowed_names=("front-proxy-client",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class StandaloneSecurity:
         self._configured: ConfiguredAdmission | None = None
         self._recovery: NodeRecovery | None = None
         self._anchors = trust.client_anchors
+        self._anchors_changed: Callable[[], None] = lambda: None
         self._choose_authorizers()
         self.guard = EscalationGuard(self.policy, self.authorizer)
 
@@ -89,6 +91,18 @@ class StandaloneSecurity:
         self._anchors = anchors
         if self._recovery is not None:
             self._recovery.replace_anchors(anchors)
+        self._anchors_changed()
+
+    def on_client_anchors(self, changed: Callable[[], None]) -> None:
+        """``changed`` is called when the clients of another CA bundle are believed."""
+        self._anchors_changed = changed
+
+    def authentication_trust(self) -> AuthenticationTrust:
+        """Whom the chain believes now."""
+        proxies = self._trust.front_proxy_anchors
+        return AuthenticationTrust(
+            self._anchors.certificates, () if proxies is None else proxies.certificates, FRONT_PROXY_HEADERS
+        )
 
     def record_into(self, recorder: AccessMetrics) -> None:
         """Count what becomes of configuration files and issuers."""
@@ -121,8 +135,7 @@ class StandaloneSecurity:
         tokens = BearerAuthenticator([*self._access.first_tokens, *kinds, *self._access.tokens])
         authenticators: list[Authenticator] = [self._clients, tokens]
         if self._trust.front_proxy_anchors is not None:
-            options = RequestHeaderOptions(allowed_names=FRONT_PROXY_NAMES)
-            proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, options)
+            proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, FRONT_PROXY_HEADERS)
             authenticators.insert(0, proxy)
         self._configured = configured_admission(caches, self._clock, _namespace_getter(caches), self.authorizer)
         dependencies = Dependencies(

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
@@ -27,7 +28,14 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
-from kubevouch.server.bootstrap import first_start, kubernetes_service, namespaces, node_recovery, rbac
+from kubevouch.server.bootstrap import (
+    authentication_trust,
+    first_start,
+    kubernetes_service,
+    namespaces,
+    node_recovery,
+    rbac,
+)
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
@@ -38,6 +46,7 @@ from kubevouch.standalone.leaf_renewal import LeafRenewal
 from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
 from kubevouch.storage.interface import Store
+from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
 
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
@@ -138,7 +147,7 @@ class StandaloneServer:
 
     async def start(self) -> None:
         """Load the store and put in place what a cluster has from the start; afterwards the loopback is ready."""
-        for hook in ("start-system-namespaces-controller", "rbac/bootstrap-roles"):
+        for hook in ("start-system-namespaces-controller", "rbac/bootstrap-roles", authentication_trust.HOOK):
             self.api.expect_hook(hook)
         await self.api.start()
         client = self.client
@@ -157,11 +166,28 @@ class StandaloneServer:
                 await self._at_first_start(client)
             await first_start.end(client)
         self.api.hook_done("rbac/bootstrap-roles")
+        await self._keep_authentication_trust()
+        self.api.hook_done(authentication_trust.HOOK)
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
         self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
         self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
         renewal = LeafRenewal(self.pki, self.clock)
         self._tasks.append(asyncio.create_task(renewal.keep(), name="leaf-renewal"))
+
+    async def _keep_authentication_trust(self) -> None:
+        client, changed = self.client, asyncio.Event()
+        key = f"{authentication_trust.NAMESPACE}/{authentication_trust.NAME}"
+        cache = self.api.caches["configmaps"]
+
+        def follow(event: CacheEvent[ConfigMap]) -> None:
+            if event.key.removeprefix(cache.prefix) == key:
+                changed.set()
+
+        cache.on_event(follow)
+        self._security.on_client_anchors(changed.set)
+        await authentication_trust.attempt(client, self._security.authentication_trust(), self.clock.now())
+        keeping = authentication_trust.keep(client, self.clock, self._security.authentication_trust, changed)
+        self._tasks.append(asyncio.create_task(keeping, name="authentication-trust"))
 
     async def listen(self, sockets: list[socket.socket]) -> None:
         await self.api.listen(sockets, self._ca_files.serve_with())
