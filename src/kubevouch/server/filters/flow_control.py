@@ -13,6 +13,7 @@ from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.flow_control.lanes import DEFAULT_LIMITS, Lane, LaneLimits, classify
+from kubevouch.server.flow_control.public_reads import PublicReads
 from kubevouch.server.flow_control.scheduler import FairScheduler, Outcome
 from kubevouch.server.flow_control.sources import SourceBudget
 from kubevouch.server.request import Handler, Request, Result
@@ -82,6 +83,7 @@ class FlowControl:
         seats: int = DEFAULT_SEATS,
         limits: Mapping[Lane, LaneLimits] = DEFAULT_LIMITS,
         failures: SourceBudget | None = None,
+        public_reads: PublicReads | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.scheduler: FairScheduler[_Ticket] = FairScheduler(limits, seats)
@@ -93,6 +95,7 @@ class FlowControl:
         self._timer: Timer | None = None
         self._failures = SourceBudget(FAILURES_PER_SECOND, FAILURES_BURST) if failures is None else failures
         self._turn_comes = False
+        self.public_reads = PublicReads() if public_reads is None else public_reads
 
     # -------------------------------------------------------------- filters
 
@@ -107,7 +110,11 @@ class FlowControl:
         if request.loopback:
             lane, flow = Lane.EXEMPT, ""
         else:
-            lane, flow = classify(request.target, request.user, source_prefix(request.credentials.source))
+            source = source_prefix(request.credentials.source)
+            wait = self.public_reads.wait(request.target, request.user, source, self._clock.monotonic())
+            if wait:
+                raise too_many_requests(wait)
+            lane, flow = classify(request.target, request.user, source)
         request.flow_headers = _FLOW_HEADERS[lane]
         request.share = Share(self._worker, lane + " " + (flow or request.user.name))
         with sharing(request.share):

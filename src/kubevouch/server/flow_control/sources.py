@@ -31,6 +31,11 @@ class SourceBudget:
         left, at = self._left.get(source, (self._burst, now))
         return min(self._burst, left + max(now - at, 0.0) * self._rate)
 
+    def give(self, source: str, amount: float, now: float) -> None:
+        """Add to what ``source`` has left, which is never more than its burst."""
+        if source in self._left:
+            self._left[source] = (min(self.left(source, now) + amount, self._burst), now)
+
     def spend(self, source: str, now: float) -> int:
         """Take one. 0 if there was one, else the whole seconds after which there is one."""
         left = self.left(source, now)

@@ -58,5 +58,11 @@ def collect(flow: FlowControl, connections: ConnectionLimits) -> Iterator[Metric
         (),
         {(): flow.failures_refused},
     )
+    yield counter(
+        "kubevouch_public_read_budget_refusals",
+        "Reads without a credential of what is public, answered with 429 because there were too many.",
+        (),
+        {(): flow.public_reads.refused},
+    )
     yield gauge("kubevouch_connections", "Open connections.", (), {(): connections.open})
     yield counter("kubevouch_connections_refused", "Connections over the limits.", (), {(): connections.refused})
