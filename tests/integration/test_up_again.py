@@ -14,21 +14,31 @@ import yaml
 
 from asynctest import async_test
 from kubevouch.api import catalog
+from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.client import stored
+from kubevouch.client.credentials import FixedCredential
+from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import MERGE_PATCH, Client
+from kubevouch.client.options import ClientOptions
+from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.config import kubeconfig
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
+from kubevouch.phases.bootstrap_token import create, plan
 from kubevouch.phases.certificates.certs import CertsError, pair_at
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records.bootstrap_tokens import generate_token
 from kubevouch.records.cluster_info import build_kubeconfig, parse_kubeconfig
 from kubevouch.server.bootstrap import first_start
 from kubevouch.signers.catalog import PairFiles
+from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
 from kubevouch.standalone.up import InvalidOptionsError, Running, running
 from kubevouch.testing.clock import FakeClock
+from kubevouch.util.clock import SystemClock
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -63,6 +73,19 @@ async def all_of(client: Client, shipped: Iterable[Any]) -> set[bool]:
 async def tokens(client: Client) -> set[str]:
     secrets = await client.list(catalog.SECRETS, "kube-system")
     return {each.metadata.name for each in secrets.items if each.type == "bootstrap.kubernetes.io/token"}
+
+
+async def who(cluster: Running, token: str) -> str:
+    """As whom the server knows a token; 401 for nobody."""
+    options = ClientOptions(server=cluster.endpoint.url, component="test")
+    tls = TLSFiles(TLSSources(ca_bundle=cluster.server.pki.ca_certificate), SystemClock())
+    client = HTTPSClient(options, tls=tls, credentials=FixedCredential.token(token), clock=SystemClock())
+    async with client:
+        try:
+            review = await client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
+        except APIStatusError as err:
+            return str(err.code)
+    return review.status.user_info.username
 
 
 async def published(cluster: Running) -> str:
@@ -113,13 +136,15 @@ async def test_nothing_that_kubeadm_makes_comes_back(tmp_path: Path) -> None:
 @async_test
 async def test_kubeadm_can_join_what_the_first_start_has_made(tmp_path: Path) -> None:
     options, clock = options_in(tmp_path, extra_names=("a.example.com",)), FakeClock(NOW)
-    async with running(replace(options, control_plane_endpoint="lb.example.com:443"), clock) as cluster:
+    first = replace(options, control_plane_endpoint="lb.example.com:443", service_cluster_ip_range="10.32.0.0/24")
+    async with running(first, clock) as cluster:
         client = cluster.server.client
         found = await client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
         settings = yaml.safe_load(found.data["ClusterConfiguration"])
         # Paths of the machine that joins, not of this server.
         assert settings["certificatesDir"] == "/etc/kubernetes/pki"
         assert settings["controlPlaneEndpoint"] == "lb.example.com:443"
+        assert settings["networking"]["serviceSubnet"] == "10.32.0.0/24"
         assert settings["apiServer"]["certSANs"] == ["a.example.com"]
         kubelet = await client.get(catalog.CONFIG_MAPS, "kubelet-config", "kube-system")
         x509 = yaml.safe_load(kubelet.data["kubelet"])["authentication"]["x509"]
@@ -197,6 +222,20 @@ async def test_no_token_means_none_at_any_start(tmp_path: Path) -> None:
         async with running(each, clock) as cluster:
             assert cluster.tokens is None
             assert not await tokens(cluster.server.client)
+
+
+@async_test
+async def test_bootstrap_tokens_can_be_turned_off(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    options = options_in(tmp_path, access=AccessOptions(bootstrap_token_auth=False))
+    async with running(options, clock) as cluster:
+        assert cluster.tokens is None
+        assert not await tokens(cluster.server.client)
+        token = generate_token()
+        await create(cluster.server.client, plan(token, now=clock.now()))
+        assert await who(cluster, token.text) == "401"
+    async with running(options_in(tmp_path), clock) as cluster:
+        assert await who(cluster, token.text) == f"system:bootstrap:{token.token_id}"
 
 
 # ------------------------------------------------------------------ where it is reached

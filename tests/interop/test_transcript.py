@@ -101,7 +101,8 @@ def test_a_machine_joins_and_is_who_it_said(session: Session) -> None:
     assert seen.strip() == f"certificatesigningrequest.certificates.k8s.io/{request[1]}"
     for step in (
         "cluster-info fetched", "signature checked with the token", "CA matches the pin",
-        "fetched again over trusted TLS, and equal", "key made", "request created", "approved", "certificate issued",
+        "fetched again over trusted TLS, and equal", "API server asked for its version",
+        "key made", "request created", "approved", "certificate issued",
         "files written",
     ):  # fmt: skip
         assert f"✓ {step}" in ended.stdout

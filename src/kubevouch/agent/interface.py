@@ -70,6 +70,7 @@ class Step(StrEnum):
     SIGNATURE_CHECKED = "signature checked with the token"
     CA_PINNED = "CA matches the pin"
     FETCHED_AGAIN = "fetched again over trusted TLS, and equal"
+    SERVER_ASKED = "API server asked for its version"
     KEY_MADE = "key made"
     REQUESTED = "request created"
     APPROVED = "approved"

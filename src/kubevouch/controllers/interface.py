@@ -17,6 +17,7 @@ from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
+from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.signers.interface import DecisionRecords, Signer
 from kubevouch.signers.issuance import LogRecords
@@ -100,6 +101,7 @@ class Context:
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
         allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
         lock_out_deleted_nodes: the certificates of a deleted Node count no more.
+        certificate_lifetime: the longest of those that are signed here.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         running: the names of the controllers that are built over this.
     """
@@ -115,6 +117,7 @@ class Context:
     recovery: RecoveryPolicy | None = None
     allow_name_takeover: bool = False
     lock_out_deleted_nodes: bool = False
+    certificate_lifetime: dt.timedelta = DEFAULT_SIGNING_DURATION
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     running: frozenset[str] = frozenset()
 

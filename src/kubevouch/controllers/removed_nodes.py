@@ -6,6 +6,7 @@ not run. A Node that is only marked for deletion counts as gone: a finalizer kee
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -22,7 +23,6 @@ from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result
 from kubevouch.controllers.recovery_records import RecoveryRecords
-from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records import node_recovery
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import LAYOUT, SHARDS, NodeRecord, NodeRecordsFullError, shard_of
@@ -45,16 +45,25 @@ class RemovedNodes:
 
     Args:
         lock: whether the certificates of a deleted Node are locked out.
+        lifetime: the longest of certificates that are signed here.
         recovery: the records of recovery keys, where nodes may recover: a locked out node may not.
     """
 
     def __init__(
-        self, client: Client, nodes: Lister[Node], clock: Clock, *, lock: bool, recovery: RecoveryRecords | None
+        self,
+        client: Client,
+        nodes: Lister[Node],
+        clock: Clock,
+        *,
+        lock: bool,
+        lifetime: dt.timedelta,
+        recovery: RecoveryRecords | None,
     ) -> None:
         self._client = client
         self._nodes = nodes
         self._clock = clock
         self._lock = lock
+        self._lifetime = lifetime
         self._recovery = recovery
 
     async def reconcile(self, request: Request) -> Result:
@@ -68,9 +77,7 @@ class RemovedNodes:
         stored = {first: await find(self._client, first), **await find_further(self._client, further)}
         data = data_of(stored)
         former, now = node_records.records_of(data.values(), shard), self._clock.now()
-        records = node_records.followed(
-            former, nodes, now, now + DEFAULT_SIGNING_DURATION, lock=self._lock, why=DELETED
-        )
+        records = node_records.followed(former, nodes, now, now + self._lifetime, lock=self._lock, why=DELETED)
         gone = dict.fromkeys(former.keys() - records.keys(), node_records.NONE)
         changes = gone | {name: record for name, record in records.items() if former.get(name) != record}
         full = None
@@ -137,7 +144,12 @@ def build(context: Context) -> QueueController:
         recoverer = context.connect(wellknown.NODE_RECOVERY_CONTROLLER)
         recovery = RecoveryRecords(recoverer, context.clock, wellknown.NODE_RECOVERY_CONTROLLER)
     reconciler = RemovedNodes(
-        client, informer.lister, context.clock, lock=context.lock_out_deleted_nodes, recovery=recovery
+        client,
+        informer.lister,
+        context.clock,
+        lock=context.lock_out_deleted_nodes,
+        lifetime=context.certificate_lifetime,
+        recovery=recovery,
     )
     controller = QueueController(NAME, reconciler, context.clock)
     controller.follow(informer, _Nodes(controller.queue))

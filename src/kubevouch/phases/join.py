@@ -8,9 +8,11 @@ from __future__ import annotations
 import datetime as dt
 import random as random_module
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.agent import file_discovery, node_kubeconfig
 from kubevouch.agent.bootstrap import TIMEOUT_SECONDS, Bootstrap, bootstrap
@@ -59,6 +61,13 @@ KUBELET_FLAGS = Path("var/lib/kubelet/kubeadm-flags.env")
 ADMIN_CONF = Path("etc/kubernetes/admin.conf")
 
 # kubeadm's names in the file that it hands over.
+
+
+_LONGEST_VERSION = 64
+
+
+class _Version(msgspec.Struct, frozen=True):
+    git_version: str = msgspec.field(default="", name="gitVersion")
 
 
 class JoinError(Exception):
@@ -191,6 +200,7 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
         if with_token:
             write(root / BOOTSTRAP_CONF, node_kubeconfig.for_token(cluster, options.token))
         async with client_of(cluster, options, clock, observer) as client:
+            observer.done(Step.SERVER_ASKED, await _server_version(client))
             await verify_node_is_free(client, options.node_name)
             if options.control_plane is not None and phases & PREPARE:
                 await _become_control_plane(client, cluster, options, clock, observer)
@@ -210,6 +220,15 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
     _clean_up(options)
     observer.done(Step.WRITTEN, str(root / KUBELET_CONF))
     return Joined(root / KUBELET_CONF, certificate.not_after)
+
+
+async def _server_version(client: Client) -> str:
+    """The server's own word, empty if it has none: who joins has to know which kubelets go with it."""
+    with suppress(APIStatusError, TransportError, msgspec.DecodeError):
+        answer = await client.raw("GET", "/version")
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=_Version).git_version[:_LONGEST_VERSION]
+    return ""
 
 
 async def _mark(options: JoinOptions, observer: Observer) -> None:

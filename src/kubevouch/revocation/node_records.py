@@ -119,6 +119,13 @@ def current(record: NodeRecord, now: dt.datetime) -> NodeRecord:
     return NodeRecord(uid=record.uid)
 
 
+def _lasting(record: NodeRecord, lifetime: dt.timedelta) -> NodeRecord:
+    moments = [moment for moment in (record.released, record.locked) if moment is not None]
+    if not moments or record.until is None:
+        return record
+    return msgspec.structs.replace(record, until=max(record.until, max(moments) + lifetime))
+
+
 def followed(
     records: Mapping[str, NodeRecord],
     nodes: Mapping[str, str],
@@ -131,6 +138,8 @@ def followed(
     """The records after a look at the Nodes.
 
     Args:
+        until: when the last certificate that is issued now ends. A record of somebody who did not know how long
+            certificates live here is made to last as long.
         nodes: UIDs by name. A Node of another UID is another one: the former was deleted.
         lock: whether the certificates of a deleted Node are locked out.
     """
@@ -138,7 +147,7 @@ def followed(
     for name, record in records.items():
         if record.uid and nodes.get(name) != record.uid:
             record = removed(record, now, until, lock=lock, why=why)
-        found[name] = current(record, now)
+        found[name] = current(_lasting(record, until - now), now)
     for name, uid in nodes.items():
         found[name] = msgspec.structs.replace(found.get(name, NONE), uid=uid)
     return {name: record for name, record in found.items() if record != NONE}

@@ -91,6 +91,7 @@ class Access:
         self._in_use: dict[Path, bytes] = {}
         config = self._authentication_config()
         self.anonymous = _anonymous(options, config)
+        self.bootstrap_token_auth = options.bootstrap_token_auth
         self.first_tokens: list[TokenAuthenticator] = []
         self.tokens: list[TokenAuthenticator] = []
         self._issuers: ConfiguredIssuers | None = None

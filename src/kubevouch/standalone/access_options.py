@@ -34,11 +34,13 @@ class AccessOptions:
 
     Args:
         anonymous_auth: None means that it was not given: on, unless the configuration file says otherwise.
+        bootstrap_token_auth: whether bootstrap tokens are credentials; off, only signatures of cluster-info need them.
         authorization_modes: in their order; empty means that they were not given: Node, RBAC.
     """
 
     authentication_config: Path | None = None
     anonymous_auth: bool | None = None
+    bootstrap_token_auth: bool = True
     oidc: OIDCOptions | None = None
     token_auth_file: Path | None = None
     token_webhook_config: Path | None = None

@@ -125,6 +125,7 @@ def start_controllers(
         recovery=server.recovery,
         allow_name_takeover=identity.allow_name_takeover,
         lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
+        certificate_lifetime=signing.rules.signing_duration,
         node_monitor_grace_period=node_monitor_grace_period,
     )
     built = catalog.build(controllers, context)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
-from kubevouch.config.kubeadm_v1beta4 import APIServerComponent, ClusterConfiguration, InitConfiguration
+from kubevouch.config.kubeadm_v1beta4 import APIServerComponent, ClusterConfiguration, InitConfiguration, Networking
 from kubevouch.phases import bootstrap_token, cluster_info, cluster_settings, upload_config
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.phases.cluster_settings import ClusterSettings
@@ -39,7 +39,7 @@ class FirstStart:
             self.kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
         await cluster_info.ensure(client, ClusterInfo(self.shared.url, self.pki.ca_certificate))
         await upload_config.upload(client, self._settings())
-        if self.options.token_ttl is not None:
+        if self.options.token_ttl is not None and self.options.access.bootstrap_token_auth:
             await bootstrap_token.ensure(client, self.options.token_ttl, now=self.clock.now())
 
     def _settings(self) -> ClusterSettings:
@@ -48,6 +48,7 @@ class FirstStart:
         return cluster_settings.complete(
             ClusterConfiguration(
                 control_plane_endpoint=shared,
+                networking=Networking(service_subnet=self.options.service_cluster_ip_range),
                 api_server=APIServerComponent(cert_sans=list(self.options.extra_names)),
                 encryption_algorithm=self.options.key_algorithm.value,
             ),

@@ -126,7 +126,9 @@ class StandaloneSecurity:
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
         _follow_lockouts(caches, self._lockouts)
-        kinds: list[TokenAuthenticator] = [BootstrapTokenAuthenticator(_secret_getter(caches), self._clock)]
+        kinds: list[TokenAuthenticator] = []
+        if self._access.bootstrap_token_auth:
+            kinds.append(BootstrapTokenAuthenticator(_secret_getter(caches), self._clock))
         if self._trust.issuer is not None:
             kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
         if self._trust.recovery is not None:

@@ -148,7 +148,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         published, moved = await _keep_cluster_info(server, options, endpoint)
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         tokens = None
-        if options.token_ttl is not None:
+        if options.token_ttl is not None and options.access.bootstrap_token_auth:
             tokens = await bootstrap_token.find(server.client, now=clock.now())
         controllers = start_controllers(
             server,

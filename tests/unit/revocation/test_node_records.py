@@ -54,6 +54,15 @@ def certificate(name: str = "system:node:a", at: dt.datetime = NOW) -> Certifica
     return authority.issue_leaf(CA, spec, KEY, now=at)
 
 
+def test_a_lock_out_lasts_as_long_as_certificates_do() -> None:
+    """Whoever locks out from elsewhere knows of no ``--cluster-signing-duration``."""
+    short = removed(NodeRecord(uid="1"), NOW, UNTIL, lock=True, why="x")
+    for now in (NOW + DAY, NOW + 2 * DAY):
+        seen = followed({"a": short}, {}, now, now + 1000 * DAY, lock=False, why="")["a"]
+        assert seen == NodeRecord(released=NOW, locked=NOW, until=NOW + 1000 * DAY, why="x")
+    assert followed({"a": short}, {}, NOW + DAY, NOW + 2 * DAY, lock=False, why="") == {"a": short}
+
+
 def test_a_node_that_is_gone() -> None:
     seen = followed({}, {"a": "1", "b": "2"}, NOW, UNTIL, lock=False, why="x")
     assert seen == {"a": NodeRecord(uid="1"), "b": NodeRecord(uid="2")}

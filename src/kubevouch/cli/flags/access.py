@@ -21,6 +21,13 @@ _FLAGS = (
         help="Take requests without a credential for anonymous.  [default: true]",
     ),
     click.option(
+        "--enable-bootstrap-token-auth",
+        type=bool,
+        default=True,
+        show_default=True,
+        help="Let machines in with bootstrap tokens.",
+    ),
+    click.option(
         "--authentication-config",
         type=_FILE,
         help="AuthenticationConfiguration: issuers of tokens, anonymous requests.",
@@ -117,6 +124,7 @@ def take_access(flags: dict[str, Any]) -> AccessOptions:
     modes = flags.pop("authorization_mode")
     return AccessOptions(
         anonymous_auth=flags.pop("anonymous_auth"),
+        bootstrap_token_auth=flags.pop("enable_bootstrap_token_auth"),
         oidc=_take_oidc(flags),
         authentication_config=flags.pop("authentication_config"),
         token_auth_file=flags.pop("token_auth_file"),

@@ -15,7 +15,7 @@ from kubevouch.server.flow_control.public_reads import (
     SOURCE_PER_SECOND,
     PublicReads,
 )
-from kubevouch.server.request import Query
+from kubevouch.server.query import Query
 from kubevouch.server.request_info import RequestInfo, parse
 
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
