@@ -399,11 +399,9 @@ def _map_pairs(old: Any, new: Any, kind: MapType) -> Iterator[tuple[str, _Nodes]
 
 def _list_pairs(old: Any, new: Any, kind: ListType) -> Iterator[tuple[str, _Nodes]]:
     left, right = grouped(_as_list(old), kind), grouped(_as_list(new), kind)
+    compare_items = _item_compare(kind)
     for element in [*left, *(element for element in right if element not in left)]:
-        yield (
-            element,
-            compare_groups(left.get(element, []), right.get(element, []), lambda a, b: _compare(a, b, kind.item)),
-        )
+        yield element, compare_groups(left.get(element, []), right.get(element, []), compare_items)
 
 
 def _item_compare(kind: ListType) -> Callable[[Any, Any], _Nodes]:
