@@ -91,6 +91,7 @@ CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 NODE_REMOVAL_CONTROLLER = "node-removal-controller"
 NODE_LIFECYCLE_CONTROLLER = "node-lifecycle-controller"
+RESOURCE_QUOTA_CONTROLLER = "resourcequota-controller"
 
 # ------------------------------------------------------------------ labels and annotations
 

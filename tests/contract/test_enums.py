@@ -32,6 +32,7 @@ _BINDING = {"policyName": "a", "matchResources": _MATCH, "validationActions": ["
 # One of each kind that has such fields, with all of them.
 SAMPLES: dict[Resource[Any], Tree] = {
     catalog.CERTIFICATE_SIGNING_REQUESTS: manifest("a"),
+    catalog.RUNTIME_CLASSES: {"handler": "a", "scheduling": {"tolerations": [{"effect": "NoSchedule"}]}},
     catalog.NODES: {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
     catalog.VALIDATING_WEBHOOK_CONFIGURATIONS: {"webhooks": [_WEBHOOK]},
     catalog.MUTATING_WEBHOOK_CONFIGURATIONS: {"webhooks": [{**_WEBHOOK, "reinvocationPolicy": "Never"}]},
@@ -50,7 +51,7 @@ STATUS: dict[str, tuple[str, Tree, int]] = {
 }
 # Nobody can create these.
 EMPTY = {
-    "Pod", "Service", "Endpoints", "EndpointSlice", "CSIDriver", "RuntimeClass", "ResourceSlice",
+    "Pod", "Service", "Endpoints", "EndpointSlice", "CSIDriver", "ResourceSlice",
     "CustomResourceDefinition",
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
 from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
 from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
+from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf, ResourceQuotaPlugin
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
 from kubevouch.api.core_v1.namespaces import Namespace
 from kubevouch.authorization.interface import Authorizer
@@ -41,6 +42,7 @@ VALIDATING = (
     CertificateSubjectRestriction.name,
     ValidatingAdmissionPolicyPlugin.name,
     ValidatingAdmissionWebhook.name,
+    ResourceQuotaPlugin.name,
     NodeRecoveryRestriction.name,
     CertificateRequestBudget.name,
 )
@@ -59,6 +61,7 @@ class Dependencies:
         pod_named: a pod from the watch cache, or None; left out where no pods are served.
         configured: webhooks and policies; left out where none can be configured.
         open_requests: the undecided certificate signing requests.
+        quotas: the quotas of a namespace, and what is in it of a kind; left out where there are no quotas.
     """
 
     authorizer: Authorizer
@@ -69,6 +72,7 @@ class Dependencies:
     pod_named: PodGetter | None = None
     configured: ConfiguredAdmission | None = None
     open_requests: OpenRequests = field(default_factory=OpenRequests)
+    quotas: tuple[QuotasOf, ObjectsIn] | None = None
 
 
 def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> AdmissionChain:
@@ -95,6 +99,8 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
     if needs.configured is not None:
         mutating.append(needs.configured.mutating_webhook)
         validating += (needs.configured.validating_policy, needs.configured.validating_webhook)
+    if needs.quotas is not None:
+        validating.append(ResourceQuotaPlugin(*needs.quotas, needs.refresh, needs.clock))
     validating += (NodeRecoveryRestriction(), CertificateRequestBudget(needs.open_requests))
     return AdmissionChain(
         [plugin for plugin in mutating if plugin.name not in disabled],

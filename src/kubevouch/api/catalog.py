@@ -60,6 +60,12 @@ NODES = Resource(
     "", "v1", "Node", "nodes", core_v1.Node, namespaced=False, short_names=("no",), storage_prefix="minions"
 )
 PODS = Resource("", "v1", "Pod", "pods", core_v1.Pod, namespaced=True, short_names=("po",))
+LIMIT_RANGES = Resource(
+    "", "v1", "LimitRange", "limitranges", core_v1.LimitRange, namespaced=True, short_names=("limits",)
+)
+RESOURCE_QUOTAS = Resource(
+    "", "v1", "ResourceQuota", "resourcequotas", core_v1.ResourceQuota, namespaced=True, short_names=("quota",)
+)
 SECRETS = Resource("", "v1", "Secret", "secrets", core_v1.Secret, namespaced=True)
 SERVICES = Resource(
     "", "v1", "Service", "services", core_v1.Service, namespaced=True, short_names=("svc",),
@@ -142,7 +148,7 @@ STORED: tuple[Resource[Any], ...] = (
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
     CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
-    ENDPOINT_SLICES,
+    ENDPOINT_SLICES, LIMIT_RANGES, RESOURCE_QUOTAS,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 
@@ -165,6 +171,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     CERTIFICATE_SIGNING_REQUESTS_V1BETA1: certificates_v1beta1.default_certificate_signing_request,
     CLUSTER_ROLE_BINDINGS: rbac_v1.default_binding,
     CSI_DRIVERS: storage_v1.default_csi_driver,
+    LIMIT_RANGES: core_v1.default_limit_range,
     NAMESPACES: core_v1.default_namespace,
     NODES: core_v1.default_node,
     ROLE_BINDINGS: rbac_v1.default_binding,

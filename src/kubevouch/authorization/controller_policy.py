@@ -50,6 +50,7 @@ from kubevouch.wellknown import (
     NODE_LIFECYCLE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
+    RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
@@ -70,6 +71,7 @@ CONTROLLERS = (
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
+    RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -236,6 +238,12 @@ def kubevouch_controller_policy() -> Policy:
             rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
             EVENTS,
         )
+        + _cluster_wide(
+            RESOURCE_QUOTA_CONTROLLER,
+            *_counting(),
+            rule(_READ, "", "resourcequotas"),
+            rule("update", "", "resourcequotas/status"),
+        )
         + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting(), EVENTS)
     )
     for controller in CONTROLLERS:
@@ -247,6 +255,13 @@ def _kept_in(controller: str, config_maps: Sequence[str]) -> Policy:
     """ConfigMaps by name; their creation cannot be limited to names."""
     rules = (rule("create", "", "configmaps"), rule("get update", "", "configmaps", config_maps))
     return _in_namespace(KUBE_SYSTEM_NAMESPACE, controller, *rules)
+
+
+def _counting() -> Iterator[PolicyRule]:
+    """What quotas may count."""
+    for group in sorted({resource.group for resource in STORED if resource.namespaced}):
+        names = [resource.plural for resource in STORED if resource.group == group and resource.namespaced]
+        yield rule("list", group, " ".join(names))
 
 
 def _collecting() -> Iterator[PolicyRule]:

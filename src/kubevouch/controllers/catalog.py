@@ -25,6 +25,7 @@ from kubevouch.controllers import (
     node_lifecycle,
     node_recovery,
     removed_nodes,
+    resource_quota,
     root_ca_publisher,
     service_account,
     token_cleaner,
@@ -66,6 +67,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(node_recovery.NAME, "noderecovery", node_recovery.build),
     Entry(removed_nodes.NAME, "noderemoval", removed_nodes.build),
     Entry(node_lifecycle.NAME, "nodelifecycle", node_lifecycle.build),
+    Entry(resource_quota.NAME, "resourcequota", resource_quota.build),
     Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
     Entry(
         cluster_trust_bundle_publisher.NAME,

@@ -10,8 +10,10 @@ from kubevouch import wellknown
 from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
+from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf
+from kubevouch.api.catalog import RESOURCE_QUOTAS, STORED
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, Secret
+from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, ResourceQuota, Secret
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
@@ -27,6 +29,7 @@ from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy, follow, reload
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
+from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
@@ -148,6 +151,7 @@ class StandaloneSecurity:
             node_named=_node_getter(caches),
             configured=self._configured,
             open_requests=_open_requests(caches),
+            quotas=_quotas(caches),
         )
         return Security(
             authenticator=UnionAuthenticator(authenticators, self._access.anonymous),
@@ -205,6 +209,24 @@ def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAc
         return get
 
     return ServiceAccountAuthenticator(issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock)
+
+
+def _quotas(caches: Caches) -> tuple[QuotasOf, ObjectsIn]:
+    counted = {each.group_resource: each.plural for each in STORED if each.namespaced}
+    quotas = caches[RESOURCE_QUOTAS.plural]
+
+    def quotas_of(namespace: str) -> list[ResourceQuota]:
+        return [stored.obj for stored in quotas.scan(f"{quotas.prefix}{namespace}/")]
+
+    def objects_in(resource: GroupResource, namespace: str) -> tuple[int, Callable[[str], bool]] | None:
+        plural = counted.get(resource)
+        if plural is None:
+            return None
+        cache = caches[plural]
+        folder = f"{cache.prefix}{namespace}/"
+        return cache.count(folder), lambda name: cache.get(f"{folder}{name}") is not None
+
+    return quotas_of, objects_in
 
 
 def _open_requests(caches: Caches) -> OpenRequests:

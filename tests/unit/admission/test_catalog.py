@@ -31,6 +31,7 @@ def test_order_is_kubernetes_own() -> None:
         "CertificateSubjectRestriction",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionWebhook",
+        "ResourceQuota",
     )
     assert tuple(name for name in MUTATING if name in kubernetes) == kubernetes[:4]
     assert tuple(name for name in VALIDATING if name in kubernetes) == kubernetes[4:]

@@ -16,7 +16,7 @@ HANDLES = {name: value for name, value in vars(catalog).items() if isinstance(va
 
 def test_every_handle_is_in_one_of_the_tables() -> None:
     assert set(HANDLES.values()) == {*STORED, *catalog.VIEWS, *catalog.REVIEWS}
-    assert len(HANDLES) == 34
+    assert len(HANDLES) == 36
 
 
 @pytest.mark.parametrize("name", sorted(HANDLES))
@@ -67,9 +67,11 @@ def test_short_names() -> None:
         "customresourcedefinitions": ("crd", "crds"),
         "endpoints": ("ep",),
         "events": ("ev",),
+        "limitranges": ("limits",),
         "namespaces": ("ns",),
         "nodes": ("no",),
         "pods": ("po",),
+        "resourcequotas": ("quota",),
         "services": ("svc",),
         "serviceaccounts": ("sa",),
     }

@@ -31,6 +31,13 @@ from kubevouch.api.core_v1.nodes import (
     Taint,
 )
 from kubevouch.api.core_v1.pods import Container, Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubevouch.api.core_v1.quotas import (
+    LimitRange,
+    ResourceQuota,
+    default_limit_range,
+    validate_limit_range,
+    validate_quota,
+)
 from kubevouch.api.core_v1.references import LocalObjectReference, ObjectReference
 from kubevouch.api.core_v1.secrets import Secret, default_secret, validate_secret, validate_secret_update
 from kubevouch.api.core_v1.serviceaccounts import (
@@ -51,6 +58,7 @@ __all__ = [
     "Event",
     "EventSeries",
     "EventSource",
+    "LimitRange",
     "LocalObjectReference",
     "Namespace",
     "NamespaceCondition",
@@ -68,6 +76,7 @@ __all__ = [
     "PodCondition",
     "PodSpec",
     "PodStatus",
+    "ResourceQuota",
     "Secret",
     "Service",
     "ServiceAccount",
@@ -76,6 +85,7 @@ __all__ = [
     "ServiceStatus",
     "Taint",
     "Toleration",
+    "default_limit_range",
     "default_namespace",
     "default_node",
     "default_secret",
@@ -84,12 +94,14 @@ __all__ = [
     "validate_config_map_update",
     "validate_event",
     "validate_event_update",
+    "validate_limit_range",
     "validate_namespace",
     "validate_namespace_finalize_update",
     "validate_namespace_status_update",
     "validate_namespace_update",
     "validate_node",
     "validate_node_update",
+    "validate_quota",
     "validate_secret",
     "validate_secret_update",
     "validate_service_account",

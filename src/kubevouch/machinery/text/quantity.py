@@ -58,6 +58,20 @@ def rounded_up_to_milli(text: str) -> str:
     return _written(_Parsed(value, _MILLI, parsed.form))
 
 
+def floor(text: str) -> int:
+    """The whole number below or at the quantity. Raises ``ValueError``."""
+    value, scale, *_ = _parse(text)
+    power: int = 10 ** abs(scale)
+    return value * power if scale >= 0 else value // power
+
+
+def is_whole(text: str) -> bool:
+    """Whether nothing is left behind the point. Raises ``ValueError``."""
+    value, scale, *_ = _parse(text)
+    power: int = 10 ** abs(scale)
+    return scale >= 0 or value % power == 0
+
+
 def _parse(text: str) -> _Parsed:
     scanned = _SCANNED.fullmatch(text)
     if not text or scanned is None:

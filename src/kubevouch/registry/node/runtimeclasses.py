@@ -1,13 +1,36 @@
-"""RuntimeClass: an empty collection, for kubelets to watch (columns: pkg/printers/internalversion; Kubernetes 1.36)."""
+"""RuntimeClass (pkg/registry/node/runtimeclass, pkg/apis/node/validation; Kubernetes 1.36)."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 from kubevouch.api import catalog
+from kubevouch.api.core_v1.nodes import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from kubevouch.api.node_v1 import RuntimeClass
-from kubevouch.registry.interface import NO_WORKLOADS, Column, Definition, Printer, Strategy
+from kubevouch.machinery import field
+from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.text import names
+from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, age
+
+_EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
+
+
+class RuntimeClassStrategy(Strategy[RuntimeClass]):
+    create_on_update = False
+    unconditional_update = False
+
+    def validate(self, _ctx: Context, obj: RuntimeClass) -> list[FieldError]:
+        found = [field.invalid("handler", obj.handler, fault) for fault in names.dns_label(obj.handler)]
+        for index, each in enumerate(obj.scheduling.tolerations if obj.scheduling is not None else ()):
+            if each.effect and each.effect not in _EFFECTS:
+                found.append(field.not_supported(f"scheduling.tolerations[{index}].effect", each.effect, _EFFECTS))
+        return found
+
+    def validate_update(self, ctx: Context, new: RuntimeClass, old: RuntimeClass) -> list[FieldError]:
+        if new.handler != old.handler:
+            return [field.invalid("handler", new.handler, "field is immutable")]
+        return self.validate(ctx, new)
 
 
 def _cells(obj: RuntimeClass, now: dt.datetime) -> list[object]:
@@ -16,7 +39,6 @@ def _cells(obj: RuntimeClass, now: dt.datetime) -> list[object]:
 
 DEFINITION = Definition(
     resource=catalog.RUNTIME_CLASSES,
-    strategy=Strategy[RuntimeClass](),
+    strategy=RuntimeClassStrategy(),
     printer=Printer((NAME, Column("Handler", description="The container runtime's name for it."), AGE), _cells),
-    refuses_creation=NO_WORKLOADS,
 )

@@ -1,0 +1,76 @@
+"""resourcequota-controller: says in the status of each quota how much of it is used.
+
+It counts at a change of the quota and every few seconds; what is refused is not decided here, but at admission, by
+counting. Source: pkg/controller/resourcequota (Kubernetes 1.36), which follows every resource instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from kubevouch import wellknown
+from kubevouch.api.catalog import RESOURCE_QUOTAS
+from kubevouch.api.core_v1 import ResourceQuota
+from kubevouch.api.core_v1.quotas import ResourceQuotaStatus, counted
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client, ListOptions
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
+from kubevouch.machinery.declaration import Quantity
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import GroupResource, Resource
+
+NAME = wellknown.RESOURCE_QUOTA_CONTROLLER
+LOOK_SECONDS = 5.0
+
+
+class QuotaCounter:
+    """Args: ``resources``: those in namespaces, by name."""
+
+    def __init__(
+        self, client: Client, quotas: Lister[ResourceQuota], resources: Mapping[GroupResource, Resource[Any]]
+    ) -> None:
+        self._client = client
+        self._quotas = quotas
+        self._resources = resources
+
+    async def reconcile(self, request: Request) -> Result:
+        quota = self._quotas.get(request.name, request.namespace)
+        if quota is None:
+            return DONE
+        used = {name: Quantity(str(await self._count(name, request.namespace))) for name in quota.spec.hard}
+        status = ResourceQuotaStatus(hard=quota.spec.hard, used=used)
+        if status != quota.status:
+            try:
+                changed = msgspec.structs.replace(quota, status=status)
+                await self._client.update(RESOURCE_QUOTAS, changed, subresource="status")
+            except APIStatusError as err:
+                if err.code in (404, 409):
+                    raise IgnorableError(f"error updating quota {request.name}: {err}") from err
+                raise
+        return Result(LOOK_SECONDS)
+
+    async def _count(self, name: str, namespace: str) -> int:
+        """0 for what nobody here can use."""
+        named = counted(name)
+        resource = None if named is None else self._resources.get(named)
+        if resource is None:
+            return 0
+        page = await self._client.list(resource, namespace, ListOptions(limit=1))
+        return len(page.items) + (page.remaining or 0)
+
+
+def _requests(quota: ResourceQuota) -> Iterable[Request]:
+    return (request_of(quota),)
+
+
+def build(context: Context) -> QueueController:
+    client = context.connect(NAME)
+    quotas = context.informers.informer(RESOURCE_QUOTAS, client=client)
+    resources = {each.group_resource: each for each in context.resources if each.namespaced}
+    controller = QueueController(NAME, QuotaCounter(client, quotas.lister, resources), context.clock)
+    controller.watch(quotas, on_add=_requests, on_update=_requests)
+    return controller
