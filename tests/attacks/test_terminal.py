@@ -128,6 +128,8 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "recovery allow": ["worker-1", *there], "recovery forget": [f"worker-1{HOSTILE}", *there],
         "recovery list": there, "recovery revoke": ["worker-1", *there],
         "reset": ["--rootfs", root, "--dry-run"],
+        "backup": [f"{root}/backup.tar", "--data-dir", root, "--store", f"sqlite:{root}/store.db"],
+        "restore": [f"{root}/store.db", "--data-dir", f"{root}/restored"],
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],

@@ -1,9 +1,12 @@
-"""The agent as the unit and a container confine it, as far as that can be had without either of them."""
+"""Agent and server as units and a container confine them, as far as that can be had without either of them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,14 +14,15 @@ import pytest
 
 from kubevouch.cli.main import COMMANDS
 from peers import ROOT
-from processes import Ended, Up, run
+from processes import KUBEVOUCH, PATIENCE_SECONDS, Ended, Up, environment, run
 from running_agent import READY_LINE, RunningAgent
 
-UNIT = ROOT / "deploy/systemd/kubevouch-agent.service"
+UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 CONTAINERFILE = ROOT / "deploy/container/Containerfile"
 DEBIAN = ROOT / ".peers/debian"
 # In tenths, as systemd-analyze has its thresholds: 0 is locked up, 100 without any confinement.
 MOST_EXPOSED = 20
+UNIT_OF_SERVER = ROOT / "deploy/systemd/kubevouch.service"
 
 
 def _systemd_analyze(folder: Path, *arguments: str) -> Ended:
@@ -35,10 +39,11 @@ def _systemd_analyze(folder: Path, *arguments: str) -> Ended:
     )  # fmt: skip
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    text = UNIT.read_text()
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_the_unit(path: Path, tmp_path: Path) -> None:
+    text = path.read_text()
     assert "ExecStart=/usr/local/bin/kubevouch" in text
-    unit = tmp_path / UNIT.name
+    unit = tmp_path / path.name
     # Where it is installed here.
     unit.write_text(text.replace("/usr/local/bin/kubevouch", str(Path(sys.executable).with_name("kubevouch"))))
     verified = _systemd_analyze(tmp_path, "verify", "--man=no", "--recursive-errors=no", str(unit))
@@ -48,9 +53,10 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert "strictly" in _systemd_analyze(tmp_path, "verify", "--man=no", str(unit)).stderr
 
 
-def test_the_unit_leaves_little_exposed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_the_unit_leaves_little_exposed(path: Path, tmp_path: Path) -> None:
     shown = _systemd_analyze(
-        tmp_path, "security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSED}", str(UNIT)
+        tmp_path, "security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSED}", str(path)
     )
     assert shown.code == 0, shown.stdout[-400:]
 
@@ -73,6 +79,34 @@ def test_on_a_read_only_root_without_capabilities(tmp_path: Path) -> None:
             agent.until("certificate in use")
             assert agent.command("status").code == 0
             assert agent.end() == 0
+
+
+def test_the_server_writes_nothing_but_its_state_and_tells_systemd(tmp_path: Path) -> None:
+    """By the unit's own command line, on a read-only root without capabilities."""
+    if os.geteuid() != 0:
+        pytest.fail("only root may make a mount namespace of its own here", pytrace=False)
+    state = tmp_path / "kubevouch"
+    state.mkdir(0o700)
+    started = re.search(r"^ExecStart=\S+ (.*)$", UNIT_OF_SERVER.read_text(), re.MULTILINE)
+    assert started is not None
+    arguments = started[1].replace("%S", str(tmp_path)).split()
+    script = f"mount --bind {state} {state} && mount -o remount,bind,ro / && ! touch {tmp_path}/here 2>/dev/null && "
+    confined = ("unshare", "--mount", "sh", "-ec", f'{script} exec setpriv --bounding-set=-all "$@"', "confined")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE_SECONDS)
+        process = subprocess.Popen(
+            [*confined, *KUBEVOUCH, *arguments, "--secure-port", "0"],
+            cwd="/", env=environment(NOTIFY_SOCKET=str(tmp_path / "notify")), stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            assert manager.recv(4096).startswith(b"READY=1\nSTATUS=ready at https://")
+            process.terminate()
+            assert manager.recv(4096) == b"STOPPING=1"
+            assert process.wait(PATIENCE_SECONDS) == 0
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_the_image_is_made_of_what_is_here_and_starts_a_command() -> None:

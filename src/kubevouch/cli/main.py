@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recovery": ("kubevouch.cli.recovery:recovery", "Look at which nodes may come back, and decide about them."),
     "join-status": ("kubevouch.cli.join_status:join_status", "Say how far a machine has come on its way in."),
     "join-phase": ("kubevouch.cli.join_phase:join_phase", "Run one phase of a join alone."),
+    "backup": ("kubevouch.cli.backup:backup", "Copy a cluster to one file, also while it runs."),
+    "restore": ("kubevouch.cli.backup:restore", "Make a data directory from a backup."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),

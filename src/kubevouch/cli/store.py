@@ -107,12 +107,13 @@ def accept_loss(path: Path | None, data_dir: Path | None, yes: bool) -> None:
     """
     from kubevouch.phases import store as phase
     from kubevouch.storage.interface import StoreInUse
+    from kubevouch.util.clock import SystemClock
 
     path = _path(path, data_dir)
     if not yes and not ui.confirmed(f"Go on without what {path} has lost?"):
         raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
     try:
-        revision, kept = phase.accept_loss(path)
+        revision, kept = phase.accept_loss(path, SystemClock().now())
     except StoreInUse as err:
         raise ui.CLIError(str(err), hint=_IN_USE, code=ExitCode.PREFLIGHT) from err
     ui.step(f"{path} goes on at revision {revision}")

@@ -180,6 +180,7 @@ def _tell_join(cluster: Running) -> None:
 async def _up(options: settings.StandaloneOptions) -> None:
     from kubevouch.pki.profile import Profile
     from kubevouch.standalone.up import running
+    from kubevouch.util import systemd
     from kubevouch.util.clock import SystemClock
 
     # What is loaded by now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
@@ -215,5 +216,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
             ui.warning("names may be taken over: whoever has a bootstrap token gets the name of any node")
         if options.recovery is not None:
             ui.warning("node recovery is on: nodes whose certificate has ended get another one with their recovery key")
+        systemd.notify(systemd.READY, systemd.status(f"ready at {cluster.endpoint.url}"))
         await stop.wait()
+        systemd.notify(systemd.STOPPING)
         ui.waiting("stopping")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def verify(path: Path) -> Verified:
         return verification.verify(real, judged)
 
 
-def accept_loss(path: Path) -> tuple[Revision, Path | None]:
+def accept_loss(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
     """Lets the store at ``path`` go on without what it has lost.
 
     Returns:
@@ -45,7 +46,7 @@ def accept_loss(path: Path) -> tuple[Revision, Path | None]:
         verified = verification.verify(real, judged)
         if verified.damaged:
             raise StillDamagedError(f"{real}: got {verified.damaged[0]}, expected to miss the newest writes only")
-        return acceptance.jump(real)
+        return acceptance.jump(real, now)
 
 
 def judged(key: str, value: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,15 +16,21 @@ from kubevouch.storage.sqlite.schema import WRITER_PRAGMAS, run_script
 from kubevouch.util import files
 
 REVISIONS_LEFT_OUT = 1_000_000_000
-"""Beyond the newest known: a week at 1,500 writes a second, more than any backup should be old. Numbers are 64 bits."""
+"""Beyond the newest known, at least: a clock that is wrong must not take a store back. Numbers are 64 bits."""
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def jump(path: Path) -> tuple[Revision, Path | None]:
+def jump(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
     """Lets the store at ``path``, whose lock is held, go on at a revision that nobody can have seen.
 
     All older revisions count as compacted, so that whoever watched from one of those that are lost is told to list
     anew. What SQLite reads of the log goes into the file; a copy of the whole log stays beside it. The mark is written
     first: whatever happens then, the next start knows of the new revision.
+
+    It is the microseconds since 1970, for no store makes a commit in each: a copy may be gone on with twice, and what
+    was written after the first time is as little known the second time as what was written after the copy.
 
     Returns:
         The store's revision from now on, and the copy of the log if there was one.
@@ -39,7 +46,8 @@ def jump(path: Path) -> tuple[Revision, Path | None]:
             noted = read_mark(path)
         except StoreDamaged:
             noted = None
-        revision = Revision(max(known, noted.revision if noted is not None else 0) + REVISIONS_LEFT_OUT)
+        beyond = max(known, noted.revision if noted is not None else 0) + REVISIONS_LEFT_OUT
+        revision = Revision(max(beyond, (now - _EPOCH) // _MICROSECOND))
         kept = _kept(path, revision)
         write_mark(path, Noted(identity, revision, NO_SALTS))
         with closing(sqlite3.connect(path, isolation_level=None)) as writer:

@@ -1,0 +1,214 @@
+"""phases/backup.py: one private file that is whole or refused, and a folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import aio
+from kubevouch.phases import backup as phase
+from kubevouch.phases.backup import BackupError
+from kubevouch.storage.interface import Compacted, Revision
+from kubevouch.storage.options import MemorySpec, SQLiteSpec
+from kubevouch.storage.sqlite import SQLiteStore
+from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.store_suite import watching
+from processes import kubevouch
+
+EVIL = ("../evil.key", "/tmp/evil.key", "pki/../../evil.key", "pki//evil.key", "pki/.hidden", "kubevouch.db.mark")
+NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+SECRETS = {"admin.conf": b"admin", "pki/ca.key": b"key", "pki/etcd/ca.key": b"etcd"}
+PUBLIC = {"pki/ca.crt": b"certificate"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data directory whose store is at revision 11."""
+    folder = tmp_path / "cluster"
+    (folder / "pki/etcd").mkdir(parents=True)
+    for name, content in (SECRETS | PUBLIC).items():
+        (folder / name).write_bytes(content)
+    (folder / "pki/.ca.key.1234.tmp").write_bytes(b"a write that was cut short")
+    aio.run(_fill(folder / "kubevouch.db"))
+    return folder
+
+
+async def _fill(path: Path) -> None:
+    store = await SQLiteStore.open(path, clock=FakeClock())
+    for number in range(10):
+        await store.create(f"/k/{number}", b"value")
+    await store.close()
+
+
+def spec(folder: Path) -> SQLiteSpec:
+    return SQLiteSpec(folder / "kubevouch.db")
+
+
+@pytest.fixture
+def made(folder: Path, tmp_path: Path) -> Path:
+    phase.backup(folder, spec(folder), tmp_path / "backup.tar", NOW)
+    return tmp_path / "backup.tar"
+
+
+def test_what_is_kept_comes_back_private(folder: Path, made: Path, tmp_path: Path) -> None:
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    done = phase.restore(made, tmp_path / "other", NOW)
+    assert done.manifest.revision == 11 and done.manifest.created == "2030-01-01T00:00:00Z"
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o700
+    for name, content in (SECRETS | PUBLIC).items():
+        path = tmp_path / "other" / name
+        assert path.read_bytes() == content
+        assert stat.S_IMODE(path.stat().st_mode) == (0o600 if name in SECRETS else 0o644), name
+    assert {path.name for path in (tmp_path / "other").iterdir()} == {
+        "admin.conf", "pki", "kubevouch.db", "kubevouch.db.mark",
+    }  # fmt: skip
+    # Nothing of the work stays.
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster", "other", "backup.tar"}
+
+
+def test_while_the_store_is_open_and_written(folder: Path, tmp_path: Path) -> None:
+    """What was acknowledged before is in it."""
+
+    async def scenario() -> Revision:
+        store = await SQLiteStore.open(folder / "kubevouch.db", clock=FakeClock())
+        acknowledged = await store.create("/k/late", b"value")
+        # Another process, as SQLite's locks belong to processes.
+        made = await asyncio.to_thread(kubevouch, "backup", "backup.tar", "--data-dir", folder, cwd=tmp_path)
+        assert made.code == 0 and made.stderr.startswith("warning: "), made
+        assert stat.S_IMODE((tmp_path / "backup.tar").stat().st_mode) == 0o600
+        await store.create("/k/later", b"value")
+        await store.close()
+        return acknowledged
+
+    acknowledged = aio.run(scenario())
+    done = phase.restore(tmp_path / "backup.tar", tmp_path / "other", NOW)
+    assert done.manifest.revision == acknowledged
+
+    async def look() -> None:
+        store = await SQLiteStore.open(tmp_path / "other/kubevouch.db", clock=FakeClock())
+        assert [each.key for each in (await store.list("/k/l")).items] == ["/k/late"]
+        await store.close()
+
+    aio.run(look())
+
+
+def test_no_revision_comes_twice_however_often_it_is_restored(made: Path, tmp_path: Path) -> None:
+    async def written(folder: Path) -> Revision:
+        store = await SQLiteStore.open(folder / "kubevouch.db", clock=FakeClock())
+        with pytest.raises(Compacted):
+            async with watching(store, "/k/", Revision(11)) as batches:
+                await anext(batches)
+        for number in range(5):
+            newest = await store.create(f"/k/new-{number}", b"")
+        await store.close()
+        return newest
+
+    phase.restore(made, tmp_path / "first", NOW)
+    newest = aio.run(written(tmp_path / "first"))
+    assert newest > 11 + 1_000_000_000
+    again = phase.restore(made, tmp_path / "second", NOW + dt.timedelta(seconds=1))
+    assert again.revision > newest
+
+
+def test_nothing_is_overwritten(folder: Path, made: Path, tmp_path: Path) -> None:
+    before = made.read_bytes()
+    with pytest.raises(BackupError, match="there is a file"):
+        phase.backup(folder, spec(folder), made, NOW)
+    assert made.read_bytes() == before
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for there in (folder, tmp_path / "link"):
+        with pytest.raises(BackupError, match="already"):
+            phase.restore(made, there, NOW)
+
+
+def test_what_cannot_be_copied(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="in memory"):
+        phase.backup(folder, MemorySpec(), tmp_path / "backup.tar", NOW)
+    with pytest.raises(BackupError, match="there is no"):
+        phase.backup(tmp_path / "none", spec(tmp_path / "none"), tmp_path / "backup.tar", NOW)
+    path = folder / "kubevouch.db"
+    content = path.read_bytes()
+    at = content.index(b"/k/7")
+    path.write_bytes(content[:at] + b"/k/X" + content[at + 4 :])
+    with pytest.raises(BackupError, match="is damaged"):
+        phase.backup(folder, spec(folder), tmp_path / "backup.tar", NOW)
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster"}
+
+
+# ------------------------------------------------------------------ archives that somebody else has made
+
+
+def rewritten(made: Path, change: Callable[[dict[str, tuple[tarfile.TarInfo, bytes]]], None]) -> None:
+    with tarfile.open(made) as archive:
+        members = {info.name: (info, archive.extractfile(info).read()) for info in archive}  # type: ignore[union-attr]  # all are files
+    change(members)
+    with tarfile.open(made, "w") as archive:
+        for info, content in members.values():
+            archive.addfile(info, io.BytesIO(content))
+
+
+def _other_bytes(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    members["pki/ca.key"] = (members["pki/ca.key"][0], b"eve")
+
+
+def _one_more(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    members["more"] = (tarfile.TarInfo("pki/more.key"), b"")
+
+
+def _one_less(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    del members["pki/ca.key"]
+
+
+def _twice(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    members["again"] = members["pki/ca.key"]
+
+
+def _a_link(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    info = members["pki/ca.key"][0]
+    info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/shadow", 0
+
+
+def _renamed(name: str) -> Callable[[dict[str, tuple[tarfile.TarInfo, bytes]]], None]:
+    def change(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+        info, content = members.pop("manifest.json")
+        listed = content.replace(b'"pki/ca.key"', b'"%s"' % name.encode())
+        info.size = len(listed)
+        key, bytes_of = members.pop("pki/ca.key")
+        key.name = name
+        rest = dict(members)
+        members.clear()
+        members |= {"manifest.json": (info, listed), name: (key, bytes_of), **rest}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _other_bytes, _one_more, _one_less, _twice, _a_link,
+        *map(_renamed, EVIL),
+    ],
+)  # fmt: skip
+def test_an_archive_that_is_not_what_was_written(
+    made: Path, tmp_path: Path, change: Callable[[dict[str, tuple[tarfile.TarInfo, bytes]]], None]
+) -> None:
+    rewritten(made, change)
+    with pytest.raises(BackupError, match="expected a whole backup"):
+        phase.restore(made, tmp_path / "other", NOW)
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster", "backup.tar"}
+
+
+@pytest.mark.parametrize("length", [0, 100, 512, 4000, 20_000])
+def test_an_archive_that_was_cut(made: Path, tmp_path: Path, length: int) -> None:
+    os.truncate(made, length)
+    with pytest.raises(BackupError, match="expected a whole backup"):
+        phase.restore(made, tmp_path / "other", NOW)
+    assert not (tmp_path / "other").exists()
