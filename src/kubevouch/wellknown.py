@@ -64,7 +64,7 @@ CSR_APPROVED = "Approved"
 CSR_DENIED = "Denied"
 CSR_FAILED = "Failed"
 # Ours: nothing approves the request, and why.
-CSR_JOIN_STUCK = "JoinStuck"
+JOIN_STUCK_ANNOTATION = "kubevouch.io/join-stuck"
 
 CONDITION_TRUE = "True"
 CONDITION_FALSE = "False"

@@ -17,7 +17,9 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.records import certificate_ledger
 from kubevouch.records.certificate_ledger import LAYOUT, TOKEN_BUDGET, TOTALS_ANNOTATION, IssuedCertificate, machine_key
 from kubevouch.records.config_map_overflow import MAX_BYTES, size
+from kubevouch.reviews import csr_review, join_status
 from kubevouch.testing.cluster import Cluster
+from kubevouch.wellknown import JOIN_STUCK_ANNOTATION
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER as SIGNER
 
 NAME = "worker-1"
@@ -150,6 +152,22 @@ def test_a_token_that_has_filled_its_part_waits_and_others_do_not(cluster: Clust
     renewal = world.ask(cluster, world.node_user(NAME), world.node_request(NAME))
     assert world.outcome(cluster, renewal) == "Approved,Issued"
     assert world.outcome(cluster, waiting) == "Pending"
+
+
+def test_why_a_machine_waits_for_room_is_shown() -> None:
+    with Cluster(controllers=(*CONTROLLERS, "joinstatus")) as cluster:
+        name = f"{certificate_ledger.PREFIX}{'0' if SHARD != '0' else '1'}"
+        store(cluster, name, {}, totals=f'{{"bytes":{MAX_BYTES},"tokens":{{"abcdef":{TOKEN_BUDGET}}}}}')
+        waiting, ended = join(cluster)
+        assert ended == "Pending"
+        cluster.clock.advance(6)
+        cluster.settle()
+        csr = cluster.get("CertificateSigningRequest", waiting)
+        assert csr.metadata.annotations[JOIN_STUCK_ANNOTATION].startswith("LedgerFull: ")
+        client = cluster.client()
+        assert cluster.run(csr_review.outlook(client, csr)).startswith("the machines that the token abcdef has let in")
+        status = cluster.run(join_status.look(client, NAME, now=cluster.clock.now()))
+        assert status.stuck and "give the machine another token" in status.reason
 
 
 def test_what_a_machine_takes_of_its_token_is_counted(cluster: Cluster) -> None:

@@ -216,7 +216,10 @@ def kubevouch_controller_policy() -> Policy:
         # Neither may the approver read tokens, nor who reads and writes them approve.
         + _cluster_wide(TOKEN_USES_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS))
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, TOKEN_USES_CONTROLLER, rule(f"update {_READ}", "", "secrets"))
-        + _cluster_wide(JOIN_STATUS_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), _ACCESS_REVIEWS, EVENTS)
+        # Not of status or approval: it annotates, and decides nothing.
+        + _cluster_wide(
+            JOIN_STATUS_CONTROLLER, rule(f"update {_READ}", _CERTIFICATES, _REQUESTS), _ACCESS_REVIEWS, EVENTS
+        )
         # Its records are in a namespace of their own, which is there only where recovery is on.
         + _cluster_wide(NODE_RECOVERY_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _cluster_wide(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -24,8 +25,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_reason = click.option("-m", "--message", default="", help="Why, for whoever reads the request later.")
 _NODE = " (node)"
+_WORD = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?", re.ASCII)
+
+
+def _checked_word(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    if value and not _WORD.fullmatch(value):
+        raise click.BadParameter(f"got {value!r}, expected one word such as NotOurs; --message takes sentences")
+    return value
+
+
+def _why(command: Callable[..., Any]) -> Callable[..., Any]:
+    word = click.option(
+        "--reason", default="", metavar="WORD", callback=_checked_word, help="Why in one word, for programs."
+    )
+    sentence = click.option("-m", "--message", default="", help="Why, for whoever reads the request later.")
+    return sentence(word(command))
+
+
 _YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
 
 
@@ -75,20 +92,20 @@ def show(name: str, output: str, kubeconfig: Path | None) -> None:
 
 @csr.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names_of.requests)
-@_reason
+@_why
 @kubeconfig_option
-def approve(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
+def approve(names: tuple[str, ...], message: str, reason: str, kubeconfig: Path | None) -> None:
     """Approve requests."""
-    _decide(names, "Approved", message, kubeconfig)
+    _decide(names, "Approved", message, reason, kubeconfig)
 
 
 @csr.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names_of.requests)
-@_reason
+@_why
 @kubeconfig_option
-def deny(names: tuple[str, ...], message: str, kubeconfig: Path | None) -> None:
+def deny(names: tuple[str, ...], message: str, reason: str, kubeconfig: Path | None) -> None:
     """Deny requests. A denial cannot be taken back."""
-    _decide(names, "Denied", message, kubeconfig)
+    _decide(names, "Denied", message, reason, kubeconfig)
 
 
 @csr.command()
@@ -113,7 +130,8 @@ def review(kubeconfig: Path | None) -> None:
             if answer == _QUIT:
                 return
             if answer in (_YES, _NO):
-                await _write(client, each, "Approved" if answer == _YES else "Denied", "")
+                why = click.prompt("  why", default="", show_default=False) if answer == _NO else ""
+                await _write(client, each, "Approved" if answer == _YES else "Denied", why)
         if not pending:
             ui.say("no request is pending")
 
@@ -256,7 +274,7 @@ def _with_cluster(kubeconfig: Path | None, work: Callable[[Client, Requests], Aw
         return run_async(run())
 
 
-def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path | None) -> None:
+def _decide(names: Sequence[str], condition: str, message: str, reason: str, kubeconfig: Path | None) -> None:
     from kubevouch.reviews.csr_review import fetch_named
 
     config = rest_config_of(kubeconfig)
@@ -265,16 +283,19 @@ def _decide(names: Sequence[str], condition: str, message: str, kubeconfig: Path
         async with connected(config) as client:
             # A name that is not there is found before anything is decided.
             for each in await fetch_named(client, names):
-                await _write(client, each, condition, message)
+                await _write(client, each, condition, message, reason)
 
     run_async(run())
 
 
-async def _write(client: Client, each: CertificateSigningRequest, condition: str, message: str) -> None:
+async def _write(
+    client: Client, each: CertificateSigningRequest, condition: str, message: str, reason: str = ""
+) -> None:
     from kubevouch.reviews.csr_review import decide
 
     verb = "approve" if condition == "Approved" else "deny"
-    await decide(client, each, condition, message or f"This CSR was {condition.lower()} by kubevouch csr {verb}.")
+    said = message or f"This CSR was {condition.lower()} by kubevouch csr {verb}."
+    await decide(client, each, condition, said, reason)
     ui.say(f"certificatesigningrequest.certificates.k8s.io/{each.metadata.name} {condition.lower()}")
 
 
@@ -344,9 +365,7 @@ def _print(each: Review) -> None:
     if each.source:
         ui.field("sent from", each.source)
     for condition in each.csr.status.conditions:
-        # What it says is the outlook as the controller has seen it; ours is newer.
-        if condition.type != wellknown.CSR_JOIN_STUCK or not each.outlook:
-            ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
+        ui.field(condition.type.lower(), ui.one_line(f"{condition.reason}: {condition.message}"))
     for change in each.changes:
         ui.field("since the last", change)
     for mark in each.marks:

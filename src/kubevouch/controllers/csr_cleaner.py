@@ -55,9 +55,7 @@ def why_clean(csr: CertificateSigningRequest, now: dt.datetime) -> str:
         return "Cleaning CSR as it is more than deniedExpiration duration old and denied."
     if _decided_before(csr, wellknown.CSR_FAILED, now, DENIED_EXPIRATION):
         return "Cleaning CSR as it is more than deniedExpiration duration old and failed."
-    if all(each.type == wellknown.CSR_JOIN_STUCK for each in csr.status.conditions) and _older(
-        csr.metadata.creation_timestamp, now, PENDING_EXPIRATION
-    ):
+    if not csr.status.conditions and _older(csr.metadata.creation_timestamp, now, PENDING_EXPIRATION):
         return "Cleaning CSR as it is more than pendingExpiration duration old and unhandled."
     if issued and has_condition(csr, wellknown.CSR_APPROVED) and _has_expired(csr.status.certificate, now):
         return "Cleaning CSR as the associated certificate is expired."

@@ -1,18 +1,14 @@
-"""join-status-controller: tells how a machine's join goes on, as Events and, while it is stuck, as a condition.
+"""join-status-controller: tells how a machine's join goes on, as Events and, while it is stuck, as an annotation.
 
 A request that is denied or issued says so itself. One that nobody decides, or signs, says nothing, so it gets the
-condition ``JoinStuck`` with the reason; the condition goes when the request goes on. Kubernetes' cleaner takes a
-request with any condition for decided, so it goes too before that cleaner would come.
-
-Writing a condition takes the right to approve. It is written as the approving controller, so that no other identity has
-that right. Not a controller of Kubernetes.
+annotation ``kubevouch.io/join-stuck`` with the reason, which goes when the request goes on. It is no condition:
+csrcleaner takes a request with any condition for decided and never removes it (``cleaner.go``, Kubernetes 1.36), also
+once this controller has gone; and to write conditions is to be able to approve. Not a controller of Kubernetes.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-
-import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
@@ -27,24 +23,28 @@ from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.client.workqueue import Workqueue
-from kubevouch.controllers.approval.csr_outlook import Outlook, outlook
+from kubevouch.controllers.approval.csr_outlook import NOT_LOOKED_AT, Outlook, outlook
+from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, NoRoomError, name_caches
+from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.bootstrap_secrets import requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import Allowance, EventRecorder
-from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import replace_metadata
+from kubevouch.pki.x509 import x509_request
 from kubevouch.records.bootstrap_tokens import secret_name, token_id_of_user
+from kubevouch.records.token_bounds import TokenBoundError
 from kubevouch.records.token_record import attempt_of
 from kubevouch.util.clock import Clock
 
 NAME = wellknown.JOIN_STATUS_CONTROLLER
 
+UNDECIDED = "request created, and nobody has decided"
 # A controller decides within milliseconds.
 PATIENCE = dt.timedelta(seconds=5)
 # What keeps a request from being approved may change.
 REFRESH_SECONDS = 300.0
-# csrcleaner comes after a day, and passes once an hour.
-WITHDRAWN_AFTER = dt.timedelta(hours=23)
 # What was decided before this controller ran has been told, or is no news.
 NEWS = dt.timedelta(minutes=1)
 
@@ -69,22 +69,12 @@ def decision(csr: CertificateSigningRequest) -> CertificateSigningRequestConditi
 
 
 def with_stuck(csr: CertificateSigningRequest, why: Outlook | None) -> CertificateSigningRequest:
-    """``csr`` with the condition ``JoinStuck``, or without; the same object when nothing changes."""
-    rest = [condition for condition in csr.status.conditions if condition.type != wellknown.CSR_JOIN_STUCK]
-    former = [condition for condition in csr.status.conditions if condition.type == wellknown.CSR_JOIN_STUCK]
-    if why is None:
-        wanted = rest
-    elif former and (former[0].reason, former[0].message) == why:
-        return csr
-    else:
-        reason, message = why
-        stuck = CertificateSigningRequestCondition(
-            type=wellknown.CSR_JOIN_STUCK, status=wellknown.CONDITION_TRUE, reason=reason, message=message
-        )
-        wanted = [*rest, stuck]
-    if len(wanted) == len(rest) == len(csr.status.conditions):
-        return csr
-    return msgspec.structs.replace(csr, status=msgspec.structs.replace(csr.status, conditions=wanted))
+    """``csr`` with the annotation that says ``why``, or without; the same object when nothing changes."""
+    former = csr.metadata.annotations
+    wanted = {key: value for key, value in former.items() if key != wellknown.JOIN_STUCK_ANNOTATION}
+    if why is not None:
+        wanted[wellknown.JOIN_STUCK_ANNOTATION] = f"{why.reason}: {why.message}"
+    return csr if wanted == former else replace_metadata(csr, annotations=wanted)
 
 
 def patience_left(csr: CertificateSigningRequest, now: dt.datetime) -> float:
@@ -100,18 +90,16 @@ def patience_left(csr: CertificateSigningRequest, now: dt.datetime) -> float:
 
 
 class JoinStatus:
-    """Args: ``approver`` acts as the approving controller, ``client`` as this one."""
-
     def __init__(
         self,
         client: Client,
-        approver: Client,
         csrs: Lister[CertificateSigningRequest],
         secrets: Lister[Secret],
+        names: NameAdmission,
         clock: Clock,
     ) -> None:
         self._client = client
-        self._approver = approver
+        self._names = names
         self._csrs = csrs
         self._secrets = secrets
         self._clock = clock
@@ -145,15 +133,22 @@ class JoinStatus:
         return DONE
 
     async def _look(self, csr: CertificateSigningRequest) -> Result:
-        created = csr.metadata.creation_timestamp
-        age = self._clock.now() - created.datetime() if created is not None else PATIENCE
-        if age >= WITHDRAWN_AFTER:
-            await self._write(csr, with_stuck(csr, None))
-            return DONE
         why = await outlook(self._client, csr, self._secret_of_token)
-        stuck = Outlook(why.reason, f"request created, and nobody has decided: {why.message}")
+        if why.reason == NOT_LOOKED_AT:
+            why = await self._wait_for_name(csr) or why
+        stuck = Outlook(why.reason, f"{UNDECIDED}: {why.message}")
         wait = await self._say_stuck(csr, "JoinNotApproved", stuck)
-        return Result(wait or min(REFRESH_SECONDS, (WITHDRAWN_AFTER - age).total_seconds()))
+        return Result(wait or REFRESH_SECONDS)
+
+    async def _wait_for_name(self, csr: CertificateSigningRequest) -> Outlook | None:
+        """What the approving controller would wait for; it says so in its log only."""
+        try:
+            await self._names.verify(csr, x509_request.parse_pem(csr.spec.request or b""))
+        except NoRoomError as err:
+            return Outlook("LedgerFull", str(err))
+        except (IgnorableError, NameRefusedError, TokenBoundError) as err:
+            return Outlook("NameNotFree", str(err))
+        return None
 
     async def _tell_of_signer(self, csr: CertificateSigningRequest) -> Result:
         why = Outlook("NotSigned", "request approved, and nobody has signed it; does the signing controller run?")
@@ -178,10 +173,10 @@ class JoinStatus:
         if changed is csr:
             return
         try:
-            await self._approver.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="approval")
+            await self._client.update(CERTIFICATE_SIGNING_REQUESTS, changed)
         except APIStatusError as err:
             if err.code in (404, 409):
-                raise ReconcileError(f"error updating conditions of csr: {err}") from err
+                raise ReconcileError(f"error updating annotations of csr: {err}") from err
             raise
 
     async def _tell(self, csr: CertificateSigningRequest, kind: str, reason: str, message: str) -> None:
@@ -228,8 +223,13 @@ def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     secrets = token_informer(context, context.connect(wellknown.TOKEN_USES_CONTROLLER))
     csrs = requests_by_token(context, client)
+    # It reads what the approver reads, and says what that would say.
     approver = context.connect(wellknown.CSR_APPROVING_CONTROLLER)
-    status = JoinStatus(client, approver, csrs.lister, secrets.lister, context.clock)
+    bounds = TokenAdmission(context.connect(wellknown.TOKEN_USES_CONTROLLER), secrets.lister)
+    names = NameAdmission(
+        approver, name_caches(context, approver, csrs), bounds, context.clock, takeover=context.allow_name_takeover
+    )
+    status = JoinStatus(client, csrs.lister, secrets.lister, names, context.clock)
     controller = QueueController(NAME, status, context.clock)
 
     controller.follow(csrs, _Changes(controller.queue, context.clock))

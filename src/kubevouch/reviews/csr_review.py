@@ -26,6 +26,7 @@ from kubevouch.api.core_v1 import Secret
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
+from kubevouch.controllers import join_status
 from kubevouch.controllers.approval import csr_outlook
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import policy
@@ -78,7 +79,7 @@ class Review:
 
     Args:
         request: None if ``spec.request`` cannot be read; the marks then say why.
-        changes: differences to the last certificate issued for the same subject.
+        changes: differences to the last certificate that the same signer has issued for the same subject.
         outlook: what would approve it, or why nothing does; empty once it is decided.
     """
 
@@ -274,8 +275,11 @@ class Requests:
         return next((each for each in askers if each.common_name != request.subject.common_name), None)
 
     def last_issued(self, csr: CertificateSigningRequest, subject: Subject) -> Certificate | None:
-        """The newest certificate for the subject's name that came of another request than ``csr``."""
-        issued = self._issued.get(subject.common_name, ())
+        """The newest certificate for the subject's name from the signer of ``csr``, that came of another request.
+
+        A node's serving certificate has the name of its client certificate, and all else is different.
+        """
+        issued = self._issued.get((csr.spec.signer_name, subject.common_name), ())
         return next((each.leaf for each in issued if each.uid != csr.metadata.uid), None)
 
     @cached_property
@@ -293,9 +297,9 @@ class Requests:
         return found
 
     @cached_property
-    def _issued(self) -> dict[str, list[_Issued]]:
-        """By common name the two newest certificates, the newest first: one of them is of another request."""
-        found: dict[str, list[_Issued]] = {}
+    def _issued(self) -> dict[tuple[str, str], list[_Issued]]:
+        """By signer and common name the two newest certificates, newest first: one of them is of another request."""
+        found: dict[tuple[str, str], list[_Issued]] = {}
         for csr in self.all:
             if not csr.status.certificate:
                 continue
@@ -303,7 +307,7 @@ class Requests:
                 leaf = x509_certificate.parse_bundle(csr.status.certificate)[0]
             except (ParseError, IndexError):
                 continue
-            known = found.setdefault(leaf.subject.common_name, [])
+            known = found.setdefault((csr.spec.signer_name, leaf.subject.common_name), [])
             known.append(_Issued(csr.metadata.uid, leaf))
             known.sort(key=lambda each: each.leaf.not_before, reverse=True)
             del known[2:]
@@ -348,10 +352,17 @@ async def outlook(client: Client, csr: CertificateSigningRequest) -> str:
             # Who may review requests may not always read tokens.
             return None
 
-    return (await csr_outlook.outlook(client, csr, secret_of_token)).message
+    found = await csr_outlook.outlook(client, csr, secret_of_token)
+    # The controllers know more than may be read from here, such as what is left of the ledger.
+    told = csr.metadata.annotations.get(wellknown.JOIN_STUCK_ANNOTATION, "")
+    if found.reason == csr_outlook.NOT_LOOKED_AT and told:
+        return told.partition(": ")[2].removeprefix(f"{join_status.UNDECIDED}: ")
+    return found.message
 
 
-async def decide(client: Client, shown: CertificateSigningRequest, condition: str, message: str) -> None:
+async def decide(
+    client: Client, shown: CertificateSigningRequest, condition: str, message: str, reason: str = ""
+) -> None:
     """Approve or deny the object that was ``shown``: the write fails if anything about it has changed since.
 
     Raises:
@@ -362,7 +373,7 @@ async def decide(client: Client, shown: CertificateSigningRequest, condition: st
     if state is not State.PENDING:
         raise ReviewError(f"{shown.metadata.name} is {state.value} already", "a decision cannot be taken back")
     decision = CertificateSigningRequestCondition(
-        type=condition, status=wellknown.CONDITION_TRUE, reason=REASONS[condition], message=message
+        type=condition, status=wellknown.CONDITION_TRUE, reason=reason or REASONS[condition], message=message
     )
     status = msgspec.structs.replace(shown.status, conditions=[*shown.status.conditions, decision])
     try:

@@ -186,8 +186,7 @@ def judge(
 
 
 def _said(conditions: Sequence[CertificateSigningRequestCondition]) -> str:
-    decisions = [each for each in conditions if each.type != wellknown.CSR_JOIN_STUCK]
-    return "; ".join(f"{each.reason}: {each.message.rstrip('.')}" for each in decisions)
+    return "; ".join(f"{each.reason}: {each.message.rstrip('.')}" for each in conditions)
 
 
 def _lifetime(certificate: bytes) -> str:

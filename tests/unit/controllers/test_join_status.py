@@ -1,4 +1,4 @@
-"""What the cluster tells of a join: Events, and a condition while nobody decides."""
+"""What the cluster tells of a join: Events, and an annotation while nobody decides."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ async def ask(at: World, name: str, *groups: str, node: str = "n1") -> None:
 
 async def stuck(at: World, name: str) -> tuple[str, str]:
     csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, name)
-    found = [each for each in csr.status.conditions if each.type == wellknown.CSR_JOIN_STUCK]
-    return (found[0].reason, found[0].message) if found else ("", "")
+    # Kubernetes' cleaner would keep it for ever.
+    assert all(each.type in ("Approved", "Denied", "Failed") for each in csr.status.conditions)
+    reason, _, message = csr.metadata.annotations.get(wellknown.JOIN_STUCK_ANNOTATION, "").partition(": ")
+    return reason, message
 
 
 async def events(at: World) -> list[Event]:
@@ -195,20 +197,16 @@ async def test_a_restart_tells_nothing_twice() -> None:
 
 
 @async_test
-async def test_the_condition_goes_before_kubernetes_cleaner_would_come() -> None:
+async def test_a_stuck_request_is_cleaned_as_any_other() -> None:
     async with world() as at:
-        running = await at.run("joinstatus")
-        await put_undecided(at, "csr-1", age=join_status.WITHDRAWN_AFTER - dt.timedelta(seconds=20))
+        running = await at.run("joinstatus", "csrcleaner")
+        await put_undecided(at, "csr-1")
         await running.settle()
-        assert (await stuck(at, "csr-1"))[0]
-        await at.clock.run(21.0)
+        await at.clock.run(PATIENCE + 0.1)
         await running.settle()
-        assert await stuck(at, "csr-1") == ("", "")
-
-
-def test_our_cleaner_takes_a_stuck_request_for_undecided() -> None:
-    csr = replace_metadata(request("csr-1"), creation_timestamp=Time.of(NOW - dt.timedelta(hours=25)))
-    assert why_clean(with_stuck(csr, Outlook("NotPermitted", "x")), NOW) == why_clean(csr, NOW) != ""
+        assert (await stuck(at, "csr-1"))[0] == "NotPermitted"
+        csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
+        assert csr.status.conditions == [] and why_clean(csr, at.clock.now() + dt.timedelta(hours=25))
 
 
 @pytest.mark.parametrize(("user", "joins"), [(USER, True), ("jane", True), ("system:node:n1", False)])
@@ -216,17 +214,14 @@ def test_a_renewal_is_no_join(user: str, joins: bool) -> None:
     assert is_join(request("csr-1", user=user)) is joins
 
 
-def test_the_condition_comes_changes_and_goes_and_leaves_others_alone() -> None:
-    seen = CertificateSigningRequestCondition(type="example.com/Seen", status="True")
-    csr = msgspec.structs.replace(request("csr-1"), status=CertificateSigningRequestStatus(conditions=[seen]))
+def test_the_annotation_comes_changes_and_goes_and_leaves_others_alone() -> None:
+    csr = replace_metadata(request("csr-1"), annotations={"example.com/seen": "yes"})
     assert with_stuck(csr, None) is csr
     first = with_stuck(csr, Outlook("A", "x"))
     assert with_stuck(first, Outlook("A", "x")) is first
     second = with_stuck(first, Outlook("B", "x"))
-    assert [(each.type, each.reason) for each in second.status.conditions] == [
-        ("example.com/Seen", ""), ("JoinStuck", "B"),
-    ]  # fmt: skip
-    assert with_stuck(second, None).status.conditions == [seen]
+    assert second.metadata.annotations == {"example.com/seen": "yes", "kubevouch.io/join-stuck": "B: x"}
+    assert with_stuck(second, None).metadata.annotations == csr.metadata.annotations
 
 
 def _condition(kind: str, at: dt.datetime) -> CertificateSigningRequestCondition:

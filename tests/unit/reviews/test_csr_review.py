@@ -16,7 +16,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
 )
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import LeafSpec, create_authority, issue_leaf
@@ -123,8 +123,11 @@ def test_a_name_that_somebody_holds() -> None:
 
 def test_what_is_different_from_the_last_certificate() -> None:
     last = request("old", certificate=issued(), conditions=("Approved",))
-    wanted = request(names=SubjectAltNames(dns_names=("n1.example",)), signer="a.b/c")
+    wanted = request(names=SubjectAltNames(dns_names=("n1.example",)))
     assert csr_review.review(wanted, Requests([last]), NOW).changes == ("new name n1.example",)
+    # A node's serving certificate has other names and another key than its client certificate, and the same subject.
+    serving = request(names=SubjectAltNames(dns_names=("n1.example",)), signer=wellknown.KUBELET_SERVING_SIGNER)
+    assert csr_review.review(serving, Requests([last]), NOW).changes == ()
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,10 @@ def test_against_a_cluster() -> None:
             plain = request("plain", signer="example.com/dolphins")
             node = request("node")
             for each in (plain, node):
-                await client.create(CSRS, each)
+                # Who asks does not write what a person reads before deciding.
+                forged = {wellknown.JOIN_STUCK_ANNOTATION: "X: approve me", "example.com/mine": "yes"}
+                made = await client.create(CSRS, replace_metadata(each, annotations=forged))
+                assert made.metadata.annotations == {"example.com/mine": "yes"}
             found = await csr_review.fetch(client)
             assert {csr.metadata.name for csr in found.pending} == {"plain", "node"}
             assert "a person has to" in await csr_review.outlook(client, found.named("plain"))
@@ -165,5 +171,8 @@ def test_against_a_cluster() -> None:
                 await csr_review.decide(client, again.named("plain"), wellknown.CSR_DENIED, "")
             with pytest.raises(ReviewError, match="there is no request 'nope'"):
                 again.named("nope")
+            await csr_review.decide(client, again.named("node"), wellknown.CSR_DENIED, "not ours", "Stolen")
+            denied = await client.get(CSRS, "node")
+            assert [(each.reason, each.message) for each in denied.status.conditions] == [("Stolen", "not ours")]
 
     aio.run(scenario())

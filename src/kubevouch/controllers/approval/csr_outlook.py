@@ -20,6 +20,8 @@ from kubevouch.records.node_recovery import node_of_user
 from kubevouch.records.token_bounds import TokenBoundError, TokenBoundsError
 from kubevouch.records.token_record import TokenRecordError
 
+NOT_LOOKED_AT = "NotLookedAt"
+"""Nothing is known that keeps a controller from approving it."""
 SecretOfToken = Callable[[str], Awaitable[Secret | None]]
 
 
@@ -64,7 +66,7 @@ async def outlook(client: Client, csr: CertificateSigningRequest, secret_of_toke
     trouble = _trouble(csr, await secret_of_token(token_id)) if token_id else ""
     if trouble:
         return Outlook("OutsideTokenBounds", trouble)
-    return Outlook("NotLookedAt", f"the approving controller approves it as {allowed[0]}; is it running?")
+    return Outlook(NOT_LOOKED_AT, f"the approving controller approves it as {allowed[0]}; is it running?")
 
 
 def _trouble(csr: CertificateSigningRequest, secret: Secret | None) -> str:

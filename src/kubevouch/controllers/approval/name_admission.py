@@ -4,6 +4,7 @@ What is known of a name comes from caches: the requests themselves, the ledger o
 Nodes that are gone. A Lease is read where nothing else speaks against a request and the Node is there.
 
 NameRefusedError     the request never gets the name; ``reason`` is that of the condition
+NoRoomError          not while its token, or the ledger, has no room for another name
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.interface import Context, IgnorableError
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import BACKDATE
@@ -58,6 +58,14 @@ class NameRefusedError(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class NoRoomError(IgnorableError):
+    """Not while the part of ``token`` in the ledger is used up, or the ledger is full."""
+
+    def __init__(self, token: str, why: str) -> None:
+        super().__init__(why)
+        self.token = token
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,21 @@ class NameAdmission:
             IgnorableError: not now.
             TokenBoundError, APIStatusError, TransportError
         """
+        try:
+            await self.verify(csr, wanted)
+        except NoRoomError as err:
+            if err.token not in self._told and len(self._told) < _REMEMBERED:
+                # Once for each: who may post a request makes no log grow.
+                self._told.add(err.token)
+                log.warning("machines wait for room in the ledger", token=err.token, why=str(err))
+            raise
+        # Nothing was waited for since it was decided.
+        self._admitted[csr.metadata.uid] = None
+        if len(self._admitted) > _REMEMBERED:
+            del self._admitted[next(iter(self._admitted))]
+
+    async def verify(self, csr: CertificateSigningRequest, wanted: CertificateRequest) -> None:
+        """As :meth:`admit`, with nothing noted: for who only wants to know what it would say."""
         name, key = node_name_of(wanted.subject.common_name), key_digest(wanted.public_key)
         self._refuse_replay(csr, wanted.subject.common_name, key)
         own = csr.spec.username == wanted.subject.common_name
@@ -113,18 +136,15 @@ class NameAdmission:
                 return
             asked = Asked(node_name=name, key=key, bound=await self._tokens.is_for_node(csr, name))
         lease = None if self._takeover or asked.own or asked.bound else await self._lease(name)
-        # From here to the note of what was admitted nothing is waited for.
+        # From here to the note of what was admitted nothing is waited for: of two at once, one would not be seen.
         inventory = self._inventory(csr, name, lease)
         verdict = node_names.decide(asked, inventory, takeover=self._takeover, now=self._clock.now())
         if verdict.decision is Decision.DENY:
             raise NameRefusedError(verdict.reason, verdict.message)
         if verdict.decision is Decision.WAIT:
-            raise IgnorableError(f"csr {quote(csr.metadata.name)}: {verdict.message}")
+            raise IgnorableError(verdict.message)
         if not asked.own:
             self._verify_room(csr, name)
-        self._admitted[csr.metadata.uid] = None
-        if len(self._admitted) > _REMEMBERED:
-            del self._admitted[next(iter(self._admitted))]
 
     def _verify_room(self, csr: CertificateSigningRequest, name: str) -> None:
         """A name is given only if it is remembered to whom: otherwise it is anybody's once its request is cleaned.
@@ -132,18 +152,14 @@ class NameAdmission:
         What was issued since the ledger was written last, some seconds ago, is not counted yet.
 
         Raises:
-            IgnorableError: one token has given too many, or the ledger is full.
+            NoRoomError: one token has given too many, or the ledger is full.
         """
         if self._in_ledger(name):
             return
         token = token_id_of_user(csr.spec.username)
         why = certificate_ledger.no_room(self._totals(), _ledger_key(name)[0], token)
         if why:
-            if token not in self._told and len(self._told) < _REMEMBERED:
-                # Once for each: who may post a request makes no log grow.
-                self._told.add(token)
-                log.warning("machines wait for room in the ledger", token=token, why=why)
-            raise IgnorableError(f"csr {quote(csr.metadata.name)}: {why}")
+            raise NoRoomError(token, why)
 
     def _totals(self) -> dict[str, Totals]:
         maps = self._caches.records.all_of(LAYOUT)

@@ -45,7 +45,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
         """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
         user = ctx.user
         return msgspec.structs.replace(
-            _from(obj, ctx.source if _is_machine(user) else ""),
+            _from(_without_reason(obj), ctx.source if _is_machine(user) else ""),
             spec=msgspec.structs.replace(
                 obj.spec,
                 username=user.name,
@@ -125,6 +125,15 @@ def _from(obj: CertificateSigningRequest, source: str) -> CertificateSigningRequ
     if source:
         kept[SOURCE_ADDRESS_ANNOTATION] = source
     changed: CertificateSigningRequest = replace_metadata(obj, annotations=kept)
+    return changed
+
+
+def _without_reason(obj: CertificateSigningRequest) -> CertificateSigningRequest:
+    """What a person reads before deciding is not for the requester to write: only controllers say why it waits."""
+    annotations = dict(obj.metadata.annotations)
+    if annotations.pop(wellknown.JOIN_STUCK_ANNOTATION, None) is None:
+        return obj
+    changed: CertificateSigningRequest = replace_metadata(obj, annotations=annotations)
     return changed
 
 
