@@ -17,7 +17,8 @@ from kubevouch.machinery.writing import field_set, struct_compare, typed_tree
 from property.strategies import struct_strategy
 
 NEVER_OWNED = field_set.of_paths(*(("metadata", name) for name in struct_compare.NEVER_OWNED))
-# Maps, sets and lists with keys; lists that are written as a whole.
+# Maps, sets and lists with keys; lists written as a whole. Pods, which nobody writes here, differ in one place:
+# the key of a pull secret without a name is null to the trees.
 KINDS = {"ConfigMap", "Node", "ClusterRoleBinding"}
 STRUCTS = {struct.__name__: struct for struct in SCHEME.kinds.values() if struct.__name__ in KINDS}
 
