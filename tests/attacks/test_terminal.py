@@ -130,6 +130,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "reset": ["--rootfs", root, "--dry-run"],
         "backup": [f"{root}/backup.tar", "--data-dir", root, "--store", f"sqlite:{root}/store.db"],
         "restore": [f"{root}/store.db", "--data-dir", f"{root}/restored"],
+        "status": there,
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],
@@ -240,6 +241,7 @@ def test_a_name_that_no_object_has_is_said_to_be_none(
         "node lockouts",
         "doctor cluster",
         "version",
+        "status",
     ],
 )
 def test_documents_stay_data(

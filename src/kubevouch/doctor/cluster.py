@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from kubevouch import wellknown
 from kubevouch.admission import joined_names
@@ -66,6 +67,21 @@ async def examine(config: RESTConfig, clock: Clock) -> Report:
         ClientConfigurationError: the kubeconfig cannot be used.
     """
     return await _Examination(config, clock).run()
+
+
+class Dated(NamedTuple):
+    """A certificate in the operator's kubeconfig."""
+
+    name: str
+    ends: dt.datetime
+
+
+def dated(config: RESTConfig) -> Iterator[Dated]:
+    """Raises ClientConfigurationError."""
+    for each in _certificates(config.tls.ca_bundle, "CA bundle"):
+        yield Dated(f"CA {each.subject.common_name or pins.pin_of(each)}", each.not_after)
+    for each in _certificates(config.tls.certificate, "client certificate")[:1]:
+        yield Dated(f"this kubeconfig ({each.subject.common_name})", each.not_after)
 
 
 # ------------------------------------------------------------------ judgements

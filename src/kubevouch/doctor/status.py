@@ -1,0 +1,170 @@
+"""How a cluster stands, on one screen: what the doctor finds, and beside it what is well."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.client.interface import Client, ListOptions, TransportError
+from kubevouch.client.options import Retry
+from kubevouch.client.rest_config import RESTConfig
+from kubevouch.doctor import cluster, kubelets
+from kubevouch.doctor.findings import Area, Code, Finding, Report
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.text.times import Time
+from kubevouch.phases.bootstrap_token import list_tokens
+from kubevouch.reviews import csr_review
+from kubevouch.util.clock import Clock
+
+_NODES = 5000
+_MOST_CONTROLLERS = 200
+# A queue of controller-runtime's or client-go's kind has the name of its controller.
+_QUEUE = re.compile(r'workqueue_depth\{name="([^"\\]{1,100})"\} (\d{1,9})(?:\.0)?', re.ASCII)
+
+
+class Severity(IntEnum):
+    """How soon somebody has to do something; the highest finding counts."""
+
+    WELL = 0
+    SOON = 1
+    NOW = 2
+    NO_ANSWER = 3
+    NOT_TRUSTED = 4
+
+
+# It works today. All other findings of a cluster are about what does not.
+_SOON = {
+    Code.CA_EXPIRING, Code.OPERATOR_CERTIFICATE_EXPIRING, Code.SERVING_CERTIFICATE_EXPIRING, Code.CLOCK_OFF,
+    Code.TOKEN_WEAK, Code.TOKEN_BROKEN, Code.APPROVAL_NOT_AUTOMATIC, Code.RENEWAL_NOT_AUTOMATIC,
+    Code.REQUEST_WAITING, Code.REQUESTS_PILE_UP, Code.LEDGER_FULL, Code.LEDGER_TOKEN_FULL, Code.RECOVERY_LOCKED,
+    # Kubelets are often not to be reached from where an operator sits.
+    Code.KUBELET_NOT_REACHED, Code.KUBELET_SELF_SIGNED, Code.NODE_WITHOUT_ADDRESS,
+}  # fmt: skip
+_NOT_TRUSTED = {Code.SERVER_NOT_TRUSTED, Code.SERVER_NAME_MISSING, Code.SERVING_CERTIFICATE_DATES}
+
+
+def severity_of(code: Code) -> Severity:
+    if code in _SOON:
+        return Severity.SOON
+    if code in _NOT_TRUSTED:
+        return Severity.NOT_TRUSTED
+    if code.value.area is Area.SERVER and code is not Code.ACCESS_REFUSED:
+        return Severity.NO_ANSWER
+    return Severity.NOW
+
+
+@dataclass(slots=True)
+class ClusterStatus:
+    """What was seen; what could not be asked for is None.
+
+    Args:
+        controllers: keys that wait, by controller.
+        ends: when what is dated ends, by what it is.
+        oldest_request: how long the oldest undecided request has waited.
+    """
+
+    server: str
+    findings: tuple[Finding, ...] = ()
+    version: str = ""
+    ready: bool | None = None
+    controllers: Mapping[str, int] | None = None
+    nodes: tuple[int, int] | None = None
+    undecided: int | None = None
+    oldest_request: dt.timedelta = dt.timedelta()
+    tokens: int | None = None
+    ends: dict[str, dt.datetime] = field(default_factory=dict)
+
+    @property
+    def severity(self) -> Severity:
+        worst = max((severity_of(each.code) for each in self.findings), default=Severity.WELL)
+        return max(worst, Severity.NOW) if self.ready is False else worst
+
+    def tree(self) -> dict[str, Any]:
+        """The stable form for scripts."""
+        tree: dict[str, Any] = {
+            "severity": self.severity.name.lower().replace("_", "-"),
+            "server": {"url": self.server, "version": self.version, "ready": self.ready},
+            "ends": {name: str(Time.of(moment)) for name, moment in self.ends.items()},
+            "findings": [each.tree() | {"severity": severity_of(each.code).name.lower()} for each in self.findings],
+        }
+        if self.controllers is not None:
+            tree["controllers"] = [{"name": name, "waiting": depth} for name, depth in self.controllers.items()]
+        if self.nodes is not None:
+            tree["nodes"] = {"total": self.nodes[0], "ready": self.nodes[1]}
+        if self.undecided is not None:
+            tree["requests"] = {"undecided": self.undecided, "oldestSeconds": int(self.oldest_request.total_seconds())}
+        if self.tokens is not None:
+            tree["tokens"] = {"valid": self.tokens}
+        return tree
+
+
+def controllers_in(metrics: str) -> dict[str, int]:
+    """Keys that wait, by controller, from a text of metrics: a controller that runs has a queue."""
+    found = (each for line in metrics.splitlines() if (each := _QUEUE.fullmatch(line)) is not None)
+    depths = [(each[1], int(each[2])) for each in found]
+    return dict(sorted(depths)[:_MOST_CONTROLLERS])
+
+
+def waited(requests: Iterable[CertificateSigningRequest], now: dt.datetime) -> dt.timedelta:
+    """The longest."""
+    times = [each.metadata.creation_timestamp for each in requests]
+    return max((now - each.datetime() for each in times if each is not None), default=dt.timedelta())
+
+
+async def look(config: RESTConfig, clock: Clock) -> ClusterStatus:
+    """Raises ClientConfigurationError: the kubeconfig cannot be used."""
+    report: Report = await cluster.examine(config, clock)
+    found = ClusterStatus(config.options.server, report.findings)
+    for each in cluster.dated(config):
+        found.ends[each.name] = each.ends
+    if found.severity >= Severity.NO_ANSWER:
+        return found
+    options = replace(config.options, retry=Retry(attempts=1))
+    async with replace(config, options=options).client(component="status", clock=clock) as client:
+        for ask in (_server, _controllers, _nodes, _requests, _tokens):
+            try:
+                await ask(client, found, clock.now())
+            except (APIStatusError, TransportError):
+                continue  # the doctor has been told the same
+    return found
+
+
+async def _server(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
+    answer = await client.raw("GET", "/version")
+    try:
+        tree = json.loads(answer.body)
+        found.version = str(tree.get("gitVersion", "")) if isinstance(tree, dict) else ""
+    except ValueError:
+        found.version = ""
+    found.ready = (await client.raw("GET", "/readyz")).status == 200
+
+
+async def _controllers(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
+    answer = await client.raw("GET", "/metrics", headers={"Accept": "text/plain"})
+    if answer.status == 200:
+        found.controllers = controllers_in(answer.body.decode(errors="replace"))
+
+
+async def _nodes(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
+    nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items
+    found.nodes = (len(nodes), sum(map(kubelets.is_ready, nodes)))
+
+
+async def _requests(client: Client, found: ClusterStatus, now: dt.datetime) -> None:
+    pending = (await csr_review.fetch(client)).pending
+    found.undecided, found.oldest_request = len(pending), waited(pending, now)
+
+
+async def _tokens(client: Client, found: ClusterStatus, now: dt.datetime) -> None:
+    tokens, _ = await list_tokens(client)
+    ends = [each.expires for each in tokens if each.expires is not None and each.expires > now]
+    found.tokens = sum(each.expires is None for each in tokens) + len(ends)
+    if ends:
+        found.ends["next token"] = min(ends)
