@@ -26,12 +26,13 @@ from kubevouch.config import kubeconfig
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
+from kubevouch.phases import cluster_info
 from kubevouch.phases.bootstrap_token import create, plan
 from kubevouch.phases.certificates.certs import CertsError, pair_at
 from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.records.bootstrap_tokens import generate_token
-from kubevouch.records.cluster_info import build_kubeconfig, parse_kubeconfig
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig
 from kubevouch.server.bootstrap import first_start
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
@@ -269,6 +270,34 @@ async def test_only_a_flag_changes_where_machines_and_kubeconfigs_are_sent(tmp_p
     async with running(replace(options, advertise_address="here.example.com"), clock) as cluster:
         assert cluster.endpoint.host == "here.example.com"
         assert {*map(server_of, files), await published(cluster)} == {cluster.endpoint.url}
+
+
+@async_test
+async def test_cluster_info_says_which_cluster_it_is_and_where_else_it_is_reached(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+
+    async def told(cluster: Running) -> ClusterInfo:
+        found = await cluster.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        return parse_kubeconfig(found.data["kubeconfig"])
+
+    others = options_in(tmp_path, other_servers=("b.example.com:443", "192.0.2.9"))
+    async with running(others, clock) as cluster:
+        first = await told(cluster)
+        namespace = await cluster.server.client.get(catalog.NAMESPACES, "kube-system")
+        assert first.cluster_id == namespace.metadata.uid
+        assert first.servers == ("https://b.example.com:443", f"https://192.0.2.9:{cluster.endpoint.port}")
+        assert {"b.example.com", "192.0.2.9"} <= serving_names(tmp_path)
+        # A phase that knows the server alone takes neither away.
+        await cluster_info.ensure(
+            cluster.server.client, ClusterInfo("https://c.test:1", first.certificate_authority_data)
+        )
+        after = await told(cluster)
+        assert (after.server, after.cluster_id, after.servers) == ("https://c.test:1", first.cluster_id, first.servers)
+    async with running(options_in(tmp_path), clock) as cluster:
+        again = await told(cluster)
+        assert (again.cluster_id, again.servers) == (first.cluster_id, first.servers)
+    async with running(options_in(tmp_path / "other"), clock) as cluster:
+        assert (await told(cluster)).cluster_id not in ("", first.cluster_id)
 
 
 @async_test

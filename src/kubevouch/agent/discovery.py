@@ -74,12 +74,15 @@ class DiscoveredCluster:
     Args:
         certificate_authority_data: PEM, pinned certificates first.
         tls_server_name, proxy_url: as a discovery file says; empty otherwise.
+        cluster_id, servers: as cluster-info says: which cluster it is, and more addresses of it.
     """
 
     server: str
     certificate_authority_data: bytes
     tls_server_name: str = ""
     proxy_url: str = ""
+    cluster_id: str = ""
+    servers: tuple[str, ...] = ()
 
 
 def token_discovery(
@@ -209,7 +212,7 @@ class _Discovery:
         bundle = b"".join(certificate.pem() for certificate in trusted)
         self._warn(info, trusted)
         if not settings.pins:
-            return DiscoveredCluster(settings.endpoint.url, bundle)
+            return self._found(info, bundle)
         observer.done(Step.CA_PINNED, ", ".join(pins.pin_of(certificate) for certificate in trusted))
         # 4. The server has a key that this CA vouches for. 5. It says the same.
         again = await self._fetch(TLSSources(ca_bundle=bundle))
@@ -218,7 +221,12 @@ class _Discovery:
         # While one CA takes over from another, the server that the pinned one vouches for names the other one.
         published = x509_certificate.parse_bundle(info.certificate_authority_data)
         others = [each for each in published if all(each.contents != one.contents for one in trusted)]
-        return DiscoveredCluster(settings.endpoint.url, bundle + b"".join(each.pem() for each in others))
+        return self._found(info, bundle + b"".join(each.pem() for each in others))
+
+    def _found(self, info: ClusterInfo, bundle: bytes) -> DiscoveredCluster:
+        server = self._settings.endpoint.url
+        servers = tuple(each for each in dict.fromkeys((info.server, *info.servers)) if each != server)
+        return DiscoveredCluster(server, bundle, cluster_id=info.cluster_id, servers=servers if info.cluster_id else ())
 
     def _warn(self, info: ClusterInfo, trusted: tuple[Certificate, ...]) -> None:
         """Told once the token has vouched for the text."""

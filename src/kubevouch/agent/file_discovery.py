@@ -9,7 +9,7 @@ from __future__ import annotations
 import random as random_module
 import sys
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubevouch import wellknown
@@ -218,7 +218,8 @@ async def discover(
         raise NoClusterError(
             "neither the discovery file nor cluster-info has a CA", "put certificate-authority-data into the file"
         )
-    return DiscoveredCluster(settings.endpoint.url, bundle, settings.tls_server_name, settings.proxy_url)
+    found = DiscoveredCluster(settings.endpoint.url, bundle, settings.tls_server_name, settings.proxy_url)
+    return found if info is None else replace(found, cluster_id=info.cluster_id, servers=info.servers)
 
 
 async def _cluster_info(

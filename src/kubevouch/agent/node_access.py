@@ -31,16 +31,17 @@ from kubevouch.client.options import Retry, Timeouts
 from kubevouch.client.rest_config import RESTConfig, rest_config
 from kubevouch.client.tls import TLSSources
 from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Cluster
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
 from kubevouch.records import bootstrap_tokens, ca_rotation, node_recovery
 from kubevouch.records.ca_rotation import RenewalOrder
-from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
+from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig, told_by
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
-from kubevouch.util.files import stamp
+from kubevouch.util.files import read_private, stamp
 from kubevouch.util.tasks import deadline
 
 log = structlog.get_logger("agent.access")
@@ -85,7 +86,7 @@ class NodeAccess:
         self._clock = clock
         self._random = random
         self._servers = Servers()
-        self._published = ""
+        self._published: tuple[str, ...] = ()
         self._order: RenewalOrder | None = None
         self._refused: StoredPair | None = None
         self._anchors: tuple[object, TrustAnchors] | None = None
@@ -217,7 +218,8 @@ class NodeAccess:
 
     async def _reach(self, config: RESTConfig) -> HTTPSClient:
         """A client of the first API server that answers. Raises :class:`TransportError`."""
-        self._servers.know([config.options.server, *self._files.servers, self._published])
+        recorded = told_by(self._cluster())[1]
+        self._servers.know([config.options.server, *self._files.servers, *self._published, *recorded])
         failure: TransportError | None = None
         for url in self._servers.in_order():
             client = self._client(config, url)
@@ -286,7 +288,7 @@ class NodeAccess:
             await self._discover_again(self._files.discovery)
             return
         published = trust_bundle.parse(info.certificate_authority_data, "cluster-info")
-        self._published = info.server
+        self._published = (info.server, *info.servers)
         if not trust_bundle.is_rollover(trusted, published):
             return
         both = trust_bundle.joined(trusted, published)
@@ -307,12 +309,25 @@ class NodeAccess:
             found = await client.get(
                 catalog.CONFIG_MAPS, wellknown.CLUSTER_INFO_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
             )
-        self.recovery_allowed = found.metadata.annotations.get(node_recovery.ALLOWED_ANNOTATION) == "true"
-        self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
         try:
-            return parse_kubeconfig(kubeconfig_of(found))
+            info = parse_kubeconfig(kubeconfig_of(found))
         except ClusterInfoError as err:
             raise AgentError(f"cluster-info cannot be used: {err}") from err
+        # Two clusters may have one CA, a copy of the other's: a certificate of one is none of the other's.
+        known = told_by(self._cluster())[0]
+        if known and info.cluster_id and known != info.cluster_id:
+            raise AgentError(f"{client.address} is the cluster {info.cluster_id}, this machine is of {known}")
+        self.recovery_allowed = found.metadata.annotations.get(node_recovery.ALLOWED_ANNOTATION) == "true"
+        self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
+        return info
+
+    def _cluster(self) -> Cluster:
+        """As the node's kubeconfig has it; without anything if that cannot be read."""
+        try:
+            config = kubeconfig.load(read_private(self.trust_file))
+            return config.clusters[config.contexts[config.current_context].cluster]
+        except (OSError, KeyError, kubeconfig.KubeconfigError):
+            return Cluster()
 
     def _bare(self, bundle: Bundle) -> RESTConfig:
         """Without a credential, and without those of the kubeconfig."""

@@ -17,6 +17,7 @@ from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.records.bootstrap_tokens import Token
+from kubevouch.records.cluster_info import extensions_of
 from kubevouch.util.files import PRIVATE, make_folder, write_atomically
 
 _TOKEN_CLUSTER, _TOKEN_USER = "kubernetes", "tls-bootstrap-token-user"
@@ -41,6 +42,8 @@ def cluster_of(found: DiscoveredCluster) -> Cluster:
         certificate_authority_data=found.certificate_authority_data,
         tls_server_name=found.tls_server_name,
         proxy_url=found.proxy_url,
+        # What the agent tries when the server does not answer, and knows the cluster by.
+        extensions=extensions_of(found.cluster_id, found.servers),
     )
 
 

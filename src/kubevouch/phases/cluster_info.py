@@ -29,6 +29,11 @@ from kubevouch.server.bootstrap import rbac
 _POLICY_NAME = "kubeadm:bootstrap-signer-clusterinfo"
 
 
+async def cluster_id(client: Client) -> str:
+    """What tells a cluster from all others. Raises what the client raises."""
+    return (await client.get(catalog.NAMESPACES, wellknown.KUBE_SYSTEM_NAMESPACE)).metadata.uid
+
+
 async def ensure(client: Client, info: ClusterInfo) -> None:
     """Publish ``info`` in ``kube-public/cluster-info``, for everybody to read.
 
@@ -43,12 +48,16 @@ async def ensure(client: Client, info: ClusterInfo) -> None:
     await rbac.reconcile(client, [obj for obj in shipped if obj.metadata.name == _POLICY_NAME])
 
 
-async def keep(client: Client, authority: bytes, move: Callable[[str], str]) -> tuple[ClusterInfo, ClusterInfo] | None:
+async def keep(
+    client: Client, authority: bytes, move: Callable[[str], str], *, cluster_id: str = "", servers: tuple[str, ...] = ()
+) -> tuple[ClusterInfo, ClusterInfo] | None:
     """Publish the CA of now, if anything is published; nothing that was taken away comes back.
 
     Args:
         authority: all that the server is to be verified with, in PEM.
         move: from the address that is published to the one that is to be.
+        cluster_id: what to tell where nothing is told.
+        servers: more addresses; empty leaves those that are published.
 
     Returns:
         What was published, and what is; None if nothing that can be read.
@@ -66,7 +75,12 @@ async def keep(client: Client, authority: bytes, move: Callable[[str], str]) -> 
             former = None
         if found is None or former is None:
             return None
-        info = replace(former, server=move(former.server))
+        info = replace(
+            former,
+            server=move(former.server),
+            cluster_id=former.cluster_id or cluster_id,
+            servers=servers or former.servers,
+        )
         if not same_certificates(former.certificate_authority_data, authority):
             info = replace(info, certificate_authority_data=authority)
         told.append((former, info))
@@ -88,6 +102,15 @@ def same_certificates(one: bytes, other: bytes) -> bool:
     return {each.contents for each in first} == {each.contents for each in second}
 
 
+def _completed(info: ClusterInfo, found: ConfigMap) -> ClusterInfo:
+    """With what is published already and ``info`` does not say: a kubeconfig knows server and CA alone."""
+    try:
+        former = parse_kubeconfig(kubeconfig_of(found))
+    except ClusterInfoError:
+        return info
+    return replace(info, cluster_id=info.cluster_id or former.cluster_id, servers=info.servers or former.servers)
+
+
 async def tell_recovery(client: Client, *, allowed: bool) -> None:
     """Say in cluster-info, if there is one, whether it is worth a node's while to register a recovery key.
 
@@ -105,11 +128,10 @@ async def tell_recovery(client: Client, *, allowed: bool) -> None:
 
 
 async def _ensure_config_map(client: Client, info: ClusterInfo) -> None:
-    text = build_kubeconfig(info)
-
     def decide(found: ConfigMap | None) -> ConfigMap:
         if found is None:
             return config_map(info)
+        text = build_kubeconfig(_completed(info, found))
         if found.data.get(wellknown.KUBECONFIG_KEY) == text:
             return found
         # The signer writes the same object, and so may another replica.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import random as random_module
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -199,8 +199,7 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
     try:
         if with_token:
             write(root / BOOTSTRAP_CONF, node_kubeconfig.for_token(cluster, options.token))
-        async with client_of(cluster, options, clock, observer) as client:
-            observer.done(Step.SERVER_ASKED, await _server_version(client))
+        async with _reached(cluster, options, clock, observer) as client:
             await verify_node_is_free(client, options.node_name)
             if options.control_plane is not None and phases & PREPARE:
                 await _become_control_plane(client, cluster, options, clock, observer)
@@ -222,13 +221,37 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
     return Joined(root / KUBELET_CONF, certificate.not_after)
 
 
+@asynccontextmanager
+async def _reached(
+    cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer
+) -> AsyncIterator[HTTPSClient]:
+    """A client of the first address of the cluster that answers; if none does, of the last."""
+    addresses = (cluster, *(replace(cluster, server=url, tls_server_name="") for url in cluster.servers))
+    for number, each in enumerate(addresses, 1):
+        async with client_of(each, options, clock, observer) as client:
+            try:
+                version = await _server_version(client)
+            except TransportError as err:
+                version = ""
+                if number < len(addresses):
+                    observer.warning(f"{err}; the next address of the cluster is tried")
+                    continue
+            observer.done(Step.SERVER_ASKED, version)
+            yield client
+            return
+
+
 async def _server_version(client: Client) -> str:
-    """The server's own word, empty if it has none: who joins has to know which kubelets go with it."""
-    with suppress(APIStatusError, TransportError, msgspec.DecodeError):
-        answer = await client.raw("GET", "/version")
-        if answer.status == 200:
-            return msgspec.json.decode(answer.body, type=_Version).git_version[:_LONGEST_VERSION]
-    return ""
+    """The server's own word, empty if it has none: who joins has to know which kubelets go with it.
+
+    Raises:
+        TransportError
+    """
+    answer = await client.raw("GET", "/version")
+    try:
+        return msgspec.json.decode(answer.body, type=_Version).git_version[:_LONGEST_VERSION]
+    except msgspec.DecodeError:
+        return ""
 
 
 async def _mark(options: JoinOptions, observer: Observer) -> None:

@@ -44,3 +44,13 @@ def recorded(path: Path) -> Endpoint | None:
         return endpoint_of_url(config.clusters[config.contexts[config.current_context].cluster].server)
     except (OSError, KeyError, KubeconfigError, EndpointError):
         return None
+
+
+def others(options: StandaloneOptions, here: Endpoint) -> tuple[Endpoint, ...]:
+    """More addresses of the cluster, each with the port of this server unless it has one of its own.
+
+    Raises:
+        SettingsError: a flag cannot be meant.
+    """
+    found = (control_plane_endpoint(each, here.port) for each in options.other_servers)
+    return tuple(each for each in found if each is not None)

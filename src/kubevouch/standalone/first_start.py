@@ -13,6 +13,7 @@ from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.server.version import MAJOR, MINOR, PATCH
+from kubevouch.standalone import addresses
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs
 from kubevouch.standalone.network import default_address
 from kubevouch.standalone.options import StandaloneOptions
@@ -37,7 +38,10 @@ class FirstStart:
         # The store may be new where the files are not, as in memory: who has removed this file has meant it.
         if not self.kubeconfigs.path(ADMIN_FILE).exists():
             self.kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
-        await cluster_info.ensure(client, ClusterInfo(self.shared.url, self.pki.ca_certificate))
+        await cluster_info.ensure(client, ClusterInfo(
+            self.shared.url, self.pki.ca_certificate, await cluster_info.cluster_id(client),
+            tuple(each.url for each in addresses.others(self.options, self.kubeconfigs.here)),
+        ))  # fmt: skip
         await upload_config.upload(client, self._settings())
         if self.options.token_ttl is not None and self.options.access.bootstrap_token_auth:
             await bootstrap_token.ensure(client, self.options.token_ttl, now=self.clock.now())

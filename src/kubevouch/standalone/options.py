@@ -83,6 +83,7 @@ class StandaloneOptions:
             Empty, with an empty ``advertise_address``, leaves what they name.
         secure_port: 0 lets the system pick one.
         store: as ``storage.options.parse_store`` reads it.
+        other_servers: more addresses of the cluster; empty leaves those that cluster-info names.
         token_ttl: life of the first bootstrap token; zero makes none that expires. None makes no token.
         runtime_config: kube-apiserver's list of API versions and resources to turn on or off: ``key=true,key=false``.
         controllers: kube-controller-manager's list: ``*``, names, names with ``-`` in front.
@@ -104,6 +105,7 @@ class StandaloneOptions:
     bind_address: str = "0.0.0.0"  # noqa: S104 - nodes are on other machines
     advertise_address: str = ""
     control_plane_endpoint: str = ""
+    other_servers: tuple[str, ...] = ()
     secure_port: int = DEFAULT_PORT
     store: str = "sqlite:"
     token_ttl: dt.timedelta | None = DEFAULT_TOKEN_TTL

@@ -185,7 +185,13 @@ async def _keep_cluster_info(
         now = addresses.shared(options, here, former)
         return url if now == former else now.url
 
-    kept = await cluster_info.keep(server.client, server.pki.ca_certificate, move)
+    kept = await cluster_info.keep(
+        server.client,
+        server.pki.ca_certificate,
+        move,
+        cluster_id=await cluster_info.cluster_id(server.client),
+        servers=tuple(each.url for each in addresses.others(options, here)),
+    )
     if kept is None:
         return None, []
     former, info = kept
@@ -326,5 +332,5 @@ def _names(options: StandaloneOptions, endpoint: Endpoint, shared: Endpoint) -> 
         advertise_address=endpoint.host,
         endpoint_host=shared.host,
         service_addresses=network.service_addresses(options.service_cluster_ip_range),
-        extra=(*LOCAL_NAMES, *options.extra_names),
+        extra=(*LOCAL_NAMES, *options.extra_names, *(each.host for each in addresses.others(options, endpoint))),
     )

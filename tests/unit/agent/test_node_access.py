@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +25,7 @@ from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.records import ca_rotation
 from kubevouch.records.ca_rotation import RenewalOrder
-from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig, told_by
 from kubevouch.standalone.network import bind
 from kubevouch.util.clock import SystemClock
 
@@ -170,3 +173,54 @@ async def test_what_cluster_info_says_about_renewing(tmp_path: Path) -> None:
         await world.server.client.patch(catalog.CONFIG_MAPS, "cluster-info", gone, MERGE_PATCH, "kube-public")
         await access.refresh()
         assert access.renewal_order() is None
+
+
+async def _tell(world: JoinWorld, **more: Any) -> None:
+    """Publish an ID and more addresses beside the server that is published."""
+    client = world.server.client
+    found = await client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+    text = build_kubeconfig(replace(parse_kubeconfig(found.data["kubeconfig"]), **more))
+    await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data={"kubeconfig": text}))
+    await world.sign_cluster_info()
+
+
+@async_test
+async def test_the_other_addresses_of_the_cluster_are_tried_after_the_first(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    with socket.socket() as deaf:
+        # Bound and not listening: whoever connects is refused.
+        deaf.bind(("127.0.0.1", 0))
+        dead = f"https://127.0.0.1:{deaf.getsockname()[1]}"
+        async with join_world(tmp_path) as world:
+            here = world.server.endpoint.url
+            await _tell(world, cluster_id="one", server=dead, servers=(here,))
+            # The address that was typed is kept, and those of cluster-info are written beside it.
+            await _joined(world, root)
+            config = kubeconfig.load((root / KUBELET_CONF).read_text())
+            assert config.clusters["default-cluster"].server == here
+            assert told_by(config.clusters["default-cluster"]) == ("one", (dead,))
+            # Where the first is gone when the agent starts, the file says where else.
+            text = (root / KUBELET_CONF).read_text()
+            (root / KUBELET_CONF).write_text(
+                text.replace(dead, "https://x").replace(here, dead).replace("https://x", here)
+            )
+            access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+            await access.refresh()
+            assert access.recovery_allowed is False  # cluster-info has been read
+
+
+@async_test
+async def test_a_cluster_of_the_same_ca_and_another_id_is_another_cluster(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        await _tell(world, cluster_id="one")
+        await _joined(world, root)
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        await access.refresh()
+        assert access.recovery_allowed is False
+        access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+        both = b"".join((NEW_CA.pem(), world.server.pki.authority.certificate.pem()))
+        await _tell(world, cluster_id="two", certificate_authority_data=both)
+        await access.refresh()
+        assert access.recovery_allowed is None
+        assert access.bundle() == (world.server.pki.authority.certificate,)

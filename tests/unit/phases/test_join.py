@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import stat
 import tempfile
 from dataclasses import replace
@@ -11,11 +12,13 @@ import pytest
 from asynctest import async_test, on_both_loops
 from join_world import TOKEN, WHY, Told, condition, decided, join_world
 from kubevouch import wellknown
+from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.agent.interface import AgentError, RequestDeniedError, SettingsError, Step
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
+from kubevouch.client.interface import TransportError
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.join import (
@@ -25,6 +28,7 @@ from kubevouch.phases.join import (
     Joined,
     JoinError,
     JoinOptions,
+    _reached,
     join,
     run,
     verify_node_name,
@@ -232,3 +236,23 @@ async def test_without_the_last_phase_the_kubelet_asks_itself(tmp_path: Path) ->
         assert await run(options, CLOCK, Told()) is None
         assert (tmp_path / "node" / BOOTSTRAP_CONF).exists()
         assert not (await world.server.client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items
+
+
+@async_test
+async def test_a_join_goes_on_at_the_next_address_of_the_cluster(tmp_path: Path) -> None:
+    with socket.socket() as deaf:
+        # Bound and not listening: whoever connects is refused.
+        deaf.bind(("127.0.0.1", 0))
+        dead = f"https://127.0.0.1:{deaf.getsockname()[1]}"
+        async with join_world(tmp_path) as world:
+            options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+            for servers, warnings in (((world.server.endpoint.url,), 1), ((dead, world.server.endpoint.url), 2)):
+                cluster, told = DiscoveredCluster(dead, world.server.pki.ca_certificate, servers=servers), Told()
+                async with _reached(cluster, options, CLOCK, told) as client:
+                    assert client.address == world.endpoint
+                assert len(told.warnings) == warnings
+                assert told.steps == [Step.SERVER_ASKED] and told.details[0].startswith("v1.")
+            # Where nobody answers, what is asked for says so.
+            async with _reached(replace(cluster, servers=()), options, CLOCK, told) as client:
+                with pytest.raises(TransportError):
+                    await client.get(catalog.NODES, "worker-1")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.records.cluster_info import (
@@ -37,6 +39,27 @@ def test_the_text_is_that_of_kubeadm(name: str) -> None:
 
 def test_a_built_text_is_parsed_again() -> None:
     assert parse_kubeconfig(build_kubeconfig(INFO)) == INFO
+
+
+def test_the_cluster_and_its_other_addresses_stand_where_the_signature_covers_them() -> None:
+    servers = ("https://b.test:6443", "https://[::1]:6443")
+    info = replace(INFO, cluster_id="8f2e7a10-9c5e-4a0b-b0c6-1d2f3a4b5c6d", servers=servers)
+    text = build_kubeconfig(info)
+    assert parse_kubeconfig(text) == info
+    assert yaml.safe_load(text)["clusters"][0]["cluster"]["extensions"] == [
+        {"name": "kubevouch.io/cluster", "extension": {"id": info.cluster_id, "servers": list(servers)}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "extension",
+    ["", "x", "[]", "{id: 7}", "{id: 'a b'}", f"{{id: {'a' * 65}}}", "{servers: x}", "{servers: ['http://a']}",
+     "{servers: ['https://a b']}", f"{{servers: [{', '.join(['https://a'] * 17)}]}}"],
+)  # fmt: skip
+def test_what_cannot_be_meant_beside_the_server_is_not_told(extension: str) -> None:
+    entry = f"extensions: [{{name: kubevouch.io/cluster, extension: {extension}}}]"
+    text = f"clusters:\n- name: ''\n  cluster: {{server: 'https://a', {entry}}}\n"
+    assert parse_kubeconfig(text) == ClusterInfo("https://a", b"")
 
 
 def test_the_unnamed_cluster_wins_over_the_current_context() -> None:

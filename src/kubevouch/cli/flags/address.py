@@ -34,6 +34,10 @@ def _advertised(_ctx: click.Context, param: click.Parameter, value: str) -> str:
     return host
 
 
+def _endpoints(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_endpoint(ctx, param, each) for each in values)
+
+
 def _endpoint(_ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value:
         from kubevouch.phases.cluster_settings import SettingsError, control_plane_endpoint
@@ -66,6 +70,14 @@ _FLAGS = (
         metavar="HOST[:PORT]",
         callback=_endpoint,
         help="What kubeconfigs and cluster-info name as the server, such as a balancer; kept until it is given again.",
+    ),
+    click.option(
+        "--other-server",
+        "other_servers",
+        multiple=True,
+        metavar="HOST[:PORT]",
+        callback=_endpoints,
+        help="Another address of the cluster for cluster-info, which machines try too; several times. Kept as above.",
     ),
     click.option(
         "--tls-san",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
@@ -34,7 +34,7 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records import ca_rotation, certificate_ledger
 from kubevouch.records.ca_rotation import RENEWAL_ANNOTATION, STATE_CONFIGMAP, STATE_KEY
 from kubevouch.records.certificate_ledger import IssuedCertificate
-from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, kubeconfig_of, parse_kubeconfig
+from kubevouch.records.cluster_info import build_kubeconfig, kubeconfig_of, parse_kubeconfig
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("phases.ca_rotation")
@@ -372,7 +372,7 @@ class CARotation:
 
 def _told(cluster_info: ConfigMap, bundle: Iterable[Certificate], order: str) -> ConfigMap:
     info = parse_kubeconfig(kubeconfig_of(cluster_info))
-    text = build_kubeconfig(ClusterInfo(info.server, b"".join(each.pem() for each in bundle)))
+    text = build_kubeconfig(replace(info, certificate_authority_data=b"".join(each.pem() for each in bundle)))
     annotations: Mapping[str, str] = {
         key: value for key, value in cluster_info.metadata.annotations.items() if key != RENEWAL_ANNOTATION
     } | ({RENEWAL_ANNOTATION: order} if order else {})
