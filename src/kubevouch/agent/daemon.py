@@ -168,6 +168,9 @@ class Agent:
 
     async def follow_cluster_info(self) -> None:
         """For ever."""
+        # Whether recovery is allowed stands there, too: what is said of it would be a guess until the first look.
+        if self.client.pair is not None:
+            await self.access.refresh()
         while True:
             await self.report_trust()
             share = _SHARE_WHILE_CA_CHANGES if self.access.ca_changes else 1.0
@@ -247,7 +250,11 @@ class Agent:
             "healthy": not self.health,
             "health": self.health,
             "trustBundle": trusted,
-            "recovery": report.recovery(self.recovery, allowed=self.access.recovery_allowed),
+            "recovery": report.recovery(
+                self.recovery,
+                allowed=self.access.recovery_allowed,
+                ended=self.client.pair is not None and not self.client.usable,
+            ),
             "certificates": [report.facts(each.standing, now) for each in self.managers],
         }
 

@@ -62,16 +62,27 @@ def state(standing: Standing, now: dt.datetime) -> str:
     return "rotating" if standing.asking or standing.last_error else "good"
 
 
-def recovery(keys: RecoveryKeys | None, *, allowed: bool | None) -> str:
-    """What happens once the machine was off for too long, in plain words.
+def recovery(keys: RecoveryKeys | None, *, allowed: bool | None, ended: bool = False) -> str:
+    """What happens once the machine was off for too long, or what happens now that it was, in plain words.
 
     Args:
         allowed: what cluster-info says; None while it was not read.
+        ended: there was a certificate, and it has ended.
     """
+    unknown = "it is not known yet whether the cluster allows recovery"
+    kept = keys is not None and keys.present
+    if ended and keys is not None and kept:
+        if allowed is False:
+            return f"{keys.path} is kept, and the cluster does not allow recovery: this machine has to join again"
+        return f"{keys.path} is shown to the cluster by itself" + ("" if allowed else f"; {unknown}")
+    if ended:
+        return "none: this machine has to join again"
     if keys is None:
         return "off: after its certificate has ended, this machine has to join again"
     if keys.present and allowed is False:
         return f"{keys.path} is kept, and the cluster does not allow recovery: this machine would have to join again"
+    if keys.present and allowed is None:
+        return f"{keys.path} is kept; {unknown}"
     if keys.present:
         return f"{keys.path} is kept: after its certificate has ended, this machine gets another one by itself"
     if allowed:

@@ -46,6 +46,7 @@ def doctor() -> None:
     "--discovery-token-unsafe-skip-ca-verification", "unsafe_skip", is_flag=True, help="The join is meant to be so."
 )
 @click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]")
+@click.option("--rootfs", type=FOLDER, help="Folder that stands before every path of this machine.")
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -61,6 +62,7 @@ def join(
     hashes: tuple[str, ...],
     unsafe_skip: bool,
     node_name: str,
+    rootfs: Path | None,
     kubeconfig: Path | None,
     output: str,
 ) -> int:
@@ -76,7 +78,7 @@ def join(
     discovery, request = tokens.discovery or tokens.token, tokens.tls_bootstrap or tokens.token
     if not discovery:
         raise ui.CLIError("got no token, expected --token or --discovery-token", code=ExitCode.INVALID)
-    attempt = JoinAttempt(endpoint, discovery, listed, name, unsafe_skip, os.environ, request)
+    attempt = JoinAttempt(endpoint, discovery, listed, name, unsafe_skip, os.environ, request, rootfs or Path("/"))
     return _tell(run_async(_join(attempt, None if kubeconfig is None else rest_config_of(kubeconfig))), output)
 
 

@@ -199,7 +199,7 @@ def perform(options: JoinOptions, flags: dict[str, Any]) -> None:
     elif joined is not None:
         _say(options, joined, serving)
     else:
-        ui.step(f"done: {', '.join(sorted(each.value for each in options.phases))}")
+        ui.step(f"done: {', '.join(_ran(options, joined)) or 'nothing'}")
 
 
 def _say(options: JoinOptions, joined: Joined, serving: Serving | None) -> None:
@@ -220,7 +220,7 @@ def _tree(options: JoinOptions, joined: Joined | None, serving: Serving | None) 
     """The stable form for scripts."""
     from kubevouch.machinery.text.times import Time
 
-    tree: dict[str, Any] = {"nodeName": options.node_name, "phases": sorted(each.value for each in options.phases)}
+    tree: dict[str, Any] = {"nodeName": options.node_name, "phases": _ran(options, joined)}
     if joined is not None:
         tree |= {
             "kubeconfig": str(joined.kubelet_conf),
@@ -234,6 +234,13 @@ def _tree(options: JoinOptions, joined: Joined | None, serving: Serving | None) 
             "selfSigned": serving.self_signed,
         }
     return tree
+
+
+def _ran(options: JoinOptions, joined: Joined | None) -> list[str]:
+    from kubevouch.phases import join_phases
+
+    already = joined is not None and joined.already
+    return join_phases.that_run(options.phases, control_plane=options.control_plane is not None, already=already)
 
 
 def _phases(only: str, skipped: Iterable[str]) -> frozenset[Phase]:

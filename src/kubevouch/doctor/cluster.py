@@ -22,7 +22,7 @@ from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
 from kubevouch.doctor import kubelets, ledger, reach, rights
-from kubevouch.doctor.findings import Code, Finding, Report, argument, limited
+from kubevouch.doctor.findings import Code, Finding, Report, argument, fitting, limited
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature, signature_of
 from kubevouch.machinery.errors import APIStatusError
@@ -246,6 +246,8 @@ class _Examination:
                 self._found += [] if self._found else [reach.judge_transport(err, endpoint)]
             skew = None if client.server_date is None else client.server_date.skew
             self._found += reach.judge_clock(skew)
+            if any(each.fits_kubevouch_only for each in self._found):
+                self._found = list(fitting(self._found, await reach.is_kubevouch(client)))
         return Report(limited(self._found), tuple(self._facts))
 
     async def _way(self, endpoint: Endpoint) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -24,6 +24,8 @@ _PUBLISH = "kubevouch init phase cluster-info"
 _JOIN_AGAIN = "kubevouch join HOST:PORT --token TOKEN --discovery-token-ca-cert-hash HASH"
 START_AGENT = "systemctl restart kubevouch-agent"
 _CONTROLLERS = "kubevouch up --controllers '*'"
+_MANAGER_BOOTSTRAPS = "kube-controller-manager --controllers='*,bootstrapsigner,tokencleaner'"
+_MANAGER_SIGNS = "kube-controller-manager --cluster-signing-cert-file=ca.crt --cluster-signing-key-file=ca.key"
 
 
 def argument(name: str) -> str:
@@ -62,6 +64,10 @@ class Finding:
     code: Code
     cause: str
     fix: str
+
+    @property
+    def fits_kubevouch_only(self) -> bool:
+        return self.fix == _CONTROLLERS
 
     @property
     def docs(self) -> str:
@@ -270,6 +276,11 @@ class Code(Enum):
     NOT_JOINED = Kind(
         "not-joined", Area.NODE, "There is neither a kubeconfig nor a certificate of a node.", _JOIN_AGAIN
     )
+    JOINED_ALREADY = Kind(
+        "joined-already", Area.NODE,
+        "This machine has a good credential of another cluster, or under another name; a join is refused.",
+        "kubevouch reset",
+    )  # fmt: skip
     KUBECONFIG_MISSING = Kind(
         "kubeconfig-missing", Area.NODE, "There is a certificate, and no kubeconfig that says which cluster it is for.",
         _JOIN_AGAIN,
@@ -472,6 +483,22 @@ class Code(Enum):
 
     def found(self, cause: str, fix: str = "") -> Finding:
         return Finding(self, cause, fix or self.value.fix)
+
+
+def fitting(findings: Iterable[Finding], kubevouch: bool | None) -> tuple[Finding, ...]:
+    """With the commands of the API server at hand.
+
+    Args:
+        kubevouch: whether it is kubevouch's; None if that could not be learnt.
+    """
+    if kubevouch is not False:
+        return tuple(findings)
+    return tuple(
+        replace(each, fix=_MANAGER_SIGNS if each.code is Code.REQUEST_UNSIGNED else _MANAGER_BOOTSTRAPS)
+        if each.fits_kubevouch_only
+        else each
+        for each in findings
+    )
 
 
 def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:

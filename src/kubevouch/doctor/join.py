@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kubevouch import wellknown
-from kubevouch.agent.discovery import verify_authority
-from kubevouch.agent.interface import NotTrustedError
+from kubevouch.agent.discovery import token_discovery, verify_authority
+from kubevouch.agent.interface import NotTrustedError, SettingsError
 from kubevouch.api import catalog
 from kubevouch.client import stored
 from kubevouch.client.credentials import FixedCredential
@@ -18,12 +19,12 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.options import ClientOptions, Retry, Timeouts
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.doctor import reach, rights, tokens
-from kubevouch.doctor.findings import Code, Finding, Report
+from kubevouch.doctor.findings import Code, Finding, Report, fitting
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
-from kubevouch.phases.join import JoinError, verify_node_is_free
+from kubevouch.phases.join import JoinError, JoinOptions, verify_joined, verify_node_is_free
 from kubevouch.pki import pins
 from kubevouch.pki.errors import ParseError, PinError
 from kubevouch.pki.pins import PinSet
@@ -33,6 +34,10 @@ from kubevouch.records.bootstrap_tokens import AUTHENTICATION, SIGNING, USAGES, 
 from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, parse_kubeconfig
 from kubevouch.util.clock import Clock
 
+_UNSEEN = (
+    "for how many machines, which names and which addresses the token is, and what is left of it: that is for "
+    "operators to read; give --kubeconfig"
+)
 _MAX_BYTES = 4 << 20  # more than any object that etcd stores
 
 
@@ -43,6 +48,7 @@ class JoinAttempt:
     Args:
         environ: the environment variables of whoever joins.
         tls_bootstrap_token: for the certificate request, if it is another one than that for discovery.
+        root: before every path of the machine that joins; None does not look at its files.
     """
 
     endpoint: str
@@ -52,6 +58,7 @@ class JoinAttempt:
     unsafe_skip_ca_verification: bool = False
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls_bootstrap_token: str = field(default="", repr=False)
+    root: Path | None = None
 
 
 async def examine(attempt: JoinAttempt, clock: Clock, operator: Client | None = None) -> Report:
@@ -145,6 +152,7 @@ class _Examination:
     async def run(self) -> Report:
         endpoint, token, pinned, found = judge_settings(self._attempt)
         self._found += found
+        self._look_at_machine()
         if endpoint is not None:
             try:
                 await self._ask(endpoint, token, pinned)
@@ -152,7 +160,38 @@ class _Examination:
                 self._found.append(err.finding)
             self._found += reach.judge_clock(self._skew)
             self._found += reach.judge_proxies(self._attempt.environ, endpoint)
-        return Report(tuple(self._found), tuple(self._facts))
+        return Report(await self._fitting(endpoint), tuple(self._facts))
+
+    async def _fitting(self, endpoint: Endpoint | None) -> tuple[Finding, ...]:
+        """The findings, with commands for the kind of server that answers."""
+        if endpoint is None or not any(each.fits_kubevouch_only for each in self._found):
+            return tuple(self._found)
+        async with self._client(endpoint, TLSSources(insecure=True)) as client:
+            return fitting(self._found, await reach.is_kubevouch(client))
+
+    def _look_at_machine(self) -> None:
+        """A machine that has joined elsewhere, or as somebody else, is refused before anybody is asked."""
+        attempt = self._attempt
+        if attempt.root is None:
+            return
+        try:
+            settings = token_discovery(
+                attempt.endpoint,
+                attempt.token,
+                attempt.hashes,
+                unsafe_skip_ca_verification=attempt.unsafe_skip_ca_verification,
+            )
+            known = verify_joined(JoinOptions(settings, attempt.node_name, attempt.root), self._clock)
+        except SettingsError:
+            return  # said already
+        except OSError as err:
+            self._facts.append(("machine", f"{err.filename} cannot be read: {err.strerror}"))
+        except JoinError as err:
+            self._found.append(Code.JOINED_ALREADY.found(str(err)))
+        else:
+            if known is not None:
+                what = known.problem or f"has joined already, until {Time.of(known.chain[0].not_after)}"
+                self._facts.append(("machine", what))
 
     async def _ask(self, endpoint: Endpoint, token: Token | None, pinned: PinSet) -> None:
         self._facts.append(("addresses", ", ".join(await reach.addresses_of(endpoint, self._clock))))
@@ -181,6 +220,8 @@ class _Examination:
                 self._found += await self._judge_token(token, signature, None, entries, (SIGNING,))
         if request is not None and request != token:
             self._found += await self._judge_request_token(request, accepted)
+        if self._operator is None and token is not None:
+            self._facts.append(("not seen", _UNSEEN))
 
     async def _cluster_info(self, endpoint: Endpoint) -> Mapping[str, str]:
         async with self._client(endpoint, TLSSources(insecure=True)) as client:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import ipaddress
+import re
 import ssl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +19,9 @@ from kubevouch.client.endpoint import Endpoint
 from kubevouch.doctor import reach
 from kubevouch.doctor.findings import Code, Finding
 from kubevouch.doctor.reach import NotReached
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.text.times import Time
+from kubevouch.phases.join import KUBELET_CONFIG, KUBELET_FLAGS
 from kubevouch.phases.join_wait import SERVING
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
@@ -35,6 +39,7 @@ _AT_ONCE = 50
 _DIAL_SECONDS = 3.0
 _SHOWN = 3
 _RESTART = "systemctl restart kubelet"
+_FLAG = re.compile(r"--(address|port)[= ]([0-9A-Fa-f.:]+)", re.ASCII)
 
 
 # ------------------------------------------------------------------ from the cluster's side
@@ -142,23 +147,46 @@ def judge_pile(requests: Iterable[CertificateSigningRequest]) -> Iterator[Findin
 # ------------------------------------------------------------------ on the node
 
 
+def listening_endpoint(root: Path, port: int = KUBELET_PORT) -> Endpoint:
+    """Where this machine's kubelet serves: as its flags say, else its configuration file, else everywhere."""
+    said: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        tree, _ = yamltext.loads((root / KUBELET_CONFIG).read_bytes())
+        if isinstance(tree, dict):
+            said = {name: str(tree[name]) for name in ("address", "port") if tree.get(name)}
+    with contextlib.suppress(OSError):
+        said |= dict(_FLAG.findall((root / KUBELET_FLAGS).read_text("utf-8", "replace")))
+    try:
+        address = ipaddress.ip_address(said.get("address", "0.0.0.0"))  # noqa: S104 - kubelet's default
+        port = int(said.get("port", port))
+    except ValueError:
+        return Endpoint("127.0.0.1", port)
+    if address.is_unspecified:
+        return Endpoint("::1" if address.version == 6 else "127.0.0.1", port)
+    return Endpoint(str(address), port)
+
+
 async def compare(root: Path, clock: Clock, *, port: int = KUBELET_PORT) -> tuple[list[Finding], list[tuple[str, str]]]:
-    """What this machine's kubelet serves, beside what it has on disk. Findings, and facts."""
-    endpoint = Endpoint("127.0.0.1", port)
+    """What this machine's kubelet serves, beside what it has on disk. Findings, and facts.
+
+    Args:
+        port: where it serves unless its files say otherwise.
+    """
+    endpoint = listening_endpoint(root, port)
     kept = _kept(root)
     facts = [] if kept is None else [("serving certificate", f"on disk until {Time.of(kept.not_after)}")]
     try:
         served = await reach.serving_certificate(endpoint, clock)
     except NotReached as err:
         if err.finding.code in (Code.PORT_REFUSED, Code.NO_ANSWER):
-            return [], [*facts, ("kubelet", f"nothing serves on port {port}")]
+            return [], [*facts, ("kubelet", f"nothing serves on {endpoint.address}")]
         return [judge_failure("this machine", endpoint, err)], facts
     facts.append(("kubelet", f"serves with a certificate until {Time.of(served.not_after)}"))
     if kept is not None and kept.contents != served.contents:
         return [
             Code.KUBELET_SERVES_FORMER.found(
-                f"port {port} serves with the certificate {served.serial:x} until {Time.of(served.not_after)}, and "
-                f"{root / SERVING} has {kept.serial:x}",
+                f"{endpoint.address} serves with the certificate {served.serial:x} until {Time.of(served.not_after)}, "
+                f"and {root / SERVING} has {kept.serial:x}",
                 _RESTART,
             )
         ], facts

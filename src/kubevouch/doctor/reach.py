@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubevouch.client.endpoint import Endpoint
-from kubevouch.client.interface import ConnectFailed, NotKubernetes, TLSFailed, TransportError
+from kubevouch.client.interface import Client, ConnectFailed, NotKubernetes, TLSFailed, TransportError
 from kubevouch.client.tls import insecure_context_that_verifies_nothing
 from kubevouch.doctor.findings import Code, Finding
 from kubevouch.machinery.text.gotext import human_duration
@@ -181,6 +181,15 @@ def covers(leaf: Certificate, name: str) -> bool:
     parent = wanted.partition(".")[2]
     listed = {each.lower().removesuffix(".") for each in names.dns_names}
     return wanted in listed or bool(parent and f"*.{parent}" in listed)
+
+
+async def is_kubevouch(client: Client) -> bool | None:
+    """Whether the API server that answers is kubevouch's, by its version; None if it does not say."""
+    try:
+        answer = await client.raw("GET", "/version")
+    except TransportError:
+        return None
+    return b"+kubevouch-" in answer.body if answer.status == 200 else None
 
 
 def judge_clock(skew: dt.timedelta | None) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ def judge_treatment(
     if signature is Signature.GOOD:
         if accepted is False:
             yield Code.TOKEN_NOT_FOR_AUTHENTICATION.found(
-                f"cluster-info is signed with the token {token_id}, and the API server answers 401 to it"
+                f"cluster-info is signed with the token {token_id}, and the API server answers 401 to it: it is for "
+                "signing only, its uses are used up, or it is for other addresses"
             )
     elif signature is Signature.WRONG:
         if accepted:

@@ -179,15 +179,26 @@ def _known(options: JoinOptions, clock: Clock, observer: Observer) -> Kubeconfig
     """The credential that is there already and good. Raises :class:`JoinError`."""
     if Phase.KUBELET_WAIT_BOOTSTRAP not in options.phases:
         return None
-    path = options.root / KUBELET_CONF
-    known = judge_kubeconfig(path, clock.now())
+    known = verify_joined(options, clock)
     if known is None:
         return None
     if known.problem:
-        observer.warning(f"{path} is replaced: {known.problem}")
+        observer.warning(f"{options.root / KUBELET_CONF} is replaced: {known.problem}")
         return None
-    _verify_same(known, options, clock.now())
     _clean_up(options)
+    return known
+
+
+def verify_joined(options: JoinOptions, clock: Clock) -> KubeconfigState | None:
+    """The credential that is there already, good or not.
+
+    Raises:
+        JoinError: it is good, and of another cluster or name.
+        OSError: it cannot be read.
+    """
+    known = judge_kubeconfig(options.root / KUBELET_CONF, clock.now())
+    if known is not None and not known.problem:
+        _verify_same(known, options, clock.now())
     return known
 
 

@@ -69,6 +69,17 @@ def without(names: Iterable[str]) -> frozenset[Phase]:
     return ALL.difference(*map(_matching, given))
 
 
+def that_run(phases: frozenset[Phase], *, control_plane: bool, already: bool) -> list[str]:
+    """The names of those of ``phases`` that do something, in their order.
+
+    Args:
+        already: the machine had joined before, so that nothing of it was done again.
+    """
+    mark = frozenset({Phase.MARK_CONTROL_PLANE})
+    done = (phases & mark if already else phases) - (frozenset() if control_plane else CONTROL_PLANE)
+    return [each.value for each in Phase if each in done]
+
+
 def _matching(name: str) -> frozenset[Phase]:
     name = name.removesuffix("/all") if name.removesuffix("/all") in GROUPS else name
     return frozenset(each for each in Phase if name in (each.value, each.group) and name)

@@ -75,6 +75,12 @@ def test_recovery_in_plain_words(tmp_path: Path) -> None:
     assert "does not allow it" in report.recovery(kept, allowed=False)
     assert "with the next renewal" in report.recovery(kept, allowed=True)
     kept.ensure()
-    for allowed, what in ((None, "by itself"), (True, "by itself"), (False, "would have to join again")):
+    for allowed, what in ((None, "not known yet"), (True, "by itself"), (False, "would have to join again")):
         shown = report.recovery(kept, allowed=allowed)
         assert str(kept.path) in shown and what in shown
+    # Once the certificate has ended, what was to happen then happens now.
+    for allowed, what in ((None, "not known yet"), (True, "by itself"), (False, "has to join again")):
+        shown = report.recovery(kept, allowed=allowed, ended=True)
+        assert what in shown and "after its certificate" not in shown
+    for none in (None, RecoveryKeys(tmp_path / "none")):
+        assert report.recovery(none, allowed=True, ended=True) == "none: this machine has to join again"

@@ -10,7 +10,7 @@ import pytest
 
 import peers
 from kubevouch.cli.main import cli
-from kubevouch.doctor.findings import Code, Report
+from kubevouch.doctor.findings import Code, Report, fitting
 
 
 def test_codes_are_stable_words_and_each_is_there_once() -> None:
@@ -59,3 +59,12 @@ def test_the_form_for_scripts() -> None:
         "facts": [{"name": "a", "text": "b"}],
     }  # fmt: skip
     assert Code.CLOCK_OFF.found("x", "date").fix == "date"
+
+
+def test_a_fix_is_for_the_server_at_hand() -> None:
+    found = [Code.SIGNATURES_MISSING.found("x"), Code.REQUEST_UNSIGNED.found("x"), Code.CA_EXPIRED.found("x")]
+    for kubevouch in (True, None):
+        assert list(fitting(found, kubevouch)) == found
+    signatures, unsigned, expired = fitting(found, kubevouch=False)
+    assert signatures.fix.startswith("kube-controller-manager --controllers")
+    assert "--cluster-signing-key-file" in unsigned.fix and expired == found[2]

@@ -16,10 +16,16 @@ from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
+from kubevouch.config import kubeconfig
+from kubevouch.config.kubeconfig import Context, Kubeconfig, User
 from kubevouch.doctor.findings import Code, Report
 from kubevouch.doctor.join import JoinAttempt, examine, judge_settings
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token
+from kubevouch.phases.join import KUBELET_CONF
+from kubevouch.pki import control_plane, keys
+from kubevouch.pki.authority import issue_leaf
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.records import token_bounds
 from kubevouch.records.bootstrap_tokens import (
     AUTHENTICATION,
@@ -395,3 +401,47 @@ async def test_separate_tokens_are_each_looked_at_for_what_they_are_for() -> Non
         assert codes(await examine(swapped, SystemClock())) == [Code.TOKEN_UNKNOWN, Code.TOKEN_NOT_FOR_AUTHENTICATION]
         malformed = attempt(cluster, discovery, tls_bootstrap_token="nope")
         assert codes(await examine(malformed, SystemClock())) == [Code.TOKEN_MALFORMED]
+
+
+@async_test
+async def test_what_cannot_be_seen_without_an_operator_is_said() -> None:
+    async with world() as cluster:
+        token = await cluster.token_async()
+        await settled(cluster)
+        seen = dict((await examine(attempt(cluster, token), SystemClock())).facts)
+        assert "give --kubeconfig" in seen["not seen"] and "which addresses" in seen["not seen"]
+        seen = dict((await examine(attempt(cluster, token), SystemClock(), cluster.client())).facts)
+        assert "not seen" not in seen
+
+
+def node_kubeconfig_of(cluster: Cluster, name: str) -> str:
+    authority, key = cluster.pki.authority, keys.generate(KeyAlgorithm.ECDSA_P256)
+    pair = User(
+        client_certificate_data=issue_leaf(authority, control_plane.kubelet(name), key, now=SystemClock().now()).pem(),
+        client_key_data=keys.to_pem(key),
+    )
+    where = kubeconfig.Cluster(server=cluster.url, certificate_authority_data=authority.certificate.pem())
+    return kubeconfig.dump(
+        Kubeconfig(
+            clusters={"c": where},
+            users={"u": pair},
+            contexts={"x": Context(cluster="c", user="u")},
+            current_context="x",
+        )
+    )
+
+
+@async_test
+async def test_a_machine_that_has_joined_elsewhere(tmp_path: Path) -> None:
+    async with world() as here, world() as elsewhere:
+        token = await here.token_async()
+        await settled(here)
+        assert codes(await examine(attempt(here, token, root=tmp_path), SystemClock())) == []
+        path = tmp_path / KUBELET_CONF
+        path.parent.mkdir(parents=True)
+        path.write_text(node_kubeconfig_of(elsewhere, "worker-1"))
+        report = await examine(attempt(here, token, root=tmp_path), SystemClock())
+        assert codes(report) == [Code.JOINED_ALREADY] and "another cluster" in cause(report)
+        path.write_text(node_kubeconfig_of(here, "worker-1"))
+        report = await examine(attempt(here, token, root=tmp_path), SystemClock())
+        assert codes(report) == [] and "has joined already" in dict(report.facts)["machine"]

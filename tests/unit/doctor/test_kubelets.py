@@ -24,9 +24,10 @@ from kubevouch.api.core_v1.nodes import (
 from kubevouch.client.rest_config import rest_config
 from kubevouch.doctor import cluster as cluster_doctor
 from kubevouch.doctor.findings import Code, Finding
-from kubevouch.doctor.kubelets import PILE, compare, endpoint_of, judge_pile, visit
+from kubevouch.doctor.kubelets import PILE, compare, endpoint_of, judge_pile, listening_endpoint, visit
 from kubevouch.doctor.node_files import Room, judge_room, room_in
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.phases.join import KUBELET_CONFIG, KUBELET_FLAGS
 from kubevouch.phases.join_wait import SERVING
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.testing import Cluster
@@ -152,7 +153,27 @@ async def test_what_is_served_and_what_is_on_disk(tmp_path: Path) -> None:
         assert _codes(found) == [Code.KUBELET_SERVES_FORMER]
         assert found[0].fix == "systemctl restart kubelet"
     found, facts = await compare(tmp_path, CLOCK, port=port)
-    assert found == [] and facts[-1] == ("kubelet", f"nothing serves on port {port}")
+    assert found == [] and facts[-1] == ("kubelet", f"nothing serves on 127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "address"),
+    [
+        ("", "", "127.0.0.1:10250"),
+        ("address: 0.0.0.0\nport: 10350\n", "", "127.0.0.1:10350"),
+        ('address: "::"\n', "", "[::1]:10250"),
+        ("address: 192.0.2.7\n", "", "192.0.2.7:10250"),
+        ("address: 192.0.2.7\n", 'KUBELET_KUBEADM_ARGS="--address=192.0.2.8 --node-ip=192.0.2.9"', "192.0.2.8:10250"),
+        ("address: [", "", "127.0.0.1:10250"),
+        ("- x\n", "", "127.0.0.1:10250"),
+        ("address: nonsense\n", "", "127.0.0.1:10250"),
+    ],
+)
+def test_where_a_kubelet_listens(tmp_path: Path, config: str, flags: str, address: str) -> None:
+    for path, text in ((KUBELET_CONFIG, config), (KUBELET_FLAGS, flags)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert listening_endpoint(tmp_path).address == address
 
 
 @async_test

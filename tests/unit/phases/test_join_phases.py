@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.phases.join_phases import ALL, CONTROL_PLANE, PREPARE, Phase, PhaseError, named, without
+from kubevouch.phases.join_phases import ALL, CONTROL_PLANE, PREPARE, Phase, PhaseError, named, that_run, without
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,12 @@ def test_what_runs_a_control_plane_may_be_skipped_and_not_run() -> None:
 
 def test_groups() -> None:
     assert without(["control-plane-prepare", "control-plane-join"]) == ALL - CONTROL_PLANE
+
+
+def test_only_what_ran_is_told() -> None:
+    worker = ["preflight", "kubelet-start", "kubelet-wait-bootstrap"]
+    assert that_run(ALL, control_plane=False, already=False) == worker
+    assert that_run(ALL, control_plane=True, already=False) == [each.value for each in Phase]
+    assert that_run(ALL, control_plane=False, already=True) == []
+    assert that_run(ALL, control_plane=True, already=True) == ["control-plane-join/mark-control-plane"]
+    assert that_run(named("preflight"), control_plane=False, already=False) == ["preflight"]
