@@ -43,6 +43,11 @@ SAMPLES: dict[Resource[Any], Tree] = {
 STATUS: dict[str, tuple[str, Tree, int]] = {
     "Namespace.status.phase": ("/api/v1/namespaces/default", {"phase": WRONG}, 422),
     "Node.status.phase": ("/api/v1/nodes/a", {"phase": WRONG}, 200),
+    "ResourceClaim.status.devices.conditions.status": (
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a",
+        {"devices": [{"driver": "d", "pool": "p", "device": "x", "conditions": [{"type": "A", "status": WRONG}]}]},
+        422,
+    ),
     "ValidatingAdmissionPolicy.status.conditions.status": (
         f"/apis/{GROUP}/v1/validatingadmissionpolicies/a",
         {"conditions": [{"type": "A", "status": WRONG, "reason": "B", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
@@ -51,7 +56,7 @@ STATUS: dict[str, tuple[str, Tree, int]] = {
 }
 # Nobody can create these.
 EMPTY = {
-    "Pod", "Service", "Endpoints", "EndpointSlice", "CSIDriver", "ResourceSlice",
+    "Pod", "Service", "Endpoints", "EndpointSlice", "CSIDriver",
     "CustomResourceDefinition",
 }  # fmt: skip
 
@@ -135,6 +140,10 @@ def test_a_status_takes_what_kubernetes_lets_it_take(field: str) -> None:
                 for resource in (catalog.NODES, catalog.VALIDATING_ADMISSION_POLICIES):
                     async with client.post(resource.path(), json=whole(resource)) as answer:
                         assert answer.status == 201, await answer.text()
+                claims = catalog.RESOURCE_CLAIMS
+                bare = {"apiVersion": claims.api_version, "kind": claims.kind, "metadata": {"name": "a"}}
+                async with client.post(claims.path("default"), json=bare) as answer:
+                    assert answer.status == 201, await answer.text()
                 before = await cluster.server.api.store.revision()
                 async with client.patch(f"{path}/status", json={"status": status}, headers=MERGE) as answer:
                     assert answer.status == code, await answer.text()

@@ -35,6 +35,9 @@ COLUMNS = {
     "csinodes": "Name Drivers Age",
     "runtimeclasses": "Name Handler Age",
     "resourceslices": "Name Node Driver Pool Age",
+    "deviceclasses": "Name Age",
+    "resourceclaims": "Name State Age",
+    "resourceclaimtemplates": "Name Age",
     "customresourcedefinitions": "Name Created-At",
     "clustertrustbundles": "Name SignerName",
 }

@@ -75,7 +75,7 @@ def test_patch_types_that_are_not_supported() -> None:
 
 
 # Nothing can be created there.
-_EMPTY = ("/resourceslices",)
+_EMPTY: tuple[str, ...] = ()
 SUPPORTED_PATCHES = {
     "application/json-patch+json": b"[]",
     "application/merge-patch+json": b"{}",

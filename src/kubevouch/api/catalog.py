@@ -93,6 +93,16 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 
 CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)
 CSI_NODES = Resource(storage_v1.GROUP, "v1", "CSINode", "csinodes", storage_v1.CSINode, namespaced=False)
+DEVICE_CLASSES = Resource(
+    resource_v1.GROUP, "v1", "DeviceClass", "deviceclasses", resource_v1.DeviceClass, namespaced=False
+)
+RESOURCE_CLAIMS = Resource(
+    resource_v1.GROUP, "v1", "ResourceClaim", "resourceclaims", resource_v1.ResourceClaim, namespaced=True
+)
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    resource_v1.GROUP, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", resource_v1.ResourceClaimTemplate,
+    namespaced=True,
+)  # fmt: skip
 RESOURCE_SLICES = Resource(
     resource_v1.GROUP, "v1", "ResourceSlice", "resourceslices", resource_v1.ResourceSlice, namespaced=False
 )
@@ -148,7 +158,7 @@ STORED: tuple[Resource[Any], ...] = (
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
     CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
-    ENDPOINT_SLICES, LIMIT_RANGES, RESOURCE_QUOTAS,
+    ENDPOINT_SLICES, LIMIT_RANGES, RESOURCE_QUOTAS, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 
@@ -174,6 +184,8 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     LIMIT_RANGES: core_v1.default_limit_range,
     NAMESPACES: core_v1.default_namespace,
     NODES: core_v1.default_node,
+    RESOURCE_CLAIMS: resource_v1.default_claim,
+    RESOURCE_CLAIM_TEMPLATES: resource_v1.default_template,
     ROLE_BINDINGS: rbac_v1.default_binding,
     SECRETS: core_v1.default_secret,
     SERVICES: core_v1.default_service,

@@ -31,7 +31,7 @@ from kubevouch.registry.discovery import endpointslices
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.node import runtimeclasses
 from kubevouch.registry.rbac import bindings, roles
-from kubevouch.registry.resource import resourceslices
+from kubevouch.registry.resource import claims, resourceslices
 from kubevouch.registry.storage import csidrivers, csinodes
 
 
@@ -65,6 +65,9 @@ def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[
         leases.DEFINITION,
         runtimeclasses.DEFINITION,
         endpointslices.DEFINITION,
+        claims.DEVICE_CLASSES,
+        claims.RESOURCE_CLAIMS,
+        claims.RESOURCE_CLAIM_TEMPLATES,
         resourceslices.DEFINITION,
         *empty_kinds.DEFINITIONS,
     ]

@@ -20,6 +20,7 @@ from kubevouch.api import (
     certificates_v1beta1,
     coordination_v1,
     core_v1,
+    discovery_v1,
     events_v1,
     meta_v1,
     node_v1,
@@ -30,10 +31,12 @@ from kubevouch.api import (
 from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
 from kubevouch.api.core_v1 import (
     configmaps,
+    endpoints,
     events,
     namespaces,
     nodes,
     pods,
+    quotas,
     references,
     secrets,
     serviceaccounts,
@@ -48,7 +51,8 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = json.loads(
 )
 MODULES: dict[str, tuple[ModuleType, ...]] = {
     "core/v1": (
-        configmaps, events, namespaces, nodes, pods, references, secrets, serviceaccounts, services,
+        configmaps, endpoints, events, namespaces, nodes, pods, quotas, references, secrets, serviceaccounts,
+        services,
     ),
     "events.k8s.io/v1": (events_v1,),
     "coordination.k8s.io/v1": (coordination_v1,),
@@ -63,10 +67,19 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "node.k8s.io/v1": (node_v1,),
     "apiextensions.k8s.io/v1": (apiextensions_v1,),
     "resource.k8s.io/v1": (resource_v1,),
+    "discovery.k8s.io/v1": (discovery_v1,),
     "admissionregistration.k8s.io/v1": (matching, policies, webhooks),
 }  # fmt: skip
 # Messages that are no struct here: lists are put together from their items, wrapped values are marks on a field.
-NOT_DECLARED = {"SecretList", "ConfigMapList", "PartialObjectMetadataList", "ExtraValue", "Verbs", "Rule"}
+NOT_DECLARED = {
+    "SecretList",
+    "ConfigMapList",
+    "PartialObjectMetadataList",
+    "ExtraValue",
+    "Verbs",
+    "Rule",
+    "DeviceConfiguration",
+}
 # Structs that have no protobuf form.
 JSON_ONLY = {"TableColumnDefinition"}
 # Wire names that differ between JSON and protobuf.
@@ -79,7 +92,7 @@ JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON.
-EMBEDDED = {"rule", "ruleWithOperations"}
+EMBEDDED = {"rule", "ruleWithOperations", "deviceConfiguration"}
 
 SCALARS = {
     "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",
@@ -111,7 +124,7 @@ def notation(schema: TypeSchema) -> str:
 
 def as_declared(kind: str) -> str:
     """Wrapped lists are messages of their own on the wire."""
-    return "wrapped" if kind == "Verbs" else kind.replace("ExtraValue", "wrapped")
+    return "wrapped" if kind == "Verbs" else kind.replace("ExtraValue", "wrapped").replace("RawExtension", "FieldsV1")
 
 
 @pytest.mark.parametrize(("group", "message"), [(group, name) for group in TABLE for name in TABLE[group]])

@@ -44,10 +44,16 @@ ADDED_IN_1_37 = {
     "TokenRequestSpec": {"attestations"},
     "ListMeta": {"shardInfo"},
     "CSINode": {"status"},
+    "Device": {"nodeAllocatableResources"},
+    "DeviceAttribute": {"bools", "ints", "strings", "versions"},
+    "DeviceCounterConsumption": {"compatibilityGroups"},
+    "DeviceRequestAllocationResult": {"skipNodeOperations"},
+    "DeviceSubRequest": {"derivedAttributes"},
+    "ExactDeviceRequest": {"derivedAttributes"},
 }
 # Which fields a schema calls required has changed with 1.37's declarative validation; the types have not.
 REQUIRED_OTHERWISE_IN_1_37 = {
-    "EndpointSlice", "RoleRef", "TokenRequest", "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec",
+    "EndpointSlice", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "RoleRef", "TokenRequest", "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec",
     "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBindingSpec",
 }  # fmt: skip
 # FieldsV1, Time and the like have no required members to compare; the kinds' own type is not in the OpenAPI either.

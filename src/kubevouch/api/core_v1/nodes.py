@@ -53,6 +53,29 @@ class Taint(Struct):
     time_added: Annotated[Time | None, wire(4, "When the taint was added.")] = None
 
 
+class NodeSelectorRequirement(Struct):
+    """What holds of a label, or of a field, of the nodes that are meant."""
+
+    key: Annotated[str, wire(1, "The label, or the field.", required=True)] = always(str)
+    operator: Annotated[str, wire(2, "In, NotIn, Exists, DoesNotExist, Gt or Lt.", required=True)] = always(str)
+    values: Annotated[list[str], wire(3, "The values.", list_type="atomic")] = []
+
+
+class NodeSelectorTerm(Struct):
+    """Nodes of which all of this holds."""
+
+    match_expressions: Annotated[list[NodeSelectorRequirement], wire(1, "Of their labels.", list_type="atomic")] = []
+    match_fields: Annotated[list[NodeSelectorRequirement], wire(2, "Of their fields.", list_type="atomic")] = []
+
+
+class NodeSelector(Struct):
+    """Nodes that fit one of the terms."""
+
+    node_selector_terms: Annotated[list[NodeSelectorTerm], wire(1, "The terms.", required=True, list_type="atomic")] = (
+        always(list)
+    )
+
+
 class ConfigMapNodeConfigSource(Struct):
     """Names a key of a ConfigMap; part of a feature that is gone."""
 

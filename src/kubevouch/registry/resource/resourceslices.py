@@ -1,13 +1,28 @@
-"""ResourceSlice: an empty collection that kubelets clear at their start (pkg/registry/resource; Kubernetes 1.36)."""
+"""ResourceSlice: kubelets clear theirs at their start (pkg/registry/resource/resourceslice; Kubernetes 1.36)."""
 
 from __future__ import annotations
 
 import datetime as dt
 
-from kubevouch.api import catalog
+from kubevouch.api import catalog, resource_v1
 from kubevouch.api.resource_v1 import ResourceSlice
-from kubevouch.registry.interface import NO_WORKLOADS, Column, Definition, Printer, Strategy
+from kubevouch.machinery import field
+from kubevouch.machinery.field import FieldError
+from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, UNSET, age
+
+
+class SliceStrategy(Strategy[ResourceSlice]):
+    def validate(self, _ctx: Context, obj: ResourceSlice) -> list[FieldError]:
+        return resource_v1.validate_slice(obj)
+
+    def validate_update(self, ctx: Context, new: ResourceSlice, old: ResourceSlice) -> list[FieldError]:
+        found = self.validate(ctx, new)
+        for name in ("driver", "node_name"):
+            if getattr(new.spec, name) != getattr(old.spec, name):
+                wire_name = "spec.driver" if name == "driver" else "spec.nodeName"
+                found.append(field.invalid(wire_name, getattr(new.spec, name) or "", "field is immutable"))
+        return found
 
 
 def _cells(obj: ResourceSlice, now: dt.datetime) -> list[object]:
@@ -23,7 +38,7 @@ def _cells(obj: ResourceSlice, now: dt.datetime) -> list[object]:
 
 DEFINITION = Definition(
     resource=catalog.RESOURCE_SLICES,
-    strategy=Strategy[ResourceSlice](),
+    strategy=SliceStrategy(),
     printer=Printer(
         (
             NAME,
@@ -38,5 +53,4 @@ DEFINITION = Definition(
         "spec.nodeName": lambda obj: obj.spec.node_name or "",
         "spec.driver": lambda obj: obj.spec.driver,
     },
-    refuses_creation=NO_WORKLOADS,
 )
