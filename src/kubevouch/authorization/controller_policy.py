@@ -243,7 +243,6 @@ def kubevouch_controller_policy() -> Policy:
         )
         + _cluster_wide(
             RESOURCE_QUOTA_CONTROLLER,
-            *_counting(),
             rule(_READ, "", "resourcequotas"),
             rule("update", "", "resourcequotas/status"),
         )
@@ -258,13 +257,6 @@ def _kept_in(controller: str, config_maps: Sequence[str]) -> Policy:
     """ConfigMaps by name; their creation cannot be limited to names."""
     rules = (rule("create", "", "configmaps"), rule("get update", "", "configmaps", config_maps))
     return _in_namespace(KUBE_SYSTEM_NAMESPACE, controller, *rules)
-
-
-def _counting() -> Iterator[PolicyRule]:
-    """What quotas may count."""
-    for group in sorted({resource.group for resource in STORED if resource.namespaced}):
-        names = [resource.plural for resource in STORED if resource.group == group and resource.namespaced]
-        yield rule("list", group, " ".join(names))
 
 
 def _collecting() -> Iterator[PolicyRule]:

@@ -102,6 +102,8 @@ class Context:
         allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
         lock_out_deleted_nodes: the certificates of a deleted Node count no more.
         certificate_lifetime: the longest of those that are signed here.
+        count: how many objects of a resource are in a namespace, told by the server beside it, so that nobody has to be
+            allowed to read what is only counted; None where there is no server.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         running: the names of the controllers that are built over this.
     """
@@ -118,6 +120,7 @@ class Context:
     allow_name_takeover: bool = False
     lock_out_deleted_nodes: bool = False
     certificate_lifetime: dt.timedelta = DEFAULT_SIGNING_DURATION
+    count: Callable[[Resource[Any], str], int] | None = None
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     running: frozenset[str] = frozenset()
 

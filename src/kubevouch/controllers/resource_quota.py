@@ -6,7 +6,7 @@ counting. Source: pkg/controller/resourcequota (Kubernetes 1.36), which follows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from kubevouch.api.catalog import RESOURCE_QUOTAS
 from kubevouch.api.core_v1 import ResourceQuota
 from kubevouch.api.core_v1.quotas import ResourceQuotaStatus, counted
 from kubevouch.client.cache.lister import Lister
-from kubevouch.client.interface import Client, ListOptions
+from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
 from kubevouch.machinery.declaration import Quantity
@@ -31,17 +31,22 @@ class QuotaCounter:
     """Args: ``resources``: those in namespaces, by name."""
 
     def __init__(
-        self, client: Client, quotas: Lister[ResourceQuota], resources: Mapping[GroupResource, Resource[Any]]
+        self,
+        client: Client,
+        quotas: Lister[ResourceQuota],
+        resources: Mapping[GroupResource, Resource[Any]],
+        count: Callable[[Resource[Any], str], int],
     ) -> None:
         self._client = client
         self._quotas = quotas
         self._resources = resources
+        self._count_objects = count
 
     async def reconcile(self, request: Request) -> Result:
         quota = self._quotas.get(request.name, request.namespace)
         if quota is None:
             return DONE
-        used = {name: Quantity(str(await self._count(name, request.namespace))) for name in quota.spec.hard}
+        used = {name: Quantity(str(self._count(name, request.namespace))) for name in quota.spec.hard}
         status = ResourceQuotaStatus(hard=quota.spec.hard, used=used)
         if status != quota.status:
             try:
@@ -53,24 +58,23 @@ class QuotaCounter:
                 raise
         return Result(LOOK_SECONDS)
 
-    async def _count(self, name: str, namespace: str) -> int:
+    def _count(self, name: str, namespace: str) -> int:
         """0 for what nobody here can use."""
         named = counted(name)
         resource = None if named is None else self._resources.get(named)
-        if resource is None:
-            return 0
-        page = await self._client.list(resource, namespace, ListOptions(limit=1))
-        return len(page.items) + (page.remaining or 0)
+        return 0 if resource is None else self._count_objects(resource, namespace)
 
 
 def _requests(quota: ResourceQuota) -> Iterable[Request]:
     return (request_of(quota),)
 
 
-def build(context: Context) -> QueueController:
+def build(context: Context) -> QueueController | None:
+    if context.count is None:
+        return None
     client = context.connect(NAME)
     quotas = context.informers.informer(RESOURCE_QUOTAS, client=client)
     resources = {each.group_resource: each for each in context.resources if each.namespaced}
-    controller = QueueController(NAME, QuotaCounter(client, quotas.lister, resources), context.clock)
+    controller = QueueController(NAME, QuotaCounter(client, quotas.lister, resources, context.count), context.clock)
     controller.watch(quotas, on_add=_requests, on_update=_requests)
     return controller

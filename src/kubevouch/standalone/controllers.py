@@ -126,6 +126,7 @@ def start_controllers(
         allow_name_takeover=identity.allow_name_takeover,
         lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
         certificate_lifetime=signing.rules.signing_duration,
+        count=lambda resource, namespace: _count(server, resource, namespace),
         node_monitor_grace_period=node_monitor_grace_period,
     )
     built = catalog.build(controllers, context)
@@ -150,6 +151,11 @@ def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict
     if not _is_served(server, resources.CLUSTER_TRUST_BUNDLES):
         return {}
     return dict.fromkeys((wellknown.KUBE_APISERVER_SERVING_SIGNER, wellknown.KUBELET_SERVING_SIGNER), root_ca)
+
+
+def _count(server: StandaloneServer, resource: Resource[Any], namespace: str) -> int:
+    cache = server.api.caches[resource.plural]
+    return cache.count(f"{cache.prefix}{namespace}/")
 
 
 def _may_be_there(server: StandaloneServer, resource: Resource[Any]) -> bool:

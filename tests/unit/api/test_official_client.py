@@ -53,8 +53,9 @@ ADDED_IN_1_37 = {
 }
 # Which fields a schema calls required has changed with 1.37's declarative validation; the types have not.
 REQUIRED_OTHERWISE_IN_1_37 = {
-    "EndpointSlice", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "RoleRef", "TokenRequest", "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec",
-    "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBindingSpec",
+    "EndpointSlice", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "RoleRef", "TokenRequest",
+    "TokenRequestSpec", "TokenRequestStatus", "TokenReviewSpec", "ValidatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicyBindingSpec",
 }  # fmt: skip
 # FieldsV1, Time and the like have no required members to compare; the kinds' own type is not in the OpenAPI either.
 NOT_IN_OPENAPI = {"GroupVersionKind"}
