@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random as random_module
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client, obtain
 from kubevouch.agent.certificate_store import CertificateStore
@@ -16,9 +16,10 @@ from kubevouch.agent.interface import Observer, Step
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.client.interface import Client
 from kubevouch.machinery.text.times import Time
-from kubevouch.pki import rotation
+from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
@@ -34,16 +35,22 @@ class Bootstrap:
         anchors: the CA certificates that have been proven to be the cluster's.
         username: as whom the client of the bootstrap asks, so that a request found is known for one's own.
         timeout: seconds for request and certificate together.
+        key: to be asked for, where the machine was given one; None makes one.
     """
 
     node_name: str
     anchors: TrustAnchors
     username: str
     timeout: float = TIMEOUT_SECONDS
+    key: PrivateKey | None = field(default=None, repr=False)
 
     @property
     def template(self) -> RequestTemplate:
-        return node_client(self.node_name)
+        return (
+            node_client(self.node_name)
+            if self.key is None
+            else node_client(self.node_name, algorithm=keys.algorithm_of(self.key))
+        )
 
     @property
     def usernames(self) -> tuple[str, ...]:
@@ -83,6 +90,8 @@ async def bootstrap(
             store.drop_pending_key()
             observer.done(Step.ISSUED, f"valid until {Time.of(stored.leaf.not_after)}")
             return stored.leaf
+        if wanted.key is not None:
+            store.put_pending_key(wanted.key)
         poster = Poster(SigningRequests(client), wanted.usernames, "the token")
         chain = await obtain(
             store, poster, wanted.template, wanted.anchors, clock, observer, timeout=wanted.timeout, random=random

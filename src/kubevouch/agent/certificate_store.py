@@ -284,6 +284,11 @@ class CertificateStore:
         write_atomically(path, keys.to_pem(key), mode=PRIVATE)
         return key, True
 
+    def put_pending_key(self, key: PrivateKey) -> None:
+        """A key that was made elsewhere, for the next request. Raises ``OSError``."""
+        make_folder(self._folder)
+        write_atomically(self.pending_key_path, keys.to_pem(key), mode=PRIVATE)
+
     def _is_in_use(self, key: PrivateKey) -> bool:
         """Whether the current pair has this key: its request would only give that pair again."""
         try:

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from kubevouch.phases.join import Joined, JoinOptions
     from kubevouch.phases.join_phases import Phase
     from kubevouch.phases.join_wait import Serving
+    from kubevouch.pki.x509.signature import PrivateKey
     from kubevouch.records.bootstrap_tokens import Token
 
 T = TypeVar("T")
+
+_LONGEST_KEY = 1 << 16
 
 
 class Terminal:
@@ -93,6 +96,11 @@ _FLAGS = (
     ),
     config_option,
     click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]"),
+    click.option(
+        "--key-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Private key in PEM to ask with, for a token that is bound to it.  [default: one is made here]",
+    ),
     click.option(
         "--rootfs",
         type=FOLDER,
@@ -312,12 +320,35 @@ async def _options(config: JoinConfiguration, flags: dict[str, Any], phases: fro
         flags["rootfs"],
         _seconds("tlsBootstrap", times.tls_bootstrap if times else "", timeout),
         tls_bootstrap_token=token,
+        key=_key(flags["key_file"]),
         control_plane=_control_plane(config),
         ignored=ignored,
         kubelet_args=tuple((each.name, each.value) for each in node.kubelet_extra_args),
         phases=phases,
         cri_socket=flags["cri_socket"] or node.cri_socket,
     )
+
+
+def _key(path: Path | None) -> PrivateKey | None:
+    """Raises :class:`CLIError`: it is no key that a certificate can be asked for with, or others can read it."""
+    from kubevouch.pki import keys
+    from kubevouch.pki.errors import KeyMaterialError
+    from kubevouch.util.files import UnsafeFileError, read_private
+
+    if path is None:
+        return None
+    try:
+        found = keys.load_pem(read_private(path, _LONGEST_KEY))
+        keys.algorithm_of(found)
+    except UnsafeFileError as err:
+        raise ui.CLIError(f"{path} cannot be used: {err}", hint=err.hint, code=ExitCode.INVALID) from err
+    except KeyMaterialError as err:
+        hint = "openssl ecparam -name prime256v1 -genkey -noout makes one"
+        raise ui.CLIError(f"{path} holds no private key: {err}", hint=hint, code=ExitCode.INVALID) from err
+    except OSError as err:
+        why = (err.strerror or str(err)).lower()
+        raise ui.CLIError(f"{path} cannot be read: {why}", code=ExitCode.INVALID) from err
+    return found
 
 
 async def _discovery(

@@ -9,7 +9,7 @@ import datetime as dt
 import random as random_module
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -47,6 +47,7 @@ from kubevouch.pki import rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.records.bootstrap_tokens import Token
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
@@ -88,6 +89,7 @@ class JoinOptions:
             it stands and as the root of a machine.
         bootstrap_timeout: seconds for request and certificate.
         tls_bootstrap_token: for the certificate request; None is that of the discovery.
+        key: of the node's first certificate, for a token that is bound to its public half; None makes one.
         control_plane: also make the files of a control plane.
         ignored: preflight checks that only warn; None leaves out all checks.
         kubelet_args: for the kubelet, without dashes.
@@ -100,6 +102,7 @@ class JoinOptions:
     rootfs: Path | None = None
     bootstrap_timeout: float = TIMEOUT_SECONDS
     tls_bootstrap_token: Token | None = None
+    key: PrivateKey | None = field(default=None, repr=False)
     control_plane: ControlPlane | None = None
     ignored: frozenset[str] | None = None
     kubelet_args: tuple[tuple[str, str], ...] = ()
@@ -341,7 +344,7 @@ async def _certificate(
     random: backoff.Random,
 ) -> x509_certificate.Certificate:
     anchors = TrustAnchors(x509_certificate.parse_bundle(cluster.certificate_authority_data))
-    wanted = Bootstrap(options.node_name, anchors, options.token.user, options.bootstrap_timeout)
+    wanted = Bootstrap(options.node_name, anchors, options.token.user, options.bootstrap_timeout, options.key)
     return await bootstrap(client, _store(options), wanted, clock, observer, random)
 
 

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.cli.main import run
 from kubevouch.config.kubeconfig import Cluster as Stanza
 from kubevouch.config.kubeconfig import Kubeconfig, dump
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing import Cluster
 from throwaway_ca import ThrowawayCA
 
 Capture = pytest.CaptureFixture[str]
 TOKEN = "abcdef.0123456789abcdef"
 HASH = "sha256:" + "0" * 64
+KEY = keys.to_pem(keys.generate(KeyAlgorithm.ECDSA_P256))
 HEAD = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n"
 
 
@@ -85,6 +89,36 @@ def test_a_discovery_file_and_a_token_for_the_request(tmp_path: Path, capsys: Ca
 def _where(cluster: Cluster, capsys: Capture) -> list[str]:
     address = cluster.url.removeprefix("https://")
     return [address, "--token", _token(cluster, capsys), "--discovery-token-ca-cert-hash", cluster.pin]
+
+
+def test_a_key_that_was_made_beforehand(tmp_path: Path, capsys: Capture) -> None:
+    key = keys.generate(KeyAlgorithm.ECDSA_P384)
+    path = tmp_path / "node.key"
+    path.write_bytes(keys.to_pem(key))
+    path.chmod(0o600)
+    digest = f"sha256:{keys.public_key_of(key).fingerprint().hex()}"
+    with Cluster(https=True, real_time=True, controllers=("*",)) as cluster:
+        admin = ["--kubeconfig", str(cluster.kubeconfig)]
+        assert run(["token", "create", "--key", digest, *admin]) == 0
+        token = capsys.readouterr().out.split()[0]
+        there = [cluster.url.removeprefix("https://"), "--token", token, "--discovery-token-ca-cert-hash", cluster.pin]
+        flags = [*there, "--node-name", "worker-1", "--rootfs"]
+        assert run(["join", *flags, str(tmp_path / "other")]) != 0
+        assert "key" in capsys.readouterr().err
+        assert run(["join", *flags, str(tmp_path / "root"), "--key-file", str(path)]) == 0
+    pair = CertificateStore(tmp_path / "root/var/lib/kubelet/pki").current()
+    assert pair is not None and keys.to_pem(pair.key) == keys.to_pem(key)
+    assert not (tmp_path / "root/var/lib/kubelet/pki/kubelet-client.key.tmp").exists()
+
+
+@pytest.mark.parametrize(("mode", "text", "why"), [(0o644, KEY, "cannot be used"), (0o600, b"x", "no private key")])
+def test_a_key_file_that_cannot_be_used(tmp_path: Path, capsys: Capture, mode: int, text: bytes, why: str) -> None:
+    path = tmp_path / "node.key"
+    path.write_bytes(text)
+    path.chmod(mode)
+    flags = ["--token", TOKEN, "--discovery-token-ca-cert-hash", HASH, "--rootfs", str(tmp_path / "root")]
+    assert run(["join", "127.0.0.1:1", *flags, "--key-file", str(path)]) == 3
+    assert why in capsys.readouterr().err
 
 
 def test_a_phase_alone_a_dry_run_and_documents(tmp_path: Path, capsys: Capture) -> None:

@@ -17,6 +17,9 @@ from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import KubeconfigError
 from kubevouch.phases.certificates import control_plane_files
 from kubevouch.phases.certificates.control_plane_files import Layout
+from kubevouch.pki.client_certificate import is_issued_by
+from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509.x509_certificate import parse_bundle, parse_der
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
 
@@ -72,9 +75,27 @@ async def look(name: str, endpoint: Endpoint, layout: Layout, clock: Clock, *, p
     except ConnectionRefusedError:
         return Served(name, endpoint.address, None, problem="nothing listens there")
     except (OSError, ssl.SSLError) as err:
-        return Served(name, endpoint.address, None, problem=str(err))
+        return Served(name, endpoint.address, None, problem=str(err) or type(err).__name__)
+    process = listening_process(endpoint.port, proc)
     current = chain is not None and hashlib.sha256(served).digest() == chain[0].fingerprint()
-    return Served(name, endpoint.address, current, listening_process(endpoint.port, proc))
+    if not current and not _is_of_this_cluster(name, served, layout):
+        # To restart that process, or to believe that it takes the new certificate over, would be wrong.
+        who = process or "the process that listens there"
+        return Served(name, endpoint.address, None, process, f"{who} serves with a certificate of another cluster's CA")
+    return Served(name, endpoint.address, current, process)
+
+
+def _is_of_this_cluster(name: str, served: bytes, layout: Layout) -> bool:
+    """Whether the CA that signs the certificate ``name`` here has signed what is served; True if it is not there."""
+    try:
+        bundle = parse_bundle(layout.authority(control_plane_files.credential(name).signed_by).certificate.read_bytes())
+    except (OSError, ParseError):
+        return True
+    try:
+        leaf = parse_der(served)
+    except ParseError:
+        return False
+    return any(is_issued_by(leaf, authority) for authority in bundle)
 
 
 async def _served_certificate(endpoint: Endpoint) -> bytes:

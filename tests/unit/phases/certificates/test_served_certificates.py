@@ -14,6 +14,7 @@ from kubevouch.phases.certificates import certs_renewal
 from kubevouch.phases.certificates.control_plane_files import Layout, credential
 from kubevouch.phases.certificates.served_certificates import listening_process, look, ports
 from kubevouch.util.clock import SystemClock
+from throwaway_ca import ThrowawayCA
 
 CLOCK = SystemClock()
 
@@ -44,6 +45,17 @@ async def test_a_process_that_goes_on_with_the_old_certificate_is_named(tmp_path
         after = await look("apiserver", endpoint, layout, CLOCK)
         assert after.is_current is False
         assert after.process.endswith(f"(process {os.getpid()})")
+
+
+@async_test
+async def test_a_process_of_another_cluster_is_not_taken_for_ours(tmp_path: Path) -> None:
+    ours, theirs = control_plane_files(tmp_path / "ours"), Layout(tmp_path, tmp_path)
+    pair = ThrowawayCA().issue("kube-apiserver")
+    (tmp_path / "apiserver.crt").write_bytes(pair.certificate)
+    (tmp_path / "apiserver.key").write_bytes(pair.key)
+    async with _serving(theirs) as endpoint:
+        served = await look("apiserver", endpoint, ours, CLOCK)
+    assert served.is_current is None and "another cluster" in served.problem
 
 
 @async_test
