@@ -24,8 +24,9 @@ class PublicReads:
     """A budget for each source, and one for all of them."""
 
     def __init__(self, of_source: SourceBudget | None = None, of_all: SourceBudget | None = None) -> None:
-        self._of_source = of_source or SourceBudget(SOURCE_PER_SECOND, SOURCE_BURST)
-        self._of_all = of_all or SourceBudget(ALL_PER_SECOND, ALL_BURST)
+        # An empty budget is false.
+        self._of_source = SourceBudget(SOURCE_PER_SECOND, SOURCE_BURST) if of_source is None else of_source
+        self._of_all = SourceBudget(ALL_PER_SECOND, ALL_BURST) if of_all is None else of_all
         self.refused = 0
 
     def wait(self, info: RequestInfo, user: UserInfo, source: str, now: float) -> int:
