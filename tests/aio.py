@@ -24,6 +24,9 @@ T = TypeVar("T")
 BLOCKED_SECONDS = 3.0
 """How long nobody else may get his turn, not counting the time for which this process waited for a processor."""
 
+LAST_STEP_SECONDS = 0.2
+"""How long a task may go on after its test, counted in the same way."""
+
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -57,13 +60,21 @@ async def guarded(coroutine: Coroutine[Any, Any, T], blocked_seconds: float) -> 
     leftover = asyncio.all_tasks() - {asyncio.current_task()}
     if leftover:
         # Those that are about to end are nobody's mistake: a closed connection's handler still has its last step.
-        _, leftover = await asyncio.wait(leftover, timeout=0.2)
+        leftover = await _lasting(leftover)
     if leftover:
         raise LeftoverTasks("\n".join(repr(task) for task in leftover))
     if unhandled:
         cause = next((context["exception"] for context in unhandled if "exception" in context), None)
         raise UnhandledExceptions("\n".join(str(context) for context in unhandled)) from cause
     return result
+
+
+async def _lasting(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    """Those that are still running after LAST_STEP_SECONDS in which this process had a processor."""
+    begun = time.monotonic() - processor_delays()
+    while tasks and time.monotonic() - processor_delays() < begun + LAST_STEP_SECONDS:
+        _, tasks = await asyncio.wait(tasks, timeout=LAST_STEP_SECONDS / 4)
+    return tasks
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from hypothesis import settings
 # The modules next to this file (aio, peers) go by these names for the type checker too (mypy_path).
 sys.path.insert(0, str(Path(__file__).parent))
 
+import fixed_ports
 import stalls
 
 # A slow example is no finding while two test processes share the machine; pytest-timeout ends what hangs.
@@ -56,6 +57,13 @@ def no_stalls() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_fixed_ports() -> Iterator[None]:
+    """Fails a test that would fail where a cluster runs (see `fixed_ports`)."""
+    with fixed_ports.no_fixed_ports():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def no_leaks() -> Iterator[None]:
     """Fails a test that leaves a thread running or a socket listening.
 
@@ -67,7 +75,7 @@ def no_leaks() -> Iterator[None]:
     yield
     for thread in set(threading.enumerate()) - threads_before:
         if not thread.name.startswith(("asyncio_", "uvloop_", "ThreadPoolExecutor-")):
-            thread.join(timeout=1.0)
+            thread.join(timeout=60.0)
             assert not thread.is_alive(), f"the test left the thread {thread.name} running"
     for descriptor, identity in open_sockets().items():
         if identity != sockets_before.get(descriptor):

@@ -78,7 +78,7 @@ class JoinWorld:
     def pin(self) -> str:
         return pins.pin_of(self.server.pki.authority.certificate)
 
-    def discovery(self, token: str = TOKEN.text, *, timeout: float = 10.0) -> TokenDiscovery:
+    def discovery(self, token: str = TOKEN.text, *, timeout: float = 120.0) -> TokenDiscovery:
         return token_discovery(self.endpoint, token, [self.pin], timeout=timeout)
 
     async def sign_cluster_info(self, token: Token = TOKEN) -> None:

@@ -18,7 +18,7 @@ def kubectl_of(cluster: Cluster, version: str) -> Kubectl:
 
     def run(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [binary, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False, input=given
+            [binary, *arguments], env=environment, capture_output=True, text=True, timeout=240, check=False, input=given
         )
 
     return run

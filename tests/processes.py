@@ -17,8 +17,8 @@ from kubevouch.util.clock import SystemClock
 from stalls import expect_no_stalls, without_stalls
 from wire import Wire
 
-# Under load a start that takes 0.5 s may take long; only a hang is a failure.
-PATIENCE_SECONDS = 60.0
+# Under load a start that takes 0.5 s may take a minute; only a hang is a failure. Below the limit of a test.
+PATIENCE_SECONDS = 240.0
 KUBEVOUCH = (sys.executable, "-m", "kubevouch.cli.main")
 _JOIN = re.compile(
     r"kubevouch join (\S+) --discovery-token (\S+) --tls-bootstrap-token (\S+) --discovery-token-ca-cert-hash (\S+)"

@@ -35,7 +35,7 @@ def unlimited() -> None:
 def soft_limit(*arguments: str) -> int:
     done = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments], preexec_fn=unlimited, env=environment(), capture_output=True,
-        text=True, check=True, timeout=60,
+        text=True, check=True, timeout=240,
     )  # fmt: skip
     return int(done.stdout)
 

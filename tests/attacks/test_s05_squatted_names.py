@@ -45,9 +45,9 @@ async def test_a_machine_takes_no_request_that_is_not_its_own(tmp_path: Path, sa
         )
         await cluster.settle_async()
         token = await cluster.token_async()
-        discovery = token_discovery(cluster.url.removeprefix("https://"), token, [cluster.pin], timeout=20.0)
+        discovery = token_discovery(cluster.url.removeprefix("https://"), token, [cluster.pin], timeout=120.0)
         told = Told()
-        await phase.join(phase.JoinOptions(discovery, NAME, tmp_path, 20.0), SystemClock(), told)
+        await phase.join(phase.JoinOptions(discovery, NAME, tmp_path, 120.0), SystemClock(), told)
         current = store.current()
         assert current is not None
         assert current.leaf.subject.common_name == f"system:node:{NAME}"

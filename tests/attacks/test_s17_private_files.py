@@ -38,7 +38,6 @@ def umask_of_nobody() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.usefixtures("umask_of_nobody")
 def test_s17_a_whole_run_under_umask_000(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

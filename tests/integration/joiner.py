@@ -47,7 +47,7 @@ def main() -> None:
     endpoint, token, pin, rootfs, last = sys.argv[1:]
     if last.startswith("write "):
         _die_at_write(int(last.removeprefix("write ")))
-    options = phase.JoinOptions(token_discovery(endpoint, token, [pin], timeout=20.0), "worker-1", Path(rootfs), 20.0)
+    options = phase.JoinOptions(token_discovery(endpoint, token, [pin], timeout=120.0), "worker-1", Path(rootfs), 120.0)
     try:
         asyncio.run(phase.join(options, SystemClock(), Mortal(last)))
     except AgentError as err:

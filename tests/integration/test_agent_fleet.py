@@ -65,7 +65,6 @@ def _issued_by(ca: CertificateAuthority, clock: Clock) -> Decide:
     return decide
 
 
-@pytest.mark.timeout(180)
 def test_a_ca_rotation_with_overlap(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(now=NOW) as cluster:
@@ -224,7 +223,6 @@ class Fleet:
 
 
 # The busiest test of all: 200 agents, two days, a few hundred seconds of time a step.
-@pytest.mark.timeout(300)
 def test_two_rotations_a_restart_a_ca_rotation_and_an_hour_of_outage(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(now=NOW, controllers=CONTROLLERS) as cluster:

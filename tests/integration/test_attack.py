@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,7 +17,6 @@ def attacked(into: Path, *more: str) -> dict[str, dict[str, object]]:
     return record["played"]
 
 
-@pytest.mark.timeout(120)  # two servers, one after the other, and some seconds of looking at each
 def test_an_attack_leaves_table_json_and_pictures(tmp_path: Path) -> None:
     earlier, command = tmp_path / "earlier", str(Path(sys.executable).with_name("kubevouch"))
     attacked(earlier, "--only", "bad-credentials", "--kubevouch", command, "--label", "then")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import peers
 from faketime import wrong_clock
 from processes import Ended, Up, kubevouch, run
@@ -45,7 +43,6 @@ class Later:
 
 
 # Seven starts of a server or a join, with every look at the clock going through libfaketime.
-@pytest.mark.timeout(240)
 def test_what_the_page_says_of_each_certificate(tmp_path: Path) -> None:
     room = Later(tmp_path)
     with room.up() as up:

@@ -93,7 +93,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _discovery(cluster: Running, token: str) -> JoinOptions:
     pin = pins.pin_of(cluster.server.pki.authority.certificate)
-    return JoinOptions(token_discovery(cluster.endpoint.address, token, [pin], timeout=20), "second")
+    return JoinOptions(token_discovery(cluster.endpoint.address, token, [pin], timeout=120.0), "second")
 
 
 @async_test

@@ -70,7 +70,7 @@ def keys_of(node: JoinedNode) -> RecoveryKeys:
 async def attempt(agent: Agent) -> None:
     """One request, however it ends."""
     before = (agent.client.standing.rotations, agent.client.standing.failures)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (agent.client.standing.rotations, agent.client.standing.failures) == before:
             step = asyncio.create_task(agent.client.step())
             while not step.done():
@@ -383,7 +383,6 @@ async def test_an_answer_that_was_lost_costs_nothing(tmp_path: Path) -> None:
 
 
 # A process for each change of a file, some twenty.
-@pytest.mark.timeout(300)
 def test_killed_at_every_change_of_a_file(tmp_path: Path) -> None:
     async def start(cluster: Cluster, node: JoinedNode, number: int) -> int:
         ahead = (cluster.clock.now() - SystemClock().now()).total_seconds()

@@ -41,8 +41,8 @@ async def make(cluster: Cluster, bounds: Bounds) -> Token:
 
 async def join(cluster: Cluster, token: Token, folder: Path, node: str) -> None:
     endpoint = cluster.url.removeprefix("https://")
-    discovery = token_discovery(endpoint, token.text, [cluster.pin], timeout=20.0)
-    await phase.join(phase.JoinOptions(discovery, node, folder, 20.0), SystemClock(), Told())
+    discovery = token_discovery(endpoint, token.text, [cluster.pin], timeout=120.0)
+    await phase.join(phase.JoinOptions(discovery, node, folder, 120.0), SystemClock(), Told())
 
 
 def as_bearer(cluster: Cluster, token: Token) -> HTTPSClient:
@@ -112,7 +112,7 @@ async def test_a_machine_joins_with_separate_tokens_and_the_public_one_lets_nobo
         await bootstrap_token.create_all(cluster.client(), plans)
         await cluster.settle_async()
         endpoint = cluster.url.removeprefix("https://")
-        discovery = token_discovery(endpoint, public.text, [cluster.pin], timeout=20.0)
+        discovery = token_discovery(endpoint, public.text, [cluster.pin], timeout=120.0)
         options = phase.JoinOptions(discovery, "n1", tmp_path, 20.0, tls_bootstrap_token=secret)
         await phase.join(options, SystemClock(), Told())
         info = await cluster.client().get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
@@ -129,8 +129,8 @@ async def test_a_machine_outside_of_the_addresses_is_told_of_its_token(rehearsed
     """Its 401 is none of a kubeconfig, whichever request it is that the server refuses first."""
     async with Cluster(https=True, controllers=("*",), real_time=True) as cluster:
         token = await make(cluster, token_bounds.parse(source_ranges=["203.0.113.0/24"]))
-        discovery = token_discovery(cluster.url.removeprefix("https://"), token.text, [cluster.pin], timeout=20.0)
-        options = phase.JoinOptions(discovery, "n1", tmp_path, 20.0)
+        discovery = token_discovery(cluster.url.removeprefix("https://"), token.text, [cluster.pin], timeout=120.0)
+        options = phase.JoinOptions(discovery, "n1", tmp_path, 120.0)
         with pytest.raises(RequestDeniedError, match="does not accept the token: Unauthorized") as refused:
             await (join_rehearsal.rehearse if rehearsed else phase.run)(options, SystemClock(), Told())
         assert "not for the address of this machine" in refused.value.hint

@@ -56,8 +56,8 @@ async def test_one_join_is_one_trace(tmp_path: Path) -> None:
             controllers = start_controllers(at.server, ("*",))
             await controllers.settle()
             pin = pins.pin_of(at.server.pki.authority.certificate)
-            discovery = token_discovery(at.server.endpoint.address, at.token, [pin], timeout=20.0)
-            options = JoinOptions(discovery, "worker-1", tmp_path / "worker", 20.0)
+            discovery = token_discovery(at.server.endpoint.address, at.token, [pin], timeout=120.0)
+            options = JoinOptions(discovery, "worker-1", tmp_path / "worker", 120.0)
             config = configuration(tmp_path, collector, 1_000_000)
             tracer = tracer_from(config, "agent")
             with tracing.active(tracer.start("join", tracing.Kind.INTERNAL, {})):

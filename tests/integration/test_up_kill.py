@@ -156,7 +156,7 @@ def test_a_join_whose_server_is_killed_ends_well_when_run_again(tmp_path: Path) 
         # What `up` prints differs from start to start, and somebody else's token would be somebody else with this key.
         arguments = (
             "--token", token, "--discovery-token-ca-cert-hash", pin,
-            "--node-name", "worker-1", "--rootfs", "./worker-1", "--timeout", "60s",
+            "--node-name", "worker-1", "--rootfs", "./worker-1", "--timeout", "200s",
         )  # fmt: skip
         port = address.rpartition(":")[2]
         with subprocess.Popen(

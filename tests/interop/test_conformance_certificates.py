@@ -23,7 +23,7 @@ from kubevouch.pki.x509.subject import Subject
 CONFIG: Any = config
 WATCH: Any = watch
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")

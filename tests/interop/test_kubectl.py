@@ -216,7 +216,7 @@ def test_wait_through_a_reconnect(kubectl: Kubectl, world: InteropWorld) -> None
     """`kubectl wait` lists and watches again when its watch ends."""
     name = unique("awaited")
     kubectl.create(name)
-    with kubectl.follow("wait", "--for=condition=Approved", f"csr/{name}", "--timeout=40s", "-v=6") as waiting:
+    with kubectl.follow("wait", "--for=condition=Approved", f"csr/{name}", "--timeout=200s", "-v=6") as waiting:
         assert waiting.stderr is not None
         assert any("watch=true" in line and "200" in line for line in waiting.stderr)
         world.proxy.cut()

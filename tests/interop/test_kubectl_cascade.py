@@ -43,7 +43,7 @@ def _family(kubectl: Kubectl, name: str) -> None:
 @pytest.mark.parametrize("policy", ["background", "foreground", "orphan"])
 def test_cascade(cluster: Cluster, kubectl: Kubectl, policy: str) -> None:
     _family(kubectl, policy)
-    deleted = kubectl("delete", "configmap", policy, f"--cascade={policy}", "--timeout=30s")
+    deleted = kubectl("delete", "configmap", policy, f"--cascade={policy}", "--timeout=200s")
     assert deleted.stdout.startswith(f'configmap "{policy}" deleted')
     cluster.settle()
     assert policy not in kubectl("get", "configmaps", "-o", "name").stdout.split("configmap/")

@@ -48,7 +48,7 @@ def test_a_namespace_comes_with_its_objects_and_goes_with_them(cluster: Cluster,
     assert names == ["serviceaccount/default", "configmap/kube-root-ca.crt"]
     assert kubectl("get", "namespace", "team", "-o", "jsonpath={.spec.finalizers}").stdout == '["kubernetes"]'
     assert kubectl("create", "configmap", "mine", "-n", "team").returncode == 0
-    gone = kubectl("delete", "namespace", "team", "--timeout=30s")
+    gone = kubectl("delete", "namespace", "team", "--timeout=200s")
     assert (gone.returncode, gone.stdout) == (0, 'namespace "team" deleted\n'), gone.stderr
     assert "NotFound" in kubectl("get", "namespace", "team").stderr
 

@@ -26,7 +26,6 @@ def free_port() -> int:
 
 
 # Some forty commands, each a process.
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", peers.DOCUMENTED_VERSIONS)
 def test_every_command_does_what_the_page_shows(version: str, tmp_path: Path) -> None:
     checkout = tmp_path / "kubevouch"

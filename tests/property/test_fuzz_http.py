@@ -21,7 +21,7 @@ from kubevouch.testing import Cluster
 from property.fuzz_strategies import damaged, examples, inputs
 from wire import Wire
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 240.0
 BLANK = b" \t"
 
 

@@ -20,7 +20,7 @@ from property.fuzz_strategies import examples
 T = TypeVar("T")
 Tree = dict[str, Any]
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 240.0
 MAPS = "/api/v1/namespaces/default/configmaps"
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 PATCHES = {

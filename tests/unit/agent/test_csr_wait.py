@@ -85,7 +85,7 @@ async def test_a_request_that_is_made_anew_under_the_name_is_not_ours(tmp_path: 
         wanted = CertificateSigningRequest(metadata=ObjectMeta(name="node-csr-x"), spec=spec)
         requests, told = SigningRequests(client), Told()
         csr = await requests.create(wanted)
-        waiting = asyncio.create_task(wait_for_certificate(requests, csr, SystemClock(), told, timeout=20.0))
+        waiting = asyncio.create_task(wait_for_certificate(requests, csr, SystemClock(), told, timeout=120.0))
         await until(lambda: bool(told.waits))
         assert "waits for approval (kubectl certificate approve node-csr-x)" in told.waits[0]
         await client.delete(catalog.CERTIFICATE_SIGNING_REQUESTS, "node-csr-x")

@@ -139,7 +139,7 @@ async def test_status_in_plain_words(tmp_path: Path) -> None:
 async def test_the_serving_certificate_is_asked_for_as_the_node(tmp_path: Path) -> None:
     root = tmp_path / "node"
     async with join_world(tmp_path) as world, world.clerk_at_work():
-        await join(JoinOptions(world.discovery(), "worker-1", root, 20.0), SystemClock(), Told())
+        await join(JoinOptions(world.discovery(), "worker-1", root, 120.0), SystemClock(), Told())
         options = AgentOptions(
             "worker-1",
             ClusterFiles(root / KUBELET_CONF),
@@ -155,7 +155,7 @@ async def test_the_serving_certificate_is_asked_for_as_the_node(tmp_path: Path) 
             status = NodeStatus(addresses=[NodeAddress(type="InternalIP", address="192.0.2.17")])
             await world.server.client.create(catalog.NODES, Node(metadata=ObjectMeta(name="worker-1"), status=status))
             serving = agent.managers[1]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await until(lambda: serving.pair is not None)
             assert serving.pair is not None
             names = serving.pair.leaf.meaning.alt_names

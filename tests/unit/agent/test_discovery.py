@@ -41,7 +41,7 @@ async def _refusal(port: int, pin: str = PIN, timeout: float = 0.3, told: Told |
 @async_test
 async def test_plain_http_on_the_port() -> None:
     async with ScriptedServer(None, [reply("hello", content_type="text/plain")]) as server:
-        refusal = await _refusal(server.port, timeout=30)
+        refusal = await _refusal(server.port, timeout=120)
     assert isinstance(refusal, NotTrustedError)
     assert "does not speak TLS" in str(refusal)
 
@@ -50,7 +50,7 @@ async def test_plain_http_on_the_port() -> None:
 async def test_a_proxy_answers_in_the_servers_place(tmp_path: Path) -> None:
     page = reply("<html>Blocked</html>", 403, "text/html", {"Via": "1.1 proxy.example (squid)"})
     async with ScriptedServer(server_context(ThrowawayCA().issue(), tmp_path), [page]) as server:
-        refusal = await _refusal(server.port, timeout=30)
+        refusal = await _refusal(server.port, timeout=120)
     assert isinstance(refusal, NotTrustedError)
     assert "proxy" in str(refusal)
 
@@ -88,7 +88,7 @@ async def test_a_balancer_without_servers_closes_at_once() -> None:
 @async_test
 async def test_a_server_of_another_cluster_is_refused_at_once_signature_or_not(tmp_path: Path) -> None:
     async with join_world(tmp_path, signed=False) as world:
-        refusal = await _refusal(world.server.endpoint.port, timeout=30)
+        refusal = await _refusal(world.server.endpoint.port, timeout=120)
     assert isinstance(refusal, NotTrustedError)
     assert "none of the public keys" in str(refusal)
 

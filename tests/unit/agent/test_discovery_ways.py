@@ -44,7 +44,7 @@ def _file(world: JoinWorld, *, proxy: str = "", name: str = "", ca: bool = True)
 
 
 async def _by_token(world: JoinWorld, endpoint: str, told: Told) -> DiscoveredCluster:
-    return await discover(token_discovery(endpoint, TOKEN.text, [world.pin], timeout=10), CLOCK, told, lambda: 0.1)
+    return await discover(token_discovery(endpoint, TOKEN.text, [world.pin], timeout=120), CLOCK, told, lambda: 0.1)
 
 
 # ------------------------------------------------------------------ files from elsewhere
@@ -67,7 +67,7 @@ def test_a_file_from_an_https_address(tmp_path: Path, monkeypatch: pytest.Monkey
             roots.write_bytes(ca.bundle + (b"" if ca_in_the_file else world.server.pki.ca_certificate))
             monkeypatch.setenv("SSL_CERT_FILE", str(roots))
             async with _site(tmp_path, _file(world, ca=ca_in_the_file), ca) as site:
-                settings = await file_discovery.read(f"{site.url}/clusters/one.conf?v=2", CLOCK, timeout=10)
+                settings = await file_discovery.read(f"{site.url}/clusters/one.conf?v=2", CLOCK, timeout=120)
                 assert [(each.method, each.raw_path) for each in site.seen] == [("GET", "/clusters/one.conf?v=2")]
                 assert "Authorization" not in site.seen[0].headers
             told = Told()
@@ -86,14 +86,14 @@ async def test_an_address_that_has_no_file_for_us(tmp_path: Path, monkeypatch: p
     async with _site(tmp_path, b"", ca) as site:
         site.script(reply("gone", 404, "text/plain"))
         with pytest.raises(NoClusterError, match="cannot be fetched: got status 404"):
-            await file_discovery.read(f"{site.url}/d.conf", CLOCK, timeout=5)
+            await file_discovery.read(f"{site.url}/d.conf", CLOCK, timeout=120)
 
 
 @async_test
 async def test_a_file_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with join_world(tmp_path) as world, world.clerk_at_work():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(_file(world))))
-        settings = await file_discovery.read("-", CLOCK, timeout=10)
+        settings = await file_discovery.read("-", CLOCK, timeout=120)
         options = JoinOptions(settings, "worker-1", tmp_path / "node", tls_bootstrap_token=TOKEN)
         joined = await join(options, CLOCK, Told())
         async with client_from_kubeconfig(joined.kubelet_conf, component="test") as client:
@@ -152,7 +152,7 @@ async def test_the_typed_address_wins_over_that_of_cluster_info(tmp_path: Path) 
         assert found.server == world.server.endpoint.url
         assert [each for each in told.warnings if each.startswith(warning)]
         told = Told()
-        settings = file_discovery.parse(_file(world), None, timeout=10)
+        settings = file_discovery.parse(_file(world), None, timeout=120)
         found = await file_discovery.discover(settings, CLOCK, told)
         assert found.server == world.server.endpoint.url
         assert [each for each in told.warnings if each.startswith(warning)]
@@ -176,7 +176,7 @@ async def test_a_proxy_of_the_environment_is_not_used(tmp_path: Path, monkeypatc
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         await _by_token(world, world.endpoint, Told())
-        await file_discovery.discover(file_discovery.parse(_file(world), None, timeout=10), CLOCK, Told())
+        await file_discovery.discover(file_discovery.parse(_file(world), None, timeout=120), CLOCK, Told())
         assert not reached
 
 
@@ -195,7 +195,7 @@ async def test_a_proxy_that_the_file_names_is_used_and_kept(tmp_path: Path) -> N
     proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
     async with proxy, join_world(tmp_path) as world, world.clerk_at_work():
         url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-        settings = file_discovery.parse(_file(world, proxy=url, name="localhost"), None, timeout=10)
+        settings = file_discovery.parse(_file(world, proxy=url, name="localhost"), None, timeout=120)
         options = JoinOptions(settings, "worker-1", tmp_path / "node", tls_bootstrap_token=TOKEN)
         joined = await join(options, CLOCK, Told())
         assert set(reached) == {world.endpoint}
@@ -223,7 +223,7 @@ async def test_an_error_of_a_proxy_says_so(tmp_path: Path) -> None:
     proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with proxy, join_world(tmp_path) as world:
         url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-        settings = file_discovery.parse(_file(world, proxy=url), None, timeout=30)
+        settings = file_discovery.parse(_file(world, proxy=url), None, timeout=120)
         with pytest.raises(NotTrustedError, match=r"403.* came from the proxy .*, not from") as refusal:
             await file_discovery.discover(settings, CLOCK, Told())
         assert "proxy" in refusal.value.hint

@@ -35,7 +35,7 @@ NEW_CA = authority.create_authority("kubernetes", keys.generate(KeyAlgorithm.ECD
 
 async def _joined(world: JoinWorld, root: Path) -> StoredPair:
     async with world.clerk_at_work():
-        await join(JoinOptions(world.discovery(), "worker-1", root, 20.0), CLOCK, Told())
+        await join(JoinOptions(world.discovery(), "worker-1", root, 120.0), CLOCK, Told())
     found = CertificateStore(root / CERTIFICATE_FOLDER).current()
     assert found is not None
     return found

@@ -45,7 +45,14 @@ def aged(cluster: Cluster, root: Path) -> JoinedNode:
 
 def credential(node: JoinedNode, *arguments: str, info: str = "") -> Ended:
     return processes.kubevouch(
-        "credential", "--rootfs", node.root, *arguments, cwd=node.root.parent, KUBERNETES_EXEC_INFO=info
+        "credential",
+        "--rootfs",
+        node.root,
+        "--timeout",
+        "120",
+        *arguments,
+        cwd=node.root.parent,
+        KUBERNETES_EXEC_INFO=info,
     )
 
 

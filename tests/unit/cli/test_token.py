@@ -304,6 +304,6 @@ def test_a_person_is_told_what_a_token_can_do(act: Act) -> None:
     with os.fdopen(master, "rb", buffering=0) as screen:
         with os.fdopen(terminal, "wb") as errors:
             command = [sys.executable, "-m", "kubevouch.cli.main", "token", "create", "--ttl", "2h"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=True, timeout=60)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=True, timeout=240)
         assert parse_token(done.stdout.decode().strip())
         assert screen.read(1000).startswith(b"whoever has the token can become any node whose name is free, ")

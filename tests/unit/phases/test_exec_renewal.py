@@ -45,18 +45,18 @@ def files(node: JoinedNode) -> ClusterFiles:
 async def test_a_renewal_and_one_that_somebody_else_did(tmp_path: Path) -> None:
     async with aged(tmp_path, 0.9) as node:
         before = node.leaf
-        pair = await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+        pair = await renew(node.store, files(node), NAME, CLOCK, timeout=120)
         assert pair.leaf.not_after > before.not_after
         assert pair.leaf == node.leaf
         assert node.current.is_symlink()
-        again = await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+        again = await renew(node.store, files(node), NAME, CLOCK, timeout=120)
         assert again.leaf == pair.leaf
 
 
 @async_test
 async def test_many_at_once_make_one_request(tmp_path: Path) -> None:
     async with aged(tmp_path, 0.9) as node:
-        pairs = await asyncio.gather(*(renew(node.store, files(node), NAME, CLOCK, timeout=30) for _ in range(5)))
+        pairs = await asyncio.gather(*(renew(node.store, files(node), NAME, CLOCK, timeout=120) for _ in range(5)))
         assert len({pair.leaf.serial for pair in pairs}) == 1
 
 
@@ -64,12 +64,12 @@ async def test_many_at_once_make_one_request(tmp_path: Path) -> None:
 async def test_without_anything_to_ask_with(tmp_path: Path) -> None:
     async with aged(tmp_path, 1.1) as node:
         with pytest.raises(CredentialError, match=f"the certificate of system:node:{NAME} has ended at ") as caught:
-            await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+            await renew(node.store, files(node), NAME, CLOCK, timeout=120)
         assert caught.value.hint.startswith("let the machine join again: kubevouch join ")
         node.current.resolve().unlink()
         node.current.unlink()
         with pytest.raises(CredentialError, match="there is no certificate in "):
-            await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+            await renew(node.store, files(node), NAME, CLOCK, timeout=120)
 
 
 @async_test
@@ -79,7 +79,7 @@ async def test_a_token_helps_after_the_end(tmp_path: Path) -> None:
         token = parse_token(await cluster.token_async())
         proven = DiscoveredCluster(cluster.url, cluster.pki.ca_certificate)
         write(node.root / BOOTSTRAP_CONF, node_kubeconfig.for_token(proven, token))
-        pair = await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+        pair = await renew(node.store, files(node), NAME, CLOCK, timeout=120)
         assert pair.leaf.not_after > CLOCK.now() + dt.timedelta(days=300)
 
 
@@ -90,5 +90,5 @@ async def test_a_server_that_is_gone_and_a_lock_that_is_held(tmp_path: Path) -> 
         with node.store.locked(), pytest.raises(CredentialError, match=r"no certificate was issued within 0\.5 s"):
             await renew(node.store, files(node), NAME, CLOCK, timeout=0.5)
     with pytest.raises(CredentialError, match="connection refused"):
-        await renew(node.store, files(node), NAME, CLOCK, timeout=30)
+        await renew(node.store, files(node), NAME, CLOCK, timeout=120)
     assert node.leaf == before

@@ -27,6 +27,6 @@ def test_old_watch_paths_are_for_get_only(tmp_path: Path, method: str) -> None:
         context.load_cert_chain(pem)
         request = urllib.request.Request(f"{cluster.url}/api/v1/watch/nodes", method=method)
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, context=context, timeout=10)
+            urllib.request.urlopen(request, context=context, timeout=120)
         assert caught.value.code == 405
         caught.value.close()

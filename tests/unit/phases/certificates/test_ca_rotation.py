@@ -268,7 +268,6 @@ async def _until(world: CAWorld, *phases: Phase) -> None:
 
 @pytest.mark.parametrize("ends", ["finish", "rollback"])
 @pytest.mark.parametrize("cut", ["begin", "switch", "finish", "withdraw", "turn"])
-@pytest.mark.timeout(120)
 @async_test
 async def test_killed_at_every_change(cut: str, ends: str) -> None:
     async with ca_world() as world:

@@ -64,7 +64,7 @@ def test_a_watcher_that_reads_nothing_is_cut_off() -> None:
     async def scenario() -> None:
         watch = Endless()
         server, _, writer = await _opened(watch, Timeouts(frame=0.05))
-        await asyncio.wait_for(watch.closed.wait(), 10)
+        await asyncio.wait_for(watch.closed.wait(), 120)
         # What lies between is what the sockets' buffers take, not what the watch could give.
         assert watch.made < 1000
         writer.close()
@@ -84,7 +84,7 @@ def test_a_slow_watcher_gets_everything_in_order() -> None:
             await asyncio.sleep(0)
         assert not watch.closed.is_set()
         writer.close()
-        await asyncio.wait_for(watch.closed.wait(), 10)
+        await asyncio.wait_for(watch.closed.wait(), 120)
         await server.close(0)
 
     aio.run(scenario())
@@ -199,7 +199,7 @@ def test_a_list_waits_for_its_reader_but_not_for_ever(loop: str) -> None:
     async def scenario() -> None:
         listing = Listing([PIECE] * 2000)
         async with _asked(listing, timeouts=Timeouts(answer=0.2)):
-            await asyncio.wait_for(listing.ended.wait(), 10)
+            await asyncio.wait_for(listing.ended.wait(), 120)
         # What lies between is what the sockets' buffers take.
         assert listing.made < 1000
 
