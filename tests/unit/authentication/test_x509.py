@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from asynctest import async_test
-from kubevouch.authentication import client_chain
 from kubevouch.authentication.interface import AuthenticationError, Credentials, UserInfo
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.pki.client_certificate import TrustAnchors
@@ -35,6 +34,9 @@ async def test_user_of_a_certificate() -> None:
     extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={hashlib.sha256(presented[0]).hexdigest()}",)}
     assert found.user == UserInfo("alice", groups=("b", "a", "b"), extra=extra)
     assert found.method == "x509"
+    assert found.expires == NOW + HOUR
+    serial = x509.load_der_x509_certificate(presented[0]).serial_number
+    assert found.credential == f"serial {serial:x}"
 
 
 @async_test
@@ -166,13 +168,3 @@ async def test_a_refusal_is_repeated_for_a_while_only() -> None:
         clock.advance(5)
     clock.advance(5)
     assert await authenticator.authenticate(presented) is not None
-
-
-@async_test
-async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED", 2)
-    verifier = client_chain.ClientChainVerifier(ANCHORS, FakeClock(NOW), lambda certificate: certificate.serial)
-    presented = [chain(name) for name in ("a", "b", "c", "a")]
-    serials = [verifier.verify(each).conclusion for each in (*presented, presented[0])]
-    assert serials[0] == serials[-1]
-    assert len(set(serials)) == 4
