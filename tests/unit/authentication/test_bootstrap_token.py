@@ -134,6 +134,7 @@ async def test_a_bounded_token_is_told_apart_and_says_from_where_it_counts() -> 
     assert found is not None
     assert found.user.extra == {"authentication.kubevouch.io/token-uid": ("u-1",)}
     assert [str(each) for each in found.source_ranges] == ["192.0.2.0/24"]
+    assert found.credential == "token abc123"
 
 
 @async_test

@@ -69,3 +69,17 @@ async def test_replaced_proxy_anchors_count_at_once() -> None:
         await authenticator.authenticate(credentials)
     authenticator.replace_anchors(ANCHORS)
     assert await authenticator.authenticate(credentials) is not None
+
+
+@async_test
+async def test_several_headers_and_prefixes() -> None:
+    options = RequestHeaderOptions(
+        username_headers=("X-First", "X-Remote-User"),
+        group_headers=("X-None", "X-Remote-Group", "X-More"),
+        extra_header_prefixes=("X-Remote-Extra-", "X-Other-"),
+    )
+    credentials = through_proxy(chain("proxy"), x_first=[""], x_more=["c"], x_other_scopes=["mail"])
+    found = await RequestHeaderAuthenticator(ANCHORS, FakeClock(NOW), options).authenticate(credentials)
+    assert found is not None
+    assert (found.user.name, found.user.groups) == ("carol", ("a", "b", "c"))
+    assert found.user.extra["scopes"] == ("openid", "mail")

@@ -68,3 +68,18 @@ async def test_anonymous_on_some_paths() -> None:
     assert (await union.authenticate(Credentials(), "/livez")).user.name == "system:anonymous"
     with pytest.raises(AuthenticationError):
         await union.authenticate(Credentials(), "/version")
+
+
+@async_test
+async def test_each_is_asked_about_what_was_presented_and_nobody_is_said_so() -> None:
+    asked: list[Credentials] = []
+
+    class Asked:
+        async def authenticate(self, credentials: Credentials) -> Authentication | None:
+            asked.append(credentials)
+            return None
+
+    credentials = Credentials((), None, {"authorization": ["Bearer t"]})
+    with pytest.raises(AuthenticationError, match=r"^the request has no credential that this server knows$"):
+        await UnionAuthenticator([Asked(), Asked()]).authenticate(credentials)
+    assert [each is credentials for each in asked] == [True, True]

@@ -47,3 +47,20 @@ def test_a_payload_in_the_signature_is_refused() -> None:
     header, _, signature = jws.sign(CONTENT, ID, SECRET).split(".")
     with pytest.raises(SignatureError):
         jws.verify(f"{header}.{encoded(CONTENT)}.{signature}", CONTENT, ID, SECRET)
+
+
+def test_what_is_no_text_is_a_wrong_signature() -> None:
+    with pytest.raises(SignatureError, match="failed to verify JWS signature of received cluster info object"):
+        jws.verify("\ud800", CONTENT, ID, SECRET)
+
+
+def test_a_right_signature_gives_what_is_signed() -> None:
+    value = jws.sign(CONTENT, ID, SECRET)
+    assert jws.verify(value, CONTENT, ID, SECRET) == CONTENT
+    entries = {"kubeconfig": CONTENT.decode(), f"jws-kubeconfig-{ID}": value}
+    assert jws.verify_cluster_info(entries, ID, SECRET) == CONTENT.decode()
+    texts = {"kubeconfig": "there is no kubeconfig key in ", f"jws-kubeconfig-{ID}": f'token id "{ID}" is '}
+    for key, error in texts.items():
+        for lacking in ({k: v for k, v in entries.items() if k != key}, entries | {key: ""}):
+            with pytest.raises(SignatureError, match=error):
+                jws.verify_cluster_info(lacking, ID, SECRET)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kubevouch.api.core_v1 import Secret
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.machinery.text.times import Time
 from kubevouch.records.bootstrap_tokens import (
     BootstrapToken,
@@ -19,6 +19,7 @@ from kubevouch.records.bootstrap_tokens import (
     TokenRefusedError,
     TokenSettingsError,
     TokenSyntaxError,
+    WeakTokenError,
     accept_for_authentication,
     accept_for_signing,
     expiration_of,
@@ -32,9 +33,12 @@ from kubevouch.records.bootstrap_tokens import (
     to_secret,
     token_id_of_name,
     token_id_of_user,
+    turned_off,
     verify_group,
+    verify_strength,
     verify_usages,
 )
+from kubevouch.records.token_bounds import Bounds
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
@@ -393,3 +397,39 @@ def test_usages_that_are_not_exactly_true_do_not_count() -> None:
 )
 def test_users_that_are_tokens(user: str, token_id: str) -> None:
     assert token_id_of_user(user) == token_id
+
+
+def test_bounds_go_into_the_secret_and_come_out_of_it() -> None:
+    token = parse_token("abc123.k7wq2nx4mz8tbr5h")
+    bounded = BootstrapToken(token, usages=("authentication",), bounds=Bounds(uses=3, node_names=("worker-*",)))
+    made = to_secret(bounded)
+    assert (made.type, made.metadata.namespace) == ("bootstrap.kubernetes.io/token", "kube-system")
+    assert from_secret(made) == bounded
+    spoilt = dict.fromkeys(made.metadata.annotations, "nonsense!")
+    with pytest.raises(TokenSettingsError, match=r'^Secret "bootstrap-token-abc123": '):
+        from_secret(replace_metadata(made, annotations=spoilt))
+
+
+def test_a_token_that_is_turned_off_is_for_nothing() -> None:
+    off = turned_off(secret({"usage-bootstrap-other": "true"}))
+    assert {key: value for key, value in off.data.items() if key.startswith("usage-")} == {
+        "usage-bootstrap-authentication": b"false", "usage-bootstrap-signing": b"false",
+    }  # fmt: skip
+    assert off.data["token-secret"] == b"0123456789abcdef"
+    with pytest.raises(TokenRefusedError, match="not marked usage-bootstrap-authentication=true"):
+        accept_for_authentication(off, "0123456789abcdef", NOW)
+    with pytest.raises(TokenRefusedError, match="Not marked usage-bootstrap-signing=true: kube-system/"):
+        accept_for_signing(off, NOW)
+
+
+def test_a_secret_that_can_be_guessed_is_refused() -> None:
+    strong = parse_token("abc123.k7wq2nx4mz8tbr5h")
+    assert verify_strength(strong) is strong
+    with pytest.raises(WeakTokenError, match=r"^the secret of the token abc123 is worth about [0-9]+ bits"):
+        verify_strength(parse_token("abc123.0123456789abcdef"))
+
+
+def test_a_secret_without_a_token_secret_lets_nobody_in() -> None:
+    empty = msgspec.structs.replace(secret(), data={k: v for k, v in secret().data.items() if k != "token-secret"})
+    with pytest.raises(TokenRefusedError, match="has invalid value for key token-secret"):
+        accept_for_authentication(empty, "0123456789abcdef", NOW)
