@@ -7,13 +7,14 @@ WORKERS ?= 2       # pytest processes in the suites that run in parallel
 PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
 SECONDS ?= 20      # make fuzz: for each parser
 TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
+MODULES ?=         # make mutants: packages or modules below src/kubevouch: MODULES="pki signers/file"; all of its own if empty
 ABUSE_SECONDS ?= 20 # make attack: how long each abuse goes on at most
 ENDURANCE_SECONDS ?= 1200 # make endurance
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo test peers bench fuzz bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench fuzz mutants bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -26,6 +27,7 @@ help:
 	@echo 'make docs      the manual, into site'
 	@echo 'make reference docs/reference/cli.md, findings.md, attacks.md … and docs/compatibility.md;  make man: manual pages, into build/man'
 	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
+	@echo 'make mutants   small changes of the code that no test notices, module by module; MODULES="pki signers/file"'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
 	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, and where its memory is'
@@ -98,6 +100,13 @@ fuzz: venv
 	KUBEVOUCH_DAMAGED_PLACES=2000 $(PY) -m pytest tests/attacks/test_lost_writes.py tests/attacks/test_store_verify.py \
 	    -k flipped -n $(strip $(WORKERS)) --timeout=3600 $(PYTEST_FLAGS)
 
+# Not part of `make test`: hours, one process, behind everything else. It may be interrupted and goes on where it was.
+mutants: venv
+	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --no-deps --upgrade --target .mutants/site \
+	    -r requirements-mutants.lock
+	$(PY) scripts/mutants.py $(MODULES)
+	$(PY) scripts/mutants.py --report
+
 bench: venv
 	$(PY) benchmarks/run.py --into bench-results
 
@@ -114,5 +123,5 @@ endurance: venv
 
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results attack-results build dist site .fuzz .docs
+	    bench-results attack-results build dist site .fuzz .mutants .docs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -165,6 +165,37 @@ async def test_node(operation: Operation, new: Node | None, old: Node | None, re
     assert await refusal_of(admission_request(operation, catalog.NODES, new, old, user=NODE)) == refused
 
 
+ITSELF = OwnerReference(api_version="v1", kind="Node", name="worker-1", uid="1")
+NOT_OWNED = 'node "worker-1" can only set an owner reference to itself, without blockOwnerDeletion'
+
+
+@pytest.mark.parametrize(
+    ("owners", "before", "refused"),
+    [
+        ([ITSELF], [], ""),
+        ([OWNER], [OWNER], ""),
+        ([OWNER, ITSELF], [OWNER], ""),
+        ([OWNER], [], NOT_OWNED),
+        ([OWNER], [ITSELF], NOT_OWNED),
+        ([OWNER, ITSELF, msgspec.structs.replace(OWNER, uid="2")], [OWNER], NOT_OWNED),
+        ([msgspec.structs.replace(ITSELF, name="worker-2")], [], NOT_OWNED),
+        ([msgspec.structs.replace(ITSELF, kind="Pod")], [], NOT_OWNED),
+        ([msgspec.structs.replace(ITSELF, api_version="v2")], [], NOT_OWNED),
+        ([msgspec.structs.replace(ITSELF, block_owner_deletion=True)], [], NOT_OWNED),
+    ],
+)
+@async_test
+async def test_owners_of_what_a_node_writes(
+    owners: list[OwnerReference], before: list[OwnerReference], refused: str
+) -> None:
+    """With an owner of its choice it has somebody else's object collected, or holds up its deletion."""
+    lease = Lease(metadata=ObjectMeta(name="worker-1", namespace="kube-node-lease"))
+    new, old = (replace_metadata(lease, owner_references=each) for each in (owners, before))
+    assert await refusal_of(admission_request(UPDATE, catalog.LEASES, new, old, user=NODE)) == refused
+    if not before:
+        assert await refusal_of(admission_request(CREATE, catalog.LEASES, new, user=NODE)) == refused
+
+
 @pytest.mark.parametrize("subresource", ["status", "proxy"])
 @async_test
 async def test_subresources_of_other_nodes(subresource: str) -> None:

@@ -39,6 +39,13 @@ async def test_name_or_whole_domain_is_granted(rule: PolicyRule, allowed: bool) 
 
 
 @async_test
+async def test_the_domain_ends_at_the_first_slash() -> None:
+    deep = "example.com/fleet/blue"
+    assert await may_use_signer(rights_of(BOB, approve("example.com/*")), BOB, "approve", deep)
+    assert not await may_use_signer(rights_of(BOB, approve("example.com/fleet/*")), BOB, "approve", deep)
+
+
+@async_test
 async def test_one_verb_does_not_stand_for_another() -> None:
     authorizer = rights_of(BOB, approve())
     assert not await may_use_signer(authorizer, BOB, "sign", SIGNER)
