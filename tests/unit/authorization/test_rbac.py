@@ -350,3 +350,34 @@ def test_policy_is_filled_anew_after_a_load_without_events() -> None:
     caches.role_bindings.load([stored(within("own", ref("own", "Role"), user()))], Revision(9))
     reload(indexed, caches)
     assert allows(indexed, asks())
+
+
+def test_a_decision_is_about_the_whole_question() -> None:
+    """Each is asked twice: what is remembered of one must not answer another."""
+    allowed = [
+        Attributes(BOB, "get", "", "v1", "pods", "log", "shop", "one"),
+        Attributes(BOB, "get", path="/metrics"),
+    ]
+    others = [
+        Attributes(BOB, "get", "", "v1", "pods", "", "shop", "one"),
+        Attributes(BOB, "get", "", "v1", "pods", "exec", "shop", "one"),
+        Attributes(BOB, "list", "", "v1", "pods", "log", "shop", "one"),
+        Attributes(BOB, "get", "apps", "v1", "pods", "log", "shop", "one"),
+        Attributes(BOB, "get", "", "v1", "pods", "log", "shop", "two"),
+        Attributes(BOB, "get", "", "v1", "pods", "log", "home", "one"),
+        Attributes(BOB, "get", path="/debug"),
+        Attributes(BOB, "post", path="/metrics"),
+    ]
+    indexed = policy(
+        role("logs", rule("get", "", "pods/log", ["one"])), within("logs", ref("logs", "Role"), user()),
+        cluster_role("metrics", path_rule("/metrics")), everywhere("metrics", ref("metrics"), user()),
+    )  # fmt: skip
+    for _ in range(2):
+        assert [indexed.decide(each).decision for each in allowed] == [Decision.ALLOW] * 2
+        assert [indexed.decide(each).decision for each in others] == [Decision.NO_OPINION] * 8
+
+
+def test_a_subject_of_another_kind_is_nobody() -> None:
+    stranger = Subject(kind="Robot", name="robot", namespace="shop")
+    indexed = policy(cluster_role("r", READS), everywhere("b", ref("r"), stranger), within("w", ref("r"), stranger))
+    assert indexed.decide(asks(who=ROBOT)).decision is Decision.NO_OPINION

@@ -20,6 +20,7 @@ from kubevouch.pki.client_certificate import (
     verify_presented,
 )
 from kubevouch.pki.errors import ChainError, ClientCertificateError, UnknownAuthorityError
+from kubevouch.pki.x509 import der
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_der
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -261,3 +262,35 @@ def test_who_signed_it_by_name_and_key() -> None:
     assert is_issued_by(leaf, anchor.certificate)
     assert not is_issued_by(leaf, Link("other", key=anchor.key).certificate)
     assert not is_issued_by(leaf, Link("anchor").certificate)
+
+
+def version_1(name: str, parent: Link) -> Link:
+    """A certificate without extensions, which cannot say whether it is a CA's."""
+    made = Link(name, parent)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(made.name)
+        .issuer_name(parent.name)
+        .public_key(made.key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW - dt.timedelta(days=1))
+        .not_valid_after(NOW + dt.timedelta(days=1))
+    )
+    third = builder.sign(parent.key, hashes.SHA256())
+    version = b"\xa0\x03\x02\x01\x02"
+    before, found, after = third.tbs_certificate_bytes.partition(version)
+    assert found and len(before) in (3, 4)
+    signed = der.encode(der.SEQUENCE, after)
+    signature = parent.key.sign(signed, ec.ECDSA(hashes.SHA256()))
+    algorithm = bytes.fromhex("300a06082a8648ce3d040302")
+    made.certificate = parse_der(der.encode(der.SEQUENCE, signed, algorithm, der.encode_bit_string(signature)))
+    return made
+
+
+def test_version_1_is_a_ca_only_where_it_is_trusted_itself() -> None:
+    anchor = Link("anchor")
+    middle = version_1("middle", anchor)
+    assert middle.certificate.version == 1
+    leaf = Link("leaf", middle, ca=False)
+    assert "x509: certificate is not authorized to sign other certificates" in refusal((leaf, middle, anchor))
+    verified((leaf, middle))
