@@ -157,7 +157,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     [
         (("--controllers", "x"), '"x" is not in the list of known controllers'),
         (("--controllers", "*,-y,csrsigning"), '"y" is not in the list of known controllers'),
-        (("--runtime-config", "batch/v1=true"), "unknown api groups batch"),
+        (("--runtime-config", "example.com/v1=true"), "unknown api groups example.com"),
         (("--store", "postgres:"), "got the store 'postgres:', expected memory: or sqlite:PATH"),
         (("--token-ttl", "-1h"), "got the token TTL -1h0m0s, expected 0 or more"),
         (("--token-ttl", "soon"), "invalid value for '--token-ttl': got 'soon', expected a duration"),
