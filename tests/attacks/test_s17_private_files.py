@@ -20,7 +20,8 @@ from kubevouch.pki import keys
 from kubevouch.signers.file import FileSigner
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
-from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
+from kubevouch.standalone.service_account_options import ServiceAccountOptions
+from kubevouch.standalone.service_accounts import issuer_of
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.redact import redact_text
 from processes import Up

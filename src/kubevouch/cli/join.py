@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,20 +41,58 @@ T = TypeVar("T")
 _LONGEST_KEY = 1 << 16
 
 
+_TURN_SECONDS = 0.1
+
+
 class Terminal:
-    """Prints each step as it is done; to standard error where the result is a document."""
+    """Prints each step as it is done; to standard error where the result is a document.
+
+    On a terminal the last line says meanwhile that something is done, and for how long.
+    """
 
     def __init__(self, output: str = "text") -> None:
         self._aside = output != "text"
+        self._drawn = False
 
     def done(self, step: Step, detail: str = "") -> None:
+        self._undraw()
         ui.step(step.value, detail, err=self._aside)
 
     def waiting(self, why: str) -> None:
+        self._undraw()
         ui.waiting(why)
 
     def warning(self, text: str) -> None:
+        self._undraw()
         ui.warning(text)
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[None]:
+        if not ui.shows_progress():
+            yield
+            return
+        turning = asyncio.create_task(self._turn())
+        try:
+            yield
+        finally:
+            turning.cancel()
+            self._undraw()
+
+    async def _turn(self) -> None:
+        from kubevouch.machinery.text.gotext import human_duration
+        from kubevouch.util.clock import SystemClock
+
+        clock = SystemClock()
+        begun = clock.monotonic()
+        for turn in count():
+            await clock.sleep(_TURN_SECONDS)
+            ui.progress(turn, human_duration(clock.monotonic() - begun))
+            self._drawn = True
+
+    def _undraw(self) -> None:
+        if self._drawn:
+            ui.no_progress()
+            self._drawn = False
 
 
 _FLAGS = (
@@ -403,7 +444,8 @@ async def _guarded(work: Callable[[JoinOptions, Terminal], Awaitable[T]], option
 
     with findings_told():
         try:
-            return await work(options, told)
+            async with told.alive():
+                return await work(options, told)
         except phase.JoinError as err:
             raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
         except AgentError as err:

@@ -105,6 +105,26 @@ def waiting(text: str) -> None:
     _line(["  ", styled("…", dim=True), f" {one_line(text)}"], err=True)
 
 
+def shows_progress() -> bool:
+    """Whether standard error is a terminal on which a line can be taken back."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def progress(turn: int, text: str) -> None:
+    """A line that stays until :func:`no_progress`; only where :func:`shows_progress`."""
+    sys.stderr.write(f"\r\x1b[K  {_FRAMES[turn % len(_FRAMES)]} {escaped(text)}")
+    sys.stderr.flush()
+
+
+def no_progress() -> None:
+    """Takes the line away, so that another can be printed."""
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
+
+
 def warning(text: str) -> None:
     _line([styled("warning:", fg="yellow"), f" {one_line(text)}"], err=True)
 

@@ -26,9 +26,10 @@ from kubevouch.cli.flags.recovery import recovery_flags, take_recovery
 from kubevouch.cli.flags.server import server_flags, take_disabled_admission, take_server, verbose
 from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
 from kubevouch.cli.flags.signing import signing_flags, take_signing
-from kubevouch.cli.runner import run_async
+from kubevouch.cli.runner import rare_collections, run_async
 from kubevouch.standalone import options as settings
 from kubevouch.util.allocator import return_large_blocks
+from kubevouch.util.clock import process_age
 
 if TYPE_CHECKING:
     from kubevouch.standalone.up import Running
@@ -131,7 +132,8 @@ def up(
     later starts find them again, and bring nothing back that was deleted in the cluster but Kubernetes' own roles. Ends
     cleanly on SIGTERM or Control-C.
     """
-    from kubevouch.standalone.up import InvalidOptionsError, NotHereError
+    with rare_collections():
+        from kubevouch.standalone.up import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 
@@ -159,6 +161,14 @@ def _allow_many_connections() -> None:
     """Each connection is a descriptor, and the usual soft limit of 1024 is far below what a cluster opens."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _age(cluster: Running) -> float:
+    """Seconds that whoever typed the command has waited."""
+    try:
+        return process_age()
+    except OSError:
+        return cluster.started.total_seconds()
 
 
 def _tell_join(cluster: Running) -> None:
@@ -195,7 +205,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
         # And so does what the start has made.
         gc.freeze()
         return_large_blocks()
-        ui.field(f"ready in {cluster.started.total_seconds():.1f} s", cluster.endpoint.url)
+        ui.field(f"ready in {_age(cluster):.1f} s", cluster.endpoint.url)
         if cluster.admin_kubeconfig is None:
             ui.warning("there is no admin.conf, and the key of the CA, which would sign it, is not here")
         else:

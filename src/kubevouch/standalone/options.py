@@ -18,7 +18,7 @@ from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
-from kubevouch.standalone.service_accounts import ServiceAccountOptions
+from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
 # kubeadm's; programs in pods use its first address.

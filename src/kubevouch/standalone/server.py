@@ -44,7 +44,8 @@ from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.leaf_renewal import LeafRenewal
 from kubevouch.standalone.security import StandaloneSecurity, Trust
-from kubevouch.standalone.service_accounts import ServiceAccountOptions, issuer_of
+from kubevouch.standalone.service_account_options import ServiceAccountOptions
+from kubevouch.standalone.service_accounts import issuer_of
 from kubevouch.storage.interface import Store
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -20,39 +19,15 @@ from kubevouch.pki import keys
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.standalone.service_account_options import ServiceAccountOptions
 from kubevouch.util.files import warn_of_exposure
 
-# kubeadm's default for its cluster domain.
-DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 MIN_EXPIRATION = dt.timedelta(hours=1)
 MAX_EXPIRATION = dt.timedelta(seconds=1 << 32)
 
 
 class ServiceAccountError(ValueError):
     """A flag or a key file cannot be meant."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceAccountOptions:
-    """``--service-account-*`` and ``--api-audiences``.
-
-    Args:
-        issuers: the first one signs; tokens of all are accepted.
-        key_files: public keys whose tokens are accepted besides those of the cluster's own key.
-        api_audiences: what this server calls itself; empty means its issuers.
-        jwks_uri: where relying parties find the keys, if not at this server.
-        max_expiration: the longest life of a token; zero is no limit.
-    """
-
-    issuers: tuple[str, ...] = (DEFAULT_ISSUER,)
-    key_files: tuple[Path, ...] = ()
-    api_audiences: tuple[str, ...] = ()
-    jwks_uri: str = ""
-    max_expiration: dt.timedelta = dt.timedelta()
-
-    @property
-    def audiences(self) -> tuple[str, ...]:
-        return self.api_audiences or self.issuers
 
 
 def check(options: ServiceAccountOptions) -> None:

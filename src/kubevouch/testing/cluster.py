@@ -28,7 +28,7 @@ from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.network import bind
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
-from kubevouch.standalone.service_accounts import DEFAULT_ISSUER
+from kubevouch.standalone.service_account_options import DEFAULT_ISSUER
 from kubevouch.storage.interface import Store
 from kubevouch.storage.options import parse_store
 from kubevouch.testing.cluster_clock import ClusterClock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -198,3 +199,24 @@ def test_a_reader_that_goes_away_is_no_failure(capfd: pytest.CaptureFixture[str]
         os.dup2(stdout, 1)
         os.close(stdout)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "not_needed"),
+    [
+        # Each of these loaded what only the command's work needs.
+        (["--help"], ("asyncio", "cryptography", "msgspec", "structlog", "difflib")),
+        (["tokn"], ("asyncio", "cryptography", "msgspec", "structlog")),
+        (["version", "--client"], ("cryptography", "msgspec", "structlog", "aiohttp")),
+        (
+            ["up", "--help"],
+            ("aiohttp", "joserfc", "sqlite3", "kubevouch.server.audit.policy", "kubevouch.standalone.up"),
+        ),
+    ],
+)
+def test_a_command_loads_what_it_needs(arguments: list[str], not_needed: tuple[str, ...]) -> None:
+    program = (
+        "import sys; from kubevouch.cli.main import run; run(sys.argv[1:]); sys.stdout.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    assert not set(not_needed) & set(done.stdout.splitlines()[-1].split())

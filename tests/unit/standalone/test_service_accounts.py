@@ -10,10 +10,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.service_account import SigningKeys
 from kubevouch.pki import keys
+from kubevouch.standalone.service_account_options import DEFAULT_ISSUER, ServiceAccountOptions
 from kubevouch.standalone.service_accounts import (
-    DEFAULT_ISSUER,
     ServiceAccountError,
-    ServiceAccountOptions,
     check,
     issuer_of,
 )

@@ -13,6 +13,7 @@ from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.machinery.text.gotext import format_duration
 from kubevouch.server.audit.options import (
+    API_VERSION,
     JSON,
     LOG_BATCH,
     AuditOptions,
@@ -22,7 +23,6 @@ from kubevouch.server.audit.options import (
     TruncateOptions,
     WebhookOptions,
 )
-from kubevouch.server.audit.policy import API_VERSION
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _Flag = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,9 @@ from kubevouch.server.options import (
     DEFAULT_WATCH_CACHE_SIZE,
     ServerOptions,
 )
-from kubevouch.util.logs import Level
+
+if TYPE_CHECKING:
+    from kubevouch.util.logs import Level
 
 # From here on kube-apiserver writes a line for each request, and one step further what helps to find errors.
 _REQUESTS, _DEBUG = 3, 4

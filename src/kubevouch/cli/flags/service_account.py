@@ -9,7 +9,7 @@ import click
 
 from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
-from kubevouch.standalone.service_accounts import DEFAULT_ISSUER, ServiceAccountOptions
+from kubevouch.standalone.service_account_options import DEFAULT_ISSUER, ServiceAccountOptions
 
 _FLAGS = (
     click.option(

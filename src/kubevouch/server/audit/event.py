@@ -13,7 +13,8 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.meta import Object, Status
 from kubevouch.server import encoding, secrecy
-from kubevouch.server.audit.policy import API_VERSION, AuditDecision, Level, Stage
+from kubevouch.server.audit.options import API_VERSION
+from kubevouch.server.audit.policy import AuditDecision, Level, Stage
 from kubevouch.server.filters.authorization import ALLOWED, DECISION
 from kubevouch.server.negotiation import Negotiated
 from kubevouch.server.request import ListingResult, ObjectResult, PlainResult, Request, Result

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kubevouch.server.audit.policy import API_VERSION
-
 STDOUT = "-"
+API_VERSION = "audit.k8s.io/v1"
 JSON = "json"
 
 

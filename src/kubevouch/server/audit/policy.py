@@ -20,9 +20,9 @@ from kubevouch.machinery import field
 from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text.names import subdomain_name
+from kubevouch.server.audit.options import API_VERSION
 from kubevouch.server.secrecy import SECRET_BODIES
 
-API_VERSION = "audit.k8s.io/v1"
 MAX_FILE_BYTES = 4 << 20
 
 log = structlog.get_logger("audit")

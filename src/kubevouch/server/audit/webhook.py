@@ -9,8 +9,7 @@ from functools import partial
 from kubevouch.client.interface import TransportError
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.server.audit.batch import BUFFERED, Batches, DeliveryError
-from kubevouch.server.audit.options import Mode, WebhookOptions
-from kubevouch.server.audit.policy import API_VERSION
+from kubevouch.server.audit.options import API_VERSION, Mode, WebhookOptions
 from kubevouch.util.clock import Clock
 
 RETRIES = 5

@@ -8,7 +8,7 @@ import click
 from click.testing import CliRunner
 
 from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
-from kubevouch.standalone.service_accounts import ServiceAccountOptions
+from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
 
 def parsed(*arguments: str) -> ServiceAccountOptions:
