@@ -8,18 +8,28 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Self, cast
 
 import pytest
 
 import aio
-from agent_world import LoopbackAccess, Managed, Network, managed, pass_time, running
+from agent_world import Managed, Network, managed, pass_time, running
 from join_world import APPROVED, Decide, JoinWorld
-from kubevouch.agent import trust_bundle, trust_report
-from kubevouch.agent.options import REFRESH_SECONDS
+from kubevouch.agent import node_kubeconfig
+from kubevouch.agent.certificate_store import CertificateStore, StoredPair
+from kubevouch.agent.daemon import Agent
+from kubevouch.agent.discovery import DiscoveredCluster
+from kubevouch.agent.manager_interface import Manager
+from kubevouch.agent.node_access import ClusterFiles
+from kubevouch.agent.options import AgentOptions
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestStatus
+from kubevouch.client.credentials import Credential
+from kubevouch.client.https import HTTPSClient
+from kubevouch.client.interface import ConnectFailed, RawResponse, TLSFailed
+from kubevouch.client.rest_config import RESTConfig
 from kubevouch.phases.certificates.ca_rotation import CARotation, CARotationError
 from kubevouch.phases.certificates.ca_rotation_plan import Phase, Rotation
 from kubevouch.phases.certificates.certs import load_authority, read_bundle
@@ -31,11 +41,9 @@ from kubevouch.pki.errors import ClientCertificateError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES, SERVER_AUTH
-from kubevouch.pki.x509.x509_certificate import parse_bundle
-from kubevouch.records import ca_rotation
-from kubevouch.records.ca_rotation import RENEWAL_ANNOTATION
-from kubevouch.records.cluster_info import kubeconfig_of, parse_kubeconfig
-from kubevouch.testing.cluster import Cluster
+from kubevouch.pki.x509.x509_certificate import Certificate, parse_bundle
+from kubevouch.records.bootstrap_tokens import parse_token
+from kubevouch.testing.cluster import ADMIN, Cluster
 from kubevouch.util.clock import Clock
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
@@ -113,81 +121,117 @@ def _all_valid(fleet: list[Managed]) -> bool:
     return all(each.manager.usable for each in fleet)
 
 
-@dataclass
-class Follower:
-    """Reads cluster-info about once an hour, as the agent does, and reports what it then trusts.
+class Line:
+    """A client over loopback that verifies the server, and shows what it has, as one over HTTPS does."""
 
-    A server is shown by verifying what it serves, at the clock's time.
-    """
+    address = "127.0.0.1:6443"
 
-    network: Network
-    node_name: str
-    random: random.Random
-    access: LoopbackAccess = field(init=False)
-    trusted: TrustAnchors = field(init=False)
+    def __init__(self, network: Network, config: RESTConfig, clock: Clock) -> None:
+        self._network, self._tls = network, config.tls
+        self._credentials = config.credentials(clock)
+        self._shown = Credential()
 
-    def __post_init__(self) -> None:
-        self.trusted = self.network.anchors
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def run(self) -> None:
-        clock = self.network.cluster.clock
-        while True:
-            await clock.sleep(REFRESH_SECONDS * (0.5 + self.random.random()))
-            await self.follow()
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is held."""
 
-    async def follow(self) -> None:
-        cluster = self.network.cluster
-        if self.network.down:
-            return
-        found = await cluster.client().get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
-        info = parse_kubeconfig(kubeconfig_of(found))
-        published = trust_bundle.parse(info.certificate_authority_data, "cluster-info")
-        self._verify_server(self.trusted)
-        self._verify_server(TrustAnchors(published))
-        order = found.metadata.annotations.get(RENEWAL_ANNOTATION, "")
-        self.access.order = ca_rotation.parse(order) if order else None
-        if trust_bundle.is_rollover(self.trusted.certificates, published):
-            self.trusted = TrustAnchors(published)
-        client = cluster.client(f"system:node:{self.node_name}", ["system:nodes"])
-        await trust_report.report(client, self.node_name, trust_bundle.bundle_hash(published))
+    async def close(self) -> None:
+        """Nothing is held."""
 
-    def _verify_server(self, anchors: TrustAnchors) -> None:
-        leaf, *chain = parse_bundle(self.network.cluster.pki.apiserver.certificate.read_bytes())
-        verify_chain(leaf, chain, anchors, now=self.network.cluster.clock.now(), usage=EXTENDED_KEY_USAGES[SERVER_AUTH])
+    async def raw(self, _method: str, _path: str) -> RawResponse:
+        self._shown = await self._credentials.current()
+        if self._network.down:
+            raise ConnectFailed("connection refused", address=self.address)
+        served = self._network.cluster.pki.apiserver.certificate.read_bytes()
+        assert isinstance(self._tls.ca_bundle, bytes)
+        if not _verifies(self._tls.ca_bundle, served):
+            raise TLSFailed("the server's certificate is signed by an unknown authority", address=self.address)
+        return RawResponse(200)
+
+    def __getattr__(self, name: str) -> object:
+        if self._tls.certificate:
+            assert isinstance(self._tls.certificate, bytes) and isinstance(self._tls.private_key, bytes)
+            pair = StoredPair(_chain(self._tls.certificate), SOME_KEY)
+            return getattr(self._network.cluster.client(self._network.user(pair)), name)
+        # Whoever shows nothing reads cluster-info.
+        user = ADMIN if self._shown == Credential() else self._network.user(None)
+        return getattr(self._network.cluster.client(user), name)
 
 
-class FollowingAccess(LoopbackAccess):
-    """Trusts what its follower trusts."""
-
-    follower: Follower
-
-    def anchors(self) -> TrustAnchors | None:
-        return self.follower.trusted
-
-    async def refresh(self) -> None:
-        await super().refresh()
-        await self.follower.follow()
+SOME_KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
 
 
-def _following(each: Managed, node_name: str, seed: int) -> Follower:
-    """Makes a manager's access one that follows the CA."""
-    follower = Follower(each.access.network, node_name, random.Random(seed))
-    each.access.__class__ = FollowingAccess
-    each.access.follower = follower  # type: ignore[attr-defined]  # it is one now
-    follower.access = each.access
-    return follower
+@lru_cache(maxsize=1024)
+def _chain(text: bytes) -> tuple[Certificate, ...]:
+    return tuple(parse_bundle(text))
+
+
+@lru_cache(maxsize=1024)
+def _verifies(bundle: bytes, served: bytes) -> bool:
+    """On a day on which it was valid: the server's certificate outlives the test."""
+    leaf, *chain = parse_bundle(served)
+    try:
+        verify_chain(
+            leaf, chain, TrustAnchors.from_pem(bundle), now=leaf.not_after, usage=EXTENDED_KEY_USAGES[SERVER_AUTH]
+        )
+    except ClientCertificateError:
+        return False
+    return True
+
+
+class Machine(Agent):
+    """The agent of a machine that has a bootstrap kubeconfig; remembers what it has told its listeners."""
+
+    def __init__(self, network: Network, root: Path, number: int) -> None:
+        name = f"node-{number}"
+        cluster = network.cluster
+        info = DiscoveredCluster("https://127.0.0.1:6443", cluster.pki.authority.certificate.pem())
+        root.mkdir(parents=True)
+        bootstrap = root / "bootstrap.conf"
+        bootstrap.write_text(node_kubeconfig.for_token(info, parse_token("abcdef.0123456789abcdef")))
+        options = AgentOptions(
+            name,
+            ClusterFiles(root / "kubelet.conf", bootstrap),
+            cert_dir=root / "pki",
+            expiration_seconds=24 * 3600,
+            socket=root / "s",
+            healthz=None,
+            recovery=False,
+            # Ten hours, and one while the CA changes.
+            refresh_seconds=10 * HOUR,
+        )
+
+        def connect(config: RESTConfig, clock: Clock) -> HTTPSClient:
+            return cast("HTTPSClient", Line(network, config, clock))
+
+        super().__init__(options, cluster.clock, random.Random(number).random, connect)
+        self.store = CertificateStore(options.cert_dir)
+        self.renewals: list[Certificate] = []
+        self.failures = 0
+
+    async def renewed(self, manager: Manager, former: StoredPair | None, /) -> None:
+        found = self.store.current()
+        assert found is not None
+        self.renewals.append(found.leaf)
+        await super().renewed(manager, former)
+
+    def failed(self, manager: Manager, /) -> None:
+        self.failures += 1
+        super().failed(manager)
 
 
 @asynccontextmanager
-async def _at_work(followers: list[Follower]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(each.run()) for each in followers]
+async def _at_work(machines: list[Machine]) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(each.run(stop)) for each in machines]
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
+        stop.set()
         await asyncio.wait(tasks)
-        assert not [task.exception() for task in tasks if not task.cancelled()]
+        assert not [task.exception() for task in tasks if not task.cancelled() and task.exception()]
 
 
 class Fleet:
@@ -196,10 +240,7 @@ class Fleet:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.network = cluster, Network(cluster)
         self.layout = Layout(cluster.folder / "pki", cluster.folder)
-        self.agents = [
-            managed(self.network, folder / f"node-{n}", f"node-{n}", seed=n, lifetime=24 * 3600) for n in range(AGENTS)
-        ]
-        self.followers = [_following(each, f"node-{n}", n) for n, each in enumerate(self.agents)]
+        self.agents = [Machine(self.network, folder / str(n), n) for n in range(AGENTS)]
 
     async def step(self, name: str) -> Phase:
         """The operator's command; a server then believes whom its files say."""
@@ -216,7 +257,7 @@ class Fleet:
 
     async def live(self, seconds: float, *, step: float = 300, turns: int = 8) -> None:
         await pass_time(self.cluster, seconds, step=step, turns=turns)
-        assert _all_valid(self.agents)
+        assert all(each.client.usable for each in self.agents)
 
     async def requests(self) -> int:
         return len((await self.cluster.client().list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items)
@@ -229,7 +270,7 @@ def test_two_rotations_a_restart_a_ca_rotation_and_an_hour_of_outage(tmp_path: P
             fleet = Fleet(cluster, tmp_path)
             network, agents = fleet.network, fleet.agents
             former = cluster.pki.authority.certificate
-            async with running(*agents), _at_work(fleet.followers):
+            async with _at_work(agents):
                 await fleet.live(120, step=10, turns=20)
                 # The token is not needed again.
                 network.token = False
@@ -250,27 +291,27 @@ def test_two_rotations_a_restart_a_ca_rotation_and_an_hour_of_outage(tmp_path: P
                 await fleet.live(6 * HOUR)
                 # 3. The requests are cleaned, and the ledger knows that nobody depends on the former CA.
                 issued = await fleet.requests()
-                assert issued == sum(len(each.heard.renewals) for each in agents)
+                assert issued == sum(len(each.renewals) for each in agents)
                 await cluster.client().delete_collection(catalog.CERTIFICATE_SIGNING_REQUESTS)
                 assert await fleet.step("finish") is Phase.FINISHED
                 await fleet.live(23 * HOUR)
             following = load_authority(fleet.layout.authority("ca")).certificate
             assert following != former
-            assert all(each.trusted.certificates == (following,) for each in fleet.followers)
+            assert all(each.access.bundle() == (following,) for each in agents)
             for each in agents:
                 found = each.store.current()
                 assert found is not None and is_issued_by(found.leaf, following)
                 assert found.leaf.subject.common_name.startswith("system:node:node-")
                 assert not each.store.pending_key_path.exists()
                 # One to begin with, one by the schedule or the CA, one after that.
-                assert len(each.heard.renewals) >= 3
-            assert sum(len(each.heard.failures) for each in agents) > 0
+                assert len(each.renewals) >= 3
+            assert sum(each.failures for each in agents) > 0
             # One request for each certificate, although many had to ask more than once.
-            assert issued + await fleet.requests() == sum(len(each.heard.renewals) for each in agents)
+            assert issued + await fleet.requests() == sum(len(each.renewals) for each in agents)
             # The herd is spread: no five minutes see more than a tenth of the fleet, but for those after the outage, in
             # which whoever was due meanwhile tries again.
             begun = Counter(
-                (each.heard.renewals[number][1].leaf.not_before - NOW) // dt.timedelta(minutes=5)
+                (each.renewals[number].not_before - NOW) // dt.timedelta(minutes=5)
                 for each in agents
                 for number in (1, 2)
             )

@@ -19,7 +19,7 @@ from kubevouch.agent.discovery import TokenDiscovery, discover
 from kubevouch.agent.hooks import Hooks
 from kubevouch.agent.interface import AgentError, SettingsError
 from kubevouch.agent.manager_interface import Access, Listeners, LoggingObserver, Manager
-from kubevouch.agent.node_access import NodeAccess, token_user
+from kubevouch.agent.node_access import Connect, NodeAccess, over_https, token_user
 from kubevouch.agent.options import AgentOptions, Extra
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
@@ -41,12 +41,18 @@ _SHARE_WHILE_CA_CHANGES = 0.1
 class Agent:
     """All of it. Use :meth:`running`, or :meth:`run` until somebody says stop."""
 
-    def __init__(self, options: AgentOptions, clock: Clock, random: backoff.Random = random_module.random) -> None:
+    def __init__(
+        self,
+        options: AgentOptions,
+        clock: Clock,
+        random: backoff.Random = random_module.random,
+        connect: Connect = over_https,
+    ) -> None:
         self._options = options
         self._clock = clock
         self._random = random
         self.recovery = RecoveryKeys(options.cert_dir) if options.recovery else None
-        self.access = NodeAccess(options.files, options.node_name, clock, random, self.recovery)
+        self.access = NodeAccess(options.files, options.node_name, clock, random, self.recovery, connect)
         self._store = CertificateStore(options.cert_dir)
         self.managers: list[CertificateManager] = []
         self._watch: AddressWatch | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random as random_module
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +69,16 @@ class ClusterFiles:
     discovery: TokenDiscovery | str | None = None
 
 
+Connect = Callable[[RESTConfig, Clock], HTTPSClient]
+"""Makes a client of one API server."""
+
+
+def over_https(config: RESTConfig, clock: Clock) -> HTTPSClient:
+    return config.client(
+        component="agent", clock=clock, on_warning=lambda text: log.warning("the server warns", warning=text)
+    )
+
+
 class NodeAccess:
     """Implements :class:`kubevouch.agent.manager_interface.Access` over HTTPS."""
 
@@ -79,8 +89,10 @@ class NodeAccess:
         clock: Clock,
         random: backoff.Random = random_module.random,
         recovery: RecoveryKeys | None = None,
+        connect: Connect = over_https,
     ) -> None:
         """``recovery``: where a recovery key is kept; None keeps none."""
+        self._connect = connect
         self._files = files
         self._node_name = node_name
         self._clock = clock
@@ -90,6 +102,7 @@ class NodeAccess:
         self._order: RenewalOrder | None = None
         self._refused: StoredPair | None = None
         self._anchors: tuple[object, TrustAnchors] | None = None
+        self._bundle: tuple[object, Bundle] | None = None
         self._recovery = recovery
         self.recovery_allowed: bool | None = None
 
@@ -104,12 +117,18 @@ class NodeAccess:
         return files.kubeconfig
 
     def bundle(self) -> Bundle:
-        """Raises :class:`TrustBundleError` and ``OSError``."""
-        return trust_bundle.load(self.trust_file)
+        """Read again when a file has changed. Raises :class:`TrustBundleError` and ``OSError``."""
+        seen = self._seen()
+        if self._bundle is None or self._bundle[0] != seen:
+            self._bundle = (seen, trust_bundle.load(self.trust_file))
+        return self._bundle[1]
+
+    def _seen(self) -> tuple[object, ...]:
+        return (self.trust_file, stamp(self.trust_file), *(stamp(copy) for copy in self._files.ca_copies))
 
     def anchors(self) -> TrustAnchors:
         """Read again when a file has changed."""
-        seen = (self.trust_file, stamp(self.trust_file), *(stamp(copy) for copy in self._files.ca_copies))
+        seen = self._seen()
         if self._anchors is None or self._anchors[0] != seen:
             self._anchors = (seen, TrustAnchors(self.bundle()))
         return self._anchors[1]
@@ -243,8 +262,8 @@ class NodeAccess:
         own = url == config.options.server.rstrip("/")
         tls = config.tls if own else replace(config.tls, server_name="")
         retry = Retry(attempts=1)
-        return replace(config, options=replace(config.options, server=url, retry=retry), tls=tls).client(
-            component="agent", clock=self._clock, on_warning=lambda text: log.warning("the server warns", warning=text)
+        return self._connect(
+            replace(config, options=replace(config.options, server=url, retry=retry), tls=tls), self._clock
         )
 
     async def _probe(self, client: HTTPSClient) -> None:
