@@ -6,12 +6,17 @@ there is one that nobody answers on.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-# Linux gives ports from 32768 on (`ip_local_port_range`), other systems from 49152.
-FIXED = range(1024, 32768)
+_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Ports that the kernel gives to nobody.
+FIXED = range(1024, int(_GIVEN.read_text().split()[0]) if _GIVEN.exists() else 49152)
 
 _used: list[str] = []
 
@@ -28,6 +33,15 @@ def no_fixed_ports() -> Iterator[None]:
     used, _used[:] = _used[:], []
     if used:
         raise FixedPort(f"the test used fixed ports: {', '.join(used)}; take what the kernel gives for port 0")
+
+
+def free_port() -> int:
+    """Below the ports that the kernel gives to connections, one of which could take it before a server does."""
+    for port in range(FIXED.stop - 1 - os.getpid() % 8000, FIXED.start, -1):
+        with contextlib.suppress(OSError), socket.create_server(("0.0.0.0", port)):
+            _used.pop()  # it was looked for, not fixed
+            return port
+    raise AssertionError("no port is free")
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -12,17 +10,10 @@ import pytest
 
 import peers
 import processes
+from fixed_ports import free_port
 from transcript_page import Reader, blocks_of
 
 PAGE = (peers.ROOT / "docs" / "tutorial.md").read_text()
-
-
-def free_port() -> int:
-    """Below the ports that the kernel gives to connections, one of which could take it before the server does."""
-    for port in range(20000 + os.getpid() % 10000, 32000):
-        with contextlib.suppress(OSError), socket.create_server(("0.0.0.0", port)):
-            return port
-    raise AssertionError("no port is free")
 
 
 # Some forty commands, each a process.
