@@ -6,9 +6,10 @@ NoAgentError    no agent listens on the socket
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from kubevouch.util.files import FileInUseError, locked, make_folder, make_priva
 
 _SECONDS = 10.0
 _MAX_BYTES = 1 << 20
+_SUN_PATH_BYTES = 108  # with the NUL at its end
 
 
 class NoAgentError(AgentError):
@@ -94,12 +96,26 @@ def _unix_socket(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.bind(str(path))
+        with _address(path) as address:
+            sock.bind(address)
         make_private(path)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The path as a socket's address may have it, which is far shorter than a path may be (unix(7), ``sun_path``)."""
+    if len(os.fsencode(path)) < _SUN_PATH_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def _tcp_socket(address: tuple[str, int]) -> socket.socket:
@@ -139,12 +155,13 @@ def _control_app(agent: Controlled) -> web.Application:
 async def _ask(path: Path, method: str, url: str) -> tuple[int, bytes]:
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
-        connector = aiohttp.UnixConnector(str(path))
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.request(method, f"http://agent{url}") as answer,
-        ):
-            return answer.status, await answer.content.read(_MAX_BYTES)
+        with _address(path) as address:
+            connector = aiohttp.UnixConnector(address)
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.request(method, f"http://agent{url}") as answer,
+            ):
+                return answer.status, await answer.content.read(_MAX_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError) as err:
         raise NoAgentError(f"no agent answers on {path}", "start one: systemctl start kubevouch-agent") from err
 
