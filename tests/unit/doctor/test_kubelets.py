@@ -152,6 +152,10 @@ async def test_what_is_served_and_what_is_on_disk(tmp_path: Path) -> None:
         found, _ = await compare(tmp_path, CLOCK, port=port)
         assert _codes(found) == [Code.KUBELET_SERVES_FORMER]
         assert found[0].fix == "systemctl restart kubelet"
+        # It is where the kubelet's own configuration says.
+        (tmp_path / KUBELET_CONFIG).write_text(f"address: 127.0.0.1\nport: {port}\n")
+        assert _codes((await compare(tmp_path, CLOCK, port=1))[0]) == [Code.KUBELET_SERVES_FORMER]
+        (tmp_path / KUBELET_CONFIG).unlink()
     found, facts = await compare(tmp_path, CLOCK, port=port)
     assert found == [] and facts[-1] == ("kubelet", f"nothing serves on 127.0.0.1:{port}")
 
