@@ -8,13 +8,14 @@ PYTEST_FLAGS ?=    # more pytest arguments: make unit PYTEST_FLAGS="-k jws"
 SECONDS ?= 20      # make fuzz: for each parser
 TARGETS ?=         # make fuzz: some of tests/fuzz_targets.py, all if empty
 MODULES ?=         # make mutants: packages or modules below src/kubevouch: MODULES="pki signers/file"; all of its own if empty
+PACKAGES ?=        # make coverage: some of those with a floor in pyproject.toml, all if empty
 ABUSE_SECONDS ?= 20 # make attack: how long each abuse goes on at most
 ENDURANCE_SECONDS ?= 1200 # make endurance
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo test peers bench fuzz mutants bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo test peers bench fuzz mutants coverage bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
@@ -28,6 +29,7 @@ help:
 	@echo 'make reference docs/reference/cli.md, findings.md, attacks.md … and docs/compatibility.md;  make man: manual pages, into build/man'
 	@echo 'make fuzz      the parsers under a coverage-guided fuzzer, and the fuzz tests with many more examples'
 	@echo 'make mutants   small changes of the code that no test notices, module by module; MODULES="pki signers/file"'
+	@echo 'make coverage  what the unit tests of the packages that decide about trust reach, against the floors in pyproject.toml'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
 	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, and where its memory is'
@@ -106,6 +108,10 @@ mutants: venv
 	    -r requirements-mutants.lock
 	$(PY) scripts/mutants.py $(MODULES)
 	$(PY) scripts/mutants.py --report
+
+# Not part of `make test`: a minute and more of processor time. Each package by its own unit tests.
+coverage: venv
+	$(PY) scripts/coverage_floors.py $(PACKAGES)
 
 bench: venv
 	$(PY) benchmarks/run.py --into bench-results
