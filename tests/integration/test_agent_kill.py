@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aio
 from join_world import JoinWorld, Told, join_world
-from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.certificate_store import KEPT_PAIRS, CertificateStore
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.client.rest_config import client_from_kubeconfig
@@ -66,7 +66,7 @@ def test_killed_at_every_change_of_a_file(tmp_path: Path) -> None:
     assert aio.run(scenario(), blocked_seconds=10.0) > 8
     # Those who were killed leave what they were writing, and nothing else.
     pairs = [path for path in (root / "var/lib/kubelet/pki").iterdir() if path.suffix == ".pem"]
-    assert len(pairs) == 4
+    assert len(pairs) == KEPT_PAIRS + 1  # the link to the current one
 
 
 def test_two_programs_at_once_and_a_reader(tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def test_a_first_start_that_is_cut_short_is_begun_again(tmp_path: Path) -> None:
     """At the first files that it makes, some later ones and the last."""
     code = """
 import os, signal, sys
-from kubevouch.phases import certs, kubeconfig
+from kubevouch.phases import kubeconfig
+from kubevouch.phases.certificates import certs
 from kubevouch.util import files
 left = int(sys.argv.pop())
 def write(path, content, *, mode=0o600):
@@ -169,7 +170,8 @@ def test_a_join_whose_server_is_killed_ends_well_when_run_again(tmp_path: Path) 
             up.end(signal.SIGKILL)
             joining.terminate()
             joining.communicate()
-    again = Up(tmp_path, ("--bind-address", "127.0.0.1"))
+    # At the address that cluster-info names: a start does not rewrite it.
+    again = Up(tmp_path, ("--bind-address", "127.0.0.1", "--secure-port", port))
     with again:
         ended = processes.kubevouch("join", f"127.0.0.1:{again.port}", *arguments, cwd=tmp_path)
         assert ended.code == 0, ended
