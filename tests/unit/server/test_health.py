@@ -73,7 +73,14 @@ async def test_what_is_no_health_error_is_a_bug() -> None:
         await get(Health("livez", {"broken": broken}), "/livez")
 
 
-HOOKS = ("poststarthook/start-system-namespaces-controller", "poststarthook/rbac/bootstrap-roles")
+HOOKS = tuple(
+    f"poststarthook/{name}"
+    for name in (
+        "start-system-namespaces-controller",
+        "rbac/bootstrap-roles",
+        "start-cluster-authentication-info-controller",
+    )
+)
 CHECKS = {
     "livez": ("ping", "log", "etcd", *HOOKS),
     "healthz": ("ping", "log", "etcd", "informer-sync", *HOOKS),
