@@ -157,6 +157,11 @@ class _Values:
         elif self.exact is not None:
             self.exact -= values
 
+    def settle(self) -> None:
+        """Leave out the exact values beyond the bounds, which nobody asks about where there is one exact value."""
+        if self.exact is not None:
+            self.exact = frozenset(filter(self.allow, self.exact))
+
     def allow(self, value: str | None) -> bool:
         if value is None or (self.exact is not None and value not in self.exact):
             return False
@@ -187,6 +192,7 @@ def _compile(requirements: Iterable[Requirement]) -> tuple[dict[str, _Values], d
             wanted.refuse(refused[key])
             if wanted.exact is not None:
                 del refused[key]
+        wanted.settle()
     return required, refused
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kubevouch.machinery.meta import LabelSelector as Struct
@@ -351,6 +351,7 @@ _REQUIREMENTS = st.one_of(
 )
 
 
+@example([Requirement("a", Operator.EQUALS, ("1",)), Requirement("a", Operator.GREATER_THAN, ("1",))], {"a": "1"})
 @given(st.lists(_REQUIREMENTS, max_size=6), st.dictionaries(_KEYS, st.sampled_from(["1", "2", "3", "x"])))
 def test_requirements_put_together_select_what_each_by_itself_does(
     requirements: list[Requirement], labels: dict[str, str]
