@@ -28,7 +28,7 @@ _JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON: structs that Go embeds.
-_EMBEDDED = ("rule", "ruleWithOperations")
+_EMBEDDED = ("rule", "ruleWithOperations", "deviceConfiguration")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -77,7 +77,7 @@ def _value(group: str, kind: str, raw: Any) -> Any:
             return _time(dict(fields(raw)), micro=kind == "MicroTime")
         case "Quantity":
             return dict(fields(raw)).get(1, b"").decode()
-        case "FieldsV1":
+        case "FieldsV1" | "RawExtension":
             content = dict(fields(raw)).get(1, b"")
             return json.loads(content) if content else None
         case "ExtraValue" | "Verbs":

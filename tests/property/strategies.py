@@ -9,9 +9,12 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
+from kubevouch.api.catalog import SCHEME
+from kubevouch.api.empty_kinds import EMPTY_KINDS
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.declaration import Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
+from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -108,3 +111,18 @@ def _same_value(value: Any, schema: TypeSchema) -> Any:
     if isinstance(schema, MapSchema):
         return {key: _same_value(item, schema.value) for key, item in value.items()}
     return value
+
+
+_EMPTY = {(each.group_version, each.kind) for each in EMPTY_KINDS}
+
+
+def described_kinds() -> dict[type[Any], GroupVersionKind]:
+    """Each struct with the first of its kinds: the options of requests are kinds of every group.
+
+    The kinds of which there is never an object look all alike; only one of each of their two shapes is here.
+    """
+    kinds = sorted(SCHEME.kinds.items(), key=lambda item: item[0])
+    shapes = {each.has_spec: each for each in EMPTY_KINDS}.values()
+    kept = {(each.group_version, each.kind) for each in shapes}
+    described = [item for item in kinds if (item[0].api_version, item[0].kind) not in _EMPTY - kept]
+    return {struct: gvk for gvk, struct in reversed(described)}

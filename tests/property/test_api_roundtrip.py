@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kubevouch.api.catalog import SCHEME
 from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.schema import ListSchema, MapSchema, StructSchema, TypeSchema, schema_of
-from property.strategies import struct_strategy
+from property.strategies import described_kinds, struct_strategy
 
-STRUCTS = sorted(set(SCHEME.kinds.values()), key=lambda struct: (struct.__module__, struct.__name__))
+STRUCTS = sorted(described_kinds(), key=lambda struct: (struct.__module__, struct.__name__))
 
 
 def canonical(value: Any) -> Any:
