@@ -75,7 +75,7 @@ def no_leaks() -> Iterator[None]:
     yield
     for thread in set(threading.enumerate()) - threads_before:
         if not thread.name.startswith(("asyncio_", "uvloop_", "ThreadPoolExecutor-")):
-            thread.join(timeout=60.0)
+            thread.join(timeout=10.0)
             assert not thread.is_alive(), f"the test left the thread {thread.name} running"
     for descriptor, identity in open_sockets().items():
         if identity != sockets_before.get(descriptor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import peers
@@ -33,20 +34,18 @@ class Later:
     def kubevouch(self, *arguments: str) -> Ended:
         return kubevouch(*arguments, cwd=self.folder, KUBECONFIG="cluster/admin.conf", **self.variables)
 
-    def join(self, up: Up) -> Ended:
-        _, discovery, authentication, pin = up.printed_join
-        return self.kubevouch(
-            "join", f"127.0.0.1:{up.port}", "--discovery-token", discovery, "--tls-bootstrap-token", authentication,
-            "--discovery-token-ca-cert-hash", pin,
-            "--node-name", "worker-1", "--rootfs", "worker-1",
-        )  # fmt: skip
+    def join(self) -> Ended:
+        printed = self.kubevouch("token", "create", "--print-join-command")
+        assert printed.code == 0, printed
+        _, *arguments = shlex.split(printed.stdout)
+        return self.kubevouch(*arguments, "--node-name", "worker-1", "--rootfs", "worker-1")
 
 
 # Seven starts of a server or a join, with every look at the clock going through libfaketime.
 def test_what_the_page_says_of_each_certificate(tmp_path: Path) -> None:
     room = Later(tmp_path)
     with room.up() as up:
-        assert room.join(up).code == 0
+        assert room.join().code == 0
         up.end()
 
     room.at(YEAR_LATER)
@@ -61,7 +60,7 @@ def test_what_the_page_says_of_each_certificate(tmp_path: Path) -> None:
         assert 'file="cluster/pki/apiserver.crt"' in up.stderr
         assert "<invalid>" not in room.kubevouch("certs", "check-expiration", *FOLDERS).stdout
         assert room.kubevouch("csr", "list").code == 0
-        again = room.join(up)
+        again = room.join()
         assert again.code == 0, again
         assert "is replaced: its client certificate has expired" in again.stderr
         assert room.kubevouch("doctor", "node", "--rootfs", "worker-1", "--offline").code == 0
@@ -76,7 +75,7 @@ def test_what_the_page_says_of_each_certificate(tmp_path: Path) -> None:
     assert run("sh", "-ec", aside, cwd=tmp_path / "cluster").code == 0
     with room.up() as up:
         assert room.kubevouch("csr", "list").code == 0
-        again = room.join(up)
+        again = room.join()
         assert again.code == 0, again
         assert "ca.crt is replaced: it held another CA" in again.stderr
         assert room.kubevouch("doctor", "cluster").code == 0

@@ -109,9 +109,9 @@ def test_status_is_written_through_its_subresource() -> None:
 def test_what_is_no_object_is_refused_before_it_is_sent() -> None:
     with Cluster() as c:
         with pytest.raises(
-            ManifestError, match=r"got the kind 'Deployment' of 'apps/v1', expected one of: .*ConfigMap"
+            ManifestError, match=r"got the kind 'Widget' of 'example.com/v1', expected one of: .*ConfigMap"
         ):
-            c.apply({"apiVersion": "apps/v1", "kind": "Deployment"})
+            c.apply({"apiVersion": "example.com/v1", "kind": "Widget"})
         with pytest.raises(ManifestError, match='unknown field "datum"'):
             c.create({**SETTINGS, "datum": 1})
         assert ".datum: field not declared in schema" in str(_refused(lambda: c.apply({**SETTINGS, "datum": 1})))
