@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import kubevouch
+from kubevouch.api import certificates_v1
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.authentication import client_chain
 from kubevouch.authentication.client_chain import ClientChainVerifier
@@ -29,6 +30,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import der, pem, x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.records import certificate_ledger
 from kubevouch.server import negotiation
 from kubevouch.testing.clock import FakeClock
 from throwaway_ca import ThrowawayCA
@@ -53,6 +55,8 @@ OF_TYPES = {
     "pki.x509.certificate_builder._usage_extensions",
     # The paths of files with secrets that somebody has named to this process.
     "util.files.log_exposure",
+    # The names of log fields.
+    "util.redact._names_secret",
     # The names and types of a policy's variables: an administrator's, and 64 of them.
     "api.admissionregistration_v1.expressions._environment",
 }  # fmt: skip
@@ -60,6 +64,10 @@ OF_TYPES = {
 
 # Something long for each of the others, in the way in which clients reach it.
 FED: dict[str, Callable[[str], object]] = {
+    "api.certificates_v1._found_fault": lambda text: certificates_v1._request_fault(text.encode()),
+    "records.certificate_ledger._totals": lambda text: certificate_ledger.totals_of(
+        {certificate_ledger.TOTALS_ANNOTATION: text}
+    ),
     "cel.regular_expressions._compile": lambda text: compiled_pattern(text[:4000]),
     "machinery.writing.field_set._cached_order": lambda text: field_set._order(f'v:"{text}"'),
     "machinery.writing.field_set._cached_set": lambda text: field_set.from_fields_v1(b'{"f:%s":{}}' % text.encode()),

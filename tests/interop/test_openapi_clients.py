@@ -200,7 +200,11 @@ OTHERWISE_IN_1_37 = {
     "io.k8s.api.authentication.v1.TokenRequestSpec",
     "io.k8s.api.authentication.v1.TokenRequestStatus",
     "io.k8s.api.authentication.v1.TokenReviewSpec",
+    "io.k8s.api.discovery.v1.EndpointSlice",
+    "io.k8s.api.resource.v1.ResourceClaim",
+    "io.k8s.api.resource.v1.ResourceClaimTemplateSpec",
     "io.k8s.api.rbac.v1.RoleRef",
+    "io.k8s.api.resource.v1.ResourceClaimTemplate",
 }
 
 

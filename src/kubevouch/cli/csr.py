@@ -331,11 +331,13 @@ def _subject(each: Review) -> str:
 
 def _asked_for(each: Review) -> str:
     """The same for a narrow column: of a node its name comes first, for it is what tells one line from another."""
+    from kubevouch.pki.node_user import node_name_of
+
     whole = _subject(each)
     if each.request is not None:
         subject = each.request.subject
-        node = subject.common_name.removeprefix(wellknown.NODE_USER_PREFIX)
-        if node != subject.common_name and subject.organizations == (wellknown.NODES_GROUP,):
+        node = node_name_of(subject.common_name)
+        if node and subject.organizations == (wellknown.NODES_GROUP,):
             return f"{node}{_NODE}"
     # Nobody but a node looks like one.
     return repr(whole) if whole.endswith(_NODE) else whole

@@ -176,7 +176,12 @@ def totals_annotation(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def totals_of(annotations: Mapping[str, str]) -> Totals:
-    return _totals(annotations.get(TOTALS_ANNOTATION, ""))
+    text = annotations.get(TOTALS_ANNOTATION, "")
+    return _totals(text) if len(text) <= _REMEMBERED else _totals.__wrapped__(text)
+
+
+# Of an annotation in full, which somebody else may have written.
+_REMEMBERED = 16_384
 
 
 # Asked about all ConfigMaps for each machine that joins.
