@@ -19,6 +19,7 @@ from kubevouch.client.interface import EventType, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.policy import node_names
+from kubevouch.records import token_bounds
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
@@ -52,6 +53,8 @@ def _denied(what: str, name: str, condition: CertificateSigningRequestCondition)
     again = f"that is final; to ask once more, have the request deleted (kubectl delete csr {name}) and join again"
     if condition.reason in node_names.REASONS:
         again = "join again once that is done; this machine then asks with another key"
+    if condition.reason == token_bounds.DENIED_REASON:
+        again = "join again with another token, which is for this machine: kubevouch token create"
     return RequestDeniedError(
         f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, "
         f"message: {condition.message or '-'}",

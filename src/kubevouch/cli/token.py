@@ -125,7 +125,7 @@ def create(
     for plan in plans:
         # For the person who typed this; a script gets the token and, as from kubeadm, not a word beside it.
         if AUTHENTICATION in plan.usages and sys.stderr.isatty():
-            ui.aside(phase.power(plan.groups, plan.expires, settings["now"]))
+            ui.aside(phase.power(plan.groups, plan.expires, settings["now"], plan.bounds))
     for line in lines:
         ui.say(line)
 

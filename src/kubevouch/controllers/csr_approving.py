@@ -38,10 +38,9 @@ from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.records.bootstrap_tokens import token_id_of_name
 from kubevouch.records.node_recovery import RecoveryRefusedError
-from kubevouch.records.token_bounds import TokenBoundError
+from kubevouch.records.token_bounds import DENIED_REASON, TokenBoundError
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
-DENIED_REASON = "OutsideTokenBounds"
 RECOVERY_DENIED_REASON = "RecoveryRefused"
 
 # Kubernetes has five; here they share commits of the store, and a waiting worker costs next to nothing.

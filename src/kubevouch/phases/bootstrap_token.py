@@ -222,12 +222,20 @@ async def _known(client: Client, token_id: str) -> str:
     return meant(token_id, (each.token.token_id for each in known), "kubevouch token list shows those that are there")
 
 
-def power(groups: Sequence[str], expires: dt.datetime | None, now: dt.datetime) -> str:
+def power(
+    groups: Sequence[str], expires: dt.datetime | None, now: dt.datetime, bounds: Bounds = token_bounds.NONE
+) -> str:
     """What whoever has a token can do, in one line: it is more than a password for one machine."""
     end = "for ever"
     if expires is not None:
         end = f"for {human_duration(max((expires - now).total_seconds(), 0) + _ROUNDED_UP)}"
-    able = "can become any node whose name is free"
+    able = "can become " + (" or ".join(bounds.node_names) or "any node whose name is free")
+    if bounds.uses is not None:
+        able += f", {bounds.uses} of them at most"
+    if bounds.source_ranges:
+        able += f", from {' or '.join(map(str, bounds.source_ranges))}"
+    if bounds.public_keys:
+        able += ", with a key that it is for"
     if not set(DEFAULT_GROUPS) <= set(groups):
         able = f"has the rights of {', '.join(groups) or wellknown.BOOTSTRAPPERS_GROUP}"
     return f"whoever has the token {able}, {end}"

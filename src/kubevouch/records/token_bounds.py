@@ -48,6 +48,10 @@ class TokenBoundError(Exception):
     """A request that is outside of a token's bounds."""
 
 
+DENIED_REASON = "OutsideTokenBounds"
+"""Of the condition of a request that its token does not allow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Empty or None is without bound.

@@ -55,6 +55,16 @@ def test_a_final_decision_counts_beside_a_certificate(kind: str, what: str) -> N
         judge(_csr(condition(kind)), "1")
 
 
+@pytest.mark.parametrize(
+    ("reason", "hint"), [("OutsideTokenBounds", "with another token"), ("KubectlDeny", "kubectl delete csr")]
+)
+def test_what_to_do_after_a_denial(reason: str, hint: str) -> None:
+    denied = CertificateSigningRequestCondition(type="Denied", status="True", reason=reason)
+    with pytest.raises(RequestDeniedError) as refusal:
+        judge(_csr(denied), "")
+    assert hint in refusal.value.hint
+
+
 def test_another_object_under_the_name() -> None:
     with pytest.raises(NotIssuedError, match='csr "node-csr-x" changed UIDs'):
         judge(_csr(APPROVED, certificate=b"x"), "2")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kubevouch.api.core_v1 import Secret
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token as phase
 from kubevouch.records.bootstrap_tokens import Token, parse_token
+from kubevouch.records.token_bounds import Bounds
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 
@@ -105,3 +107,12 @@ def test_the_power_of_a_token(groups: tuple[str, ...], left: int | None, words: 
     expires = None if left is None else now + dt.timedelta(seconds=left)
     told = phase.power(groups, expires, now)
     assert told == f"whoever has the token {words}"
+
+
+def test_the_power_of_a_bound_token() -> None:
+    now = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    bounds = Bounds(1, ("worker-7", "gpu-*"), (ipaddress.ip_network("10.0.0.0/8"),), ("sha256:ab",))
+    assert phase.power(phase.DEFAULT_GROUPS, None, now, bounds) == (
+        "whoever has the token can become worker-7 or gpu-*, 1 of them at most, from 10.0.0.0/8, with a key that it is "
+        "for, for ever"
+    )

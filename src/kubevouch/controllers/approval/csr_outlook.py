@@ -65,7 +65,7 @@ async def outlook(client: Client, csr: CertificateSigningRequest, secret_of_toke
     token_id = token_id_of_user(spec.username)
     trouble = _trouble(csr, await secret_of_token(token_id)) if token_id else ""
     if trouble:
-        return Outlook("OutsideTokenBounds", trouble)
+        return Outlook(token_bounds.DENIED_REASON, trouble)
     return Outlook(NOT_LOOKED_AT, f"the approving controller approves it as {allowed[0]}; is it running?")
 
 
