@@ -59,17 +59,20 @@ def rounded_up_to_milli(text: str) -> str:
 
 
 def floor(text: str) -> int:
-    """The whole number below or at the quantity. Raises ``ValueError``."""
+    """The whole number below or at the quantity, as far as an int64 holds it. Raises ``ValueError``."""
     value, scale, *_ = _parse(text)
+    if scale > _FAST_DIGITS:
+        # ``9e2147483647`` is a quantity: the power alone would keep the interpreter for minutes.
+        return 0 if not value else _MAX_INT64 if value > 0 else -_MAX_INT64
     power: int = 10 ** abs(scale)
-    return value * power if scale >= 0 else value // power
+    return max(-_MAX_INT64, min(value * power if scale >= 0 else value // power, _MAX_INT64))
 
 
 def is_whole(text: str) -> bool:
     """Whether nothing is left behind the point. Raises ``ValueError``."""
     value, scale, *_ = _parse(text)
-    power: int = 10 ** abs(scale)
-    return scale >= 0 or value % power == 0
+    power: int = 10 ** max(-scale, 0)
+    return value % power == 0
 
 
 def _parse(text: str) -> _Parsed:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubevouch.machinery.text import quantity
 from kubevouch.machinery.text.quantity import MAX_TEXT, canonical, rounded_up_to_milli
 
 
@@ -64,3 +65,16 @@ def test_what_is_no_quantity(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         canonical(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "floor", "whole"),
+    [
+        ("9e2147483647", (1 << 63) - 1, True), ("-9e2147483647", 1 - (1 << 63), True), ("0e2147483647", 0, True),
+        ("9e3000000", (1 << 63) - 1, True), ("1e18", 10**18, True), ("1e19", (1 << 63) - 1, True),
+        ("9E", 9 * 10**18, True),
+        ("1500m", 1, False), ("-1500m", -2, False), ("2000m", 2, True), ("1e-9", 0, False), ("1Ki", 1024, True),
+    ],
+)  # fmt: skip
+def test_whole_numbers_of_any_quantity(text: str, floor: int, whole: bool) -> None:
+    assert (quantity.floor(text), quantity.is_whole(text)) == (floor, whole)
