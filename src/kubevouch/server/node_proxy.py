@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import ssl
-import time
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kubevouch.api.core_v1 import Node
@@ -90,7 +92,7 @@ class NodeProxy:
         call = _Call(name, host, kubelet_port, request.method, f"/{rest}{query}", headers, body)
         async with self._turns:
             try:
-                return await asyncio.to_thread(_ask, call, self._credential)
+                return await _asked(call, self._credential)
             except _FAILURES as err:
                 raise errors.service_unavailable(f"error trying to reach service: {err}") from err
 
@@ -104,27 +106,71 @@ def _address_of(node: Node) -> tuple[str, int]:
     return found[0].address, node.status.daemon_endpoints.kubelet_endpoint.port or _KUBELET_PORT
 
 
-def _ask(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResult:
+async def _asked(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResult:
+    """In a thread of its own: a kubelet decides how slowly it answers, and the loop's threads are for everybody's work.
+
+    After ``SECONDS`` nobody waits any longer, and the connection is cut: that ends the thread. No exit waits for it.
+
+    Raises:
+        _Refused: and what the standard library does.
+    """
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[BytesResult] = loop.create_future()
+    connection = http.client.HTTPSConnection(
+        call.host, call.port, timeout=_CONNECT_SECONDS, context=client_context(credential())
+    )
+
+    def settle(result: BytesResult | None, error: Exception | None) -> None:
+        if answered.done():
+            return
+        if error is not None:
+            answered.set_exception(error)
+        elif result is not None:
+            answered.set_result(result)
+
+    def work() -> None:
+        result: BytesResult | None = None
+        error: Exception | None = _Refused("the request to the kubelet ended without an answer")
+        try:
+            result, error = _ask(call, connection), None
+        except _FAILURES as err:
+            error = err
+        finally:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, name="node-proxy", daemon=True).start()
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await answered
+    except TimeoutError:
+        raise _Refused(f"the kubelet takes more than {SECONDS:g} s to answer") from None
+    finally:
+        if connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _ask(call: _Call, connection: http.client.HTTPSConnection) -> BytesResult:
     """In a thread. Raises what the standard library does, and :class:`_Refused`."""
-    ends = time.monotonic() + SECONDS
-    context = client_context(credential())
-    connection = http.client.HTTPSConnection(call.host, call.port, timeout=_CONNECT_SECONDS, context=context)
     try:
         connection.connect()
         assert isinstance(connection.sock, ssl.SSLSocket)
         _verify_is(call.node_name, connection.sock)
         connection.sock.settimeout(SECONDS)
         connection.request(call.method, call.url, call.body or None, dict(call.headers))
-        answer = connection.getresponse()
-        body = bytearray()
-        while piece := answer.read1(_PIECE):
-            body += piece
-            if len(body) > MAX_ANSWER:
-                raise _Refused(f"the kubelet answers with more than {MAX_ANSWER} bytes")
-            if time.monotonic() > ends:
-                raise _Refused(f"the kubelet takes more than {SECONDS:g} s to answer")
-        content_type = answer.headers.get("Content-Type", "application/octet-stream")
-        return BytesResult(bytes(body), content_type, answer.status)
+        with connection.getresponse() as answer:
+            if not 200 <= answer.status < 600:
+                raise _Refused(f"the kubelet answers with the status {answer.status}")
+            body = bytearray()
+            while piece := answer.read1(_PIECE):
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise _Refused(f"the kubelet answers with more than {MAX_ANSWER} bytes")
+            content_type = answer.headers.get("Content-Type", "")
+            if not content_type.isascii() or not content_type.isprintable():
+                content_type = ""  # it would end our own answer
+            return BytesResult(bytes(body), content_type or "application/octet-stream", answer.status)
     finally:
         connection.close()
 

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = json.dumps(asked, default=sorted).encode()
         if self.path == "/large":
             body = b"x" * (node_proxy.MAX_ANSWER + 1)
+        if self.path == "/mute":
+            self.server.let_go.wait(60)  # type: ignore[attr-defined]
+            return
+        if self.path == "/switch":
+            self.send_response(101)
+            self.end_headers()
+            return
         self.send_response(404 if self.path == "/missing" else 200)
-        self.send_header("Content-Type", "text/odd")
+        self.send_header("Content-Type", "text/plain\r\n X-Folded: 1" if self.path == "/folded" else "text/odd")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -84,6 +92,7 @@ class Kubelet:
         context.load_verify_locations(cadata=cluster.pki.ca_certificate.decode())
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.let_go = self.server.let_go = threading.Event()  # type: ignore[attr-defined]
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.port: int = self.server.server_address[1]
         self._cluster, self._name = cluster, name
@@ -94,6 +103,7 @@ class Kubelet:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.let_go.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -211,3 +221,33 @@ def test_only_who_may(cluster: Cluster, tmp_path: Path) -> None:
     for method in ("GET", "POST", "DELETE"):
         for rest in ("", "/", "/run/a/b/c"):
             assert ann.request(method, path("w9", rest)).code == 403
+
+
+def test_kubelets_that_do_not_answer_hold_nothing_but_their_callers(
+    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large objects and answers are worked on in the loop's threads: with those taken, everybody would wait."""
+    with Kubelet(cluster, tmp_path, "mute") as kubelet, ThreadPoolExecutor(20) as callers:
+        asked = [callers.submit(admin.request, "GET", path("mute", "/mute")) for _ in range(20)]
+        large = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": {"a": "x" * 40_000}}
+        assert admin.json("POST", "/api/v1/namespaces/default/configmaps", large).code == 201
+        assert admin.request("GET", "/api/v1/namespaces/default/configmaps/large").code == 200
+        assert not all(each.done() for each in asked)
+        kubelet.let_go.set()
+        assert {each.result().code for each in asked} == {503}
+
+
+def test_a_kubelet_that_takes_too_long_is_cut_off(
+    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_proxy, "SECONDS", 0.5)
+    with Kubelet(cluster, tmp_path, "late"):
+        reply = admin.request("GET", path("late", "/mute"))
+    assert reply.code == 503 and b"takes more than 0.5 s to answer" in reply.body
+
+
+def test_answers_that_would_break_ours(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
+    with Kubelet(cluster, tmp_path, "odd"):
+        assert admin.request("GET", path("odd", "/switch")).code == 503
+        folded = admin.request("GET", path("odd", "/folded"))
+        assert (folded.code, folded.headers["Content-Type"]) == (200, "application/octet-stream")
