@@ -81,7 +81,7 @@ class Restored:
 
 def is_secret(name: str) -> bool:
     """Whether whoever reads the member can act as the cluster or as one of its users."""
-    return name.endswith((".key", ".conf", ".db"))
+    return not name.endswith((".crt", ".pub", ".json"))
 
 
 # ------------------------------------------------------------------ backup

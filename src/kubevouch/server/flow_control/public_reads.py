@@ -40,7 +40,11 @@ class PublicReads:
             if info.namespace != wellknown.KUBE_PUBLIC_NAMESPACE:
                 return 0
             # A source over its own budget takes nothing from that of the others.
-            seconds = self._of_source.spend(source, now) or self._of_all.spend(_ALL, now)
+            seconds = self._of_source.spend(source, now)
+            if not seconds:
+                seconds = self._of_all.spend(_ALL, now)
+                if seconds:  # what others have spent costs this source nothing
+                    self._of_source.give(source, 1.0, now)
             self.refused += bool(seconds)
             return seconds
         if (
