@@ -12,6 +12,7 @@ than the kubelet's, upgrades and streams without end are left out: nothing here 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import http.client
 import socket
 import ssl
@@ -114,44 +115,52 @@ async def _asked(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResul
     Raises:
         _Refused: and what the standard library does.
     """
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[BytesResult] = loop.create_future()
-    connection = http.client.HTTPSConnection(
-        call.host, call.port, timeout=_CONNECT_SECONDS, context=client_context(credential())
-    )
-
-    def settle(result: BytesResult | None, error: Exception | None) -> None:
-        if answered.done():
-            return
-        if error is not None:
-            answered.set_exception(error)
-        elif result is not None:
-            answered.set_result(result)
+    connection = _Connection(call.host, call.port, timeout=_CONNECT_SECONDS, context=client_context(credential()))
+    answered: concurrent.futures.Future[BytesResult] = concurrent.futures.Future()
+    answered.set_running_or_notify_cancel()
 
     def work() -> None:
-        result: BytesResult | None = None
-        error: Exception | None = _Refused("the request to the kubelet ended without an answer")
         try:
-            result, error = _ask(call, connection), None
+            answered.set_result(_ask(call, connection))
         except _FAILURES as err:
-            error = err
+            answered.set_exception(err)
         finally:
-            with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(settle, result, error)
+            if not answered.done():
+                answered.set_exception(_Refused("the request to the kubelet ended without an answer"))
 
     threading.Thread(target=work, name="node-proxy", daemon=True).start()
+    deadline = asyncio.timeout(SECONDS)
     try:
-        async with asyncio.timeout(SECONDS):
-            return await answered
+        async with deadline:
+            return await asyncio.wrap_future(answered)
     except TimeoutError:
+        if not deadline.expired():  # it is the socket's, of a kubelet that is not reached
+            raise
         raise _Refused(f"the kubelet takes more than {SECONDS:g} s to answer") from None
     finally:
-        if connection.sock is not None:
+        connection.cut()
+
+
+class _Connection(http.client.HTTPSConnection):
+    """Can be cut from another thread, also when an answer without a length has taken its socket over."""
+
+    _wire: socket.socket | None = None
+    _is_cut = False
+
+    def connect(self) -> None:
+        super().connect()
+        self._wire = self.sock
+        if self._is_cut:
+            raise _Refused("nobody waits for the kubelet any longer")
+
+    def cut(self) -> None:
+        self._is_cut = True
+        if self._wire is not None:
             with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                self._wire.shutdown(socket.SHUT_RDWR)
 
 
-def _ask(call: _Call, connection: http.client.HTTPSConnection) -> BytesResult:
+def _ask(call: _Call, connection: _Connection) -> BytesResult:
     """In a thread. Raises what the standard library does, and :class:`_Refused`."""
     try:
         connection.connect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import ssl
@@ -48,6 +49,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body = b"x" * (node_proxy.MAX_ANSWER + 1)
         if self.path == "/mute":
             self.server.let_go.wait(60)  # type: ignore[attr-defined]
+            return
+        if self.path == "/drip":  # without a length: the end of the connection is the end of the answer
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not self.server.let_go.wait(0.05):  # type: ignore[attr-defined]
+                    self.wfile.write(b".")
             return
         if self.path == "/switch":
             self.send_response(101)
@@ -244,6 +252,20 @@ def test_a_kubelet_that_takes_too_long_is_cut_off(
     with Kubelet(cluster, tmp_path, "late"):
         reply = admin.request("GET", path("late", "/mute"))
     assert reply.code == 503 and b"takes more than 0.5 s to answer" in reply.body
+
+
+def test_the_end_of_an_answer_is_not_the_kubelets_to_choose(
+    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that ends with its connection has taken the socket over; the thread that reads it ends all the same."""
+    monkeypatch.setattr(node_proxy, "SECONDS", 0.5)
+    with Kubelet(cluster, tmp_path, "drip"):
+        reply = admin.request("GET", path("drip", "/drip"))
+        assert reply.code == 503 and b"takes more than 0.5 s to answer" in reply.body
+        for thread in threading.enumerate():
+            if thread.name == "node-proxy":
+                thread.join(20.0)
+                assert not thread.is_alive()
 
 
 def test_answers_that_would_break_ours(cluster: Cluster, admin: Wire, tmp_path: Path) -> None:
