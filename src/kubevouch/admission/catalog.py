@@ -100,7 +100,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         mutating.append(needs.configured.mutating_webhook)
         validating += (needs.configured.validating_policy, needs.configured.validating_webhook)
     if needs.quotas is not None:
-        validating.append(ResourceQuotaPlugin(*needs.quotas, needs.refresh, needs.clock))
+        validating.append(ResourceQuotaPlugin(*needs.quotas, needs.refresh))
     validating += (NodeRecoveryRestriction(), CertificateRequestBudget(needs.open_requests))
     return AdmissionChain(
         [plugin for plugin in mutating if plugin.name not in disabled],

@@ -82,6 +82,7 @@ class Request(Struct):
         warnings: texts for ``Warning`` headers; plug-ins append.
         annotations: for the audit event; plug-ins add.
         observer: what plug-ins report to; the chain sets it.
+        at_end: what is called once a creation is in the watch cache or has failed; validating plug-ins append.
     """
 
     user: UserInfo
@@ -101,6 +102,7 @@ class Request(Struct):
     options: Any = None
     reinvocation: Reinvocation | None = None
     observer: Observer = UNOBSERVED
+    at_end: list[Callable[[], None]] = []
 
 
 class MutatingPlugin(Protocol):

@@ -1,23 +1,21 @@
 """ResourceQuota: refuses an object that would be one too many of its kind in its namespace.
 
 The objects themselves are counted, in the watch cache, so that nothing has to be written before a creation and nothing
-is wrong after one that failed. Of two at once the second has to know of the first, which the cache has not heard of.
+is wrong after one that failed. Of two at once the second has to know of the first, which the cache has not heard of:
+it is noted until its request has ended, whether it is stored then or has failed.
 Source (words): k8s.io/apiserver/pkg/admission/plugin/resourcequota (Kubernetes 1.36).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
 from kubevouch.api.core_v1.quotas import ResourceQuota, counted
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.machinery.text import quantity
-from kubevouch.util.clock import Clock
-
-# How long a creation that was admitted may be on its way to the store.
-_UNDER_WAY_SECONDS = 10.0
 
 QuotasOf = Callable[[str], Sequence[ResourceQuota]]
 ObjectsIn = Callable[[GroupResource, str], tuple[int, Callable[[str], bool]] | None]
@@ -35,15 +33,12 @@ class ResourceQuotaPlugin:
 
     name = "ResourceQuota"
 
-    def __init__(
-        self, quotas_of: QuotasOf, objects_in: ObjectsIn, refresh: Callable[[], Awaitable[object]], clock: Clock
-    ) -> None:
+    def __init__(self, quotas_of: QuotasOf, objects_in: ObjectsIn, refresh: Callable[[], Awaitable[object]]) -> None:
         self._quotas_of = quotas_of
         self._objects_in = objects_in
         self._refresh = refresh
-        self._clock = clock
-        # By resource and namespace: admitted, and perhaps not in the cache yet, since when.
-        self._under_way: dict[tuple[GroupResource, str], dict[str, float]] = {}
+        # By resource and namespace: the names of requests that were admitted and have not ended.
+        self._under_way: dict[tuple[GroupResource, str], list[str]] = {}
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
         return operation is Operation.CREATE and not subresource
@@ -53,17 +48,13 @@ class ResourceQuotaPlugin:
             return
         await self._refresh()
         # From here to the note of what was admitted nothing is waited for.
-        limits, key, now = self._limits(request), (request.resource, request.namespace), self._clock.monotonic()
+        limits, key = self._limits(request), (request.resource, request.namespace)
         present = self._objects_in(*key)
         if not limits or present is None:
             return
         number, has = present
-        under_way = {
-            name: since
-            for name, since in self._under_way.get(key, {}).items()
-            if now - since < _UNDER_WAY_SECONDS and not has(name)
-        }
-        used = number + len(under_way)
+        # Of two for one name one fails, and what the cache has is counted already.
+        used = number + sum(not has(name) for name in set(self._under_way.get(key, ())))
         for quota, resource_name, most in limits:
             if used + 1 > most:
                 raise refused(
@@ -72,7 +63,14 @@ class ResourceQuotaPlugin:
                     f"limited: {resource_name}={most}",
                 )
         if not request.dry_run:
-            self._under_way[key] = under_way | {request.name: now}
+            self._under_way.setdefault(key, []).append(request.name)
+            request.at_end.append(partial(self._ended, key, request.name))
+
+    def _ended(self, key: tuple[GroupResource, str], name: str) -> None:
+        names = self._under_way[key]
+        names.remove(name)
+        if not names:
+            del self._under_way[key]
 
     def _limits(self, request: Request) -> list[tuple[str, str, int]]:
         return [

@@ -131,19 +131,23 @@ class ResourceStore(ResourceReader[T]):
         else:
             created = await compute(self._prepared_to_create, ctx, namespace, tracked)
         request = self._request(ctx, Operation.CREATE, namespace, created.metadata.name, created, None, "")
-        await self._admission.validate(request)
-        if asked_version.isascii() and asked_version.isdigit() and int(asked_version):
-            raise errors.untyped("resourceVersion should not be set on objects to be created")
-        key = definition.key(namespace, created.metadata.name)
-        if ctx.dry_run:
-            await self._cacher.newest()
-            if self.cache.get(key) is not None:
-                raise KeyExists(key)
-            return Stored(key, created, Revision(0), b"")
-        value = await compute(self._value, created)
-        self._spend(ctx, value)
-        revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
-        return await self._stored(key, revision, created, value)
+        try:
+            await self._admission.validate(request)
+            if asked_version.isascii() and asked_version.isdigit() and int(asked_version):
+                raise errors.untyped("resourceVersion should not be set on objects to be created")
+            key = definition.key(namespace, created.metadata.name)
+            if ctx.dry_run:
+                await self._cacher.newest()
+                if self.cache.get(key) is not None:
+                    raise KeyExists(key)
+                return Stored(key, created, Revision(0), b"")
+            value = await compute(self._value, created)
+            self._spend(ctx, value)
+            revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
+            return await self._stored(key, revision, created, value)
+        finally:
+            for end in request.at_end:
+                end()
 
     def _prepared_to_create(self, ctx: Context, namespace: str, obj: T) -> T:
         """The object as it will be stored. Raises ``APIStatusError`` (422)."""

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from kubevouch.admission.interface import Operation, Request
+from kubevouch.admission.resource_quota import ResourceQuotaPlugin
 from kubevouch.api.catalog import CONFIG_MAPS, RESOURCE_QUOTAS
 from kubevouch.api.coordination_v1 import Lease
 from kubevouch.api.core_v1 import ConfigMap
+from kubevouch.api.core_v1.quotas import ResourceQuota, ResourceQuotaSpec
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import WriteOptions
+from kubevouch.machinery.declaration import Quantity
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing import Cluster
@@ -83,6 +88,66 @@ def test_of_many_at_once_only_so_many_get_in(cluster: Cluster) -> None:
     answers = cluster.run(all_at_once())
     assert sorted(answers) == [201] * 3 + [403] * 17
     assert len(cluster.run(client.list(CONFIG_MAPS, "many")).items) == 3
+
+
+def test_room_is_there_as_soon_as_a_creation_has_failed_or_its_object_is_deleted(cluster: Cluster) -> None:
+    """The clock stands still: nobody has to wait until a note of what is not there has grown old."""
+    namespace(cluster, "room", configmaps="1")
+    for number in range(5):
+        meta = ObjectMeta(name=f"failed{number}", namespace="room", resource_version="7")
+        with pytest.raises(APIStatusError, match="resourceVersion should not be set"):
+            cluster.create(ConfigMap(metadata=meta))
+    for number in range(5):
+        cluster.create(config_map(f"c{number}", "room"))
+        cluster.delete(CONFIG_MAPS, f"c{number}", "room")
+
+
+def test_of_many_for_one_name_one_counts(cluster: Cluster) -> None:
+    namespace(cluster, "same", configmaps="2")
+
+    async def create(name: str) -> int:
+        try:
+            await cluster.server.client.create(CONFIG_MAPS, config_map(name, "same"))
+        except APIStatusError as err:
+            return err.code
+        return 201
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*map(create, ["a"] * 5))
+
+    assert sorted(cluster.run(all_at_once())) == [201] + [409] * 4
+    cluster.create(config_map("b", "same"))
+
+
+def test_no_note_outlives_its_request() -> None:
+    """One for each namespace that there ever was would be memory that a client chooses."""
+    quota = ResourceQuota(spec=ResourceQuotaSpec(hard={"configmaps": Quantity("1")}))
+
+    async def refresh() -> None: ...
+
+    plugin = ResourceQuotaPlugin(lambda _: [quota], lambda *_: (0, set[str]().__contains__), refresh)
+
+    async def scenario() -> None:
+        for number in range(100):
+            asked = Request(
+                user=UserInfo("alice"),
+                operation=Operation.CREATE,
+                resource=CONFIG_MAPS.group_resource,
+                kind=CONFIG_MAPS.gvk,
+                subresource="",
+                namespace=f"n{number}",
+                name="c",
+                obj=None,
+                old=None,
+            )
+            await plugin.validate(asked)
+            with pytest.raises(APIStatusError, match="used: configmaps=1"):
+                await plugin.validate(replace(asked, name="d", at_end=[]))
+            for end in asked.at_end:
+                end()
+            assert plugin._under_way == {}
+
+    asyncio.run(scenario())
 
 
 def test_a_dry_run_is_refused_too_and_takes_no_room(cluster: Cluster) -> None:
