@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_
 from kubevouch.server.bootstrap import first_start
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
 from kubevouch.standalone.up import InvalidOptionsError, Running, running
 from kubevouch.testing.clock import FakeClock
@@ -97,6 +100,16 @@ async def published(cluster: Running) -> str:
 def server_of(path: Path) -> str:
     config = kubeconfig.load(path.read_bytes())
     return config.clusters[config.contexts[config.current_context].cluster].server
+
+
+@contextmanager
+def taken(port: int) -> Iterator[None]:
+    """Somebody else listens there."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        yield
 
 
 def point_at(path: Path, server: str) -> None:
@@ -262,14 +275,67 @@ async def test_only_a_flag_changes_where_machines_and_kubeconfigs_are_sent(tmp_p
     async with running(replace(options, control_plane_endpoint="other.example.com"), clock) as cluster:
         told = f"https://other.example.com:{cluster.endpoint.port}"
         assert {*map(server_of, files), await published(cluster)} == {told}
-        assert {(each.what, each.former, each.now) for each in cluster.moved} == {
+        kubeconfigs = {(each.what, each.former, each.now) for each in cluster.moved if each.key == "server"}
+        assert kubeconfigs == {
             (what, "https://lb.example.com:443", told) for what in ("cluster-info", "admin.conf", "super-admin.conf")
         }
     async with running(options, clock) as cluster:
         assert {*map(server_of, files), await published(cluster)} == {told}
+
+
+@async_test
+async def test_another_address_of_this_server_does_not_undo_the_endpoint_of_all(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    files = (tmp_path / "admin.conf", tmp_path / "super-admin.conf")
+    async with running(options, clock) as cluster:
+        assert await told_to_kubeadm(cluster) == ""
+        found = await cluster.server.client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+        # As a kubeadm of another version may have written it.
+        data = {"ClusterConfiguration": found.data["ClusterConfiguration"] + "ofAnotherVersion: {kept: [1]}\n"}
+        await cluster.server.client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+    # Nothing was decided about it yet: then this server is the address.
+    async with running(replace(options, advertise_address="first.example.com"), clock) as cluster:
+        assert {*map(server_of, files), await published(cluster)} == {cluster.endpoint.url}
+        assert cluster.endpoint.host == "first.example.com"
+    async with running(replace(options, control_plane_endpoint="lb.example.com:443"), clock) as cluster:
+        assert Moved("kubeadm-config", "", "lb.example.com:443", "endpoint") in cluster.moved
+        assert await told_to_kubeadm(cluster) == "lb.example.com:443"
+        found = await cluster.server.client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+        assert yaml.safe_load(found.data["ClusterConfiguration"])["ofAnotherVersion"] == {"kept": [1]}
+    files[1].unlink()
+    pair_at(tmp_path / "pki", "apiserver").certificate.unlink()
+    pair_at(tmp_path / "pki", "apiserver").key.unlink()
     async with running(replace(options, advertise_address="here.example.com"), clock) as cluster:
         assert cluster.endpoint.host == "here.example.com"
-        assert {*map(server_of, files), await published(cluster)} == {cluster.endpoint.url}
+        assert {server_of(files[0]), await published(cluster), cluster.shared.url} == {"https://lb.example.com:443"}
+        assert not cluster.moved
+        assert {"here.example.com", "lb.example.com"} <= serving_names(tmp_path)
+    # A person's kubeconfig goes another way to the same server.
+    point_at(files[0], "https://tunnel.example.com:1")
+    async with running(replace(options, advertise_address="here.example.com"), clock):
+        assert server_of(files[0]) == "https://tunnel.example.com:1"
+    files[0].unlink()
+    async with running(options, clock) as cluster:
+        assert server_of(files[0]) == "https://lb.example.com:443"
+        await cluster.server.client.delete(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+    async with running(replace(options, control_plane_endpoint="lb2.example.com:443"), clock) as cluster:
+        assert server_of(files[0]) == "https://lb2.example.com:443"
+        assert not await is_there(cluster.server.client, catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+
+
+@async_test
+async def test_an_endpoint_given_at_the_first_start_is_decided_even_where_it_is_this_server(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path, control_plane_endpoint="127.0.0.1"), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        first = cluster.endpoint
+        assert await told_to_kubeadm(cluster) == first.address
+    async with running(options_in(tmp_path, advertise_address="here.example.com"), clock) as cluster:
+        assert await published(cluster) == first.url
+
+
+async def told_to_kubeadm(cluster: Running) -> str:
+    found = await cluster.server.client.get(catalog.CONFIG_MAPS, "kubeadm-config", "kube-system")
+    return str(yaml.safe_load(found.data["ClusterConfiguration"]).get("controlPlaneEndpoint") or "")
 
 
 @async_test
@@ -303,18 +369,46 @@ async def test_cluster_info_says_which_cluster_it_is_and_where_else_it_is_reache
 @async_test
 async def test_another_port_is_told_of_and_changes_nothing(tmp_path: Path) -> None:
     options, clock = options_in(tmp_path), FakeClock(NOW)
+    admin = tmp_path / "admin.conf"
     async with running(options, clock) as cluster:
         first = cluster.endpoint
-    # A port that is named is one to be found again; 0 asks for a new one at each start.
+    # Where machines look for it is as good as any other that is picked, unless somebody else has taken it.
+    with taken(first.port):
+        async with running(options, clock) as cluster:
+            assert cluster.endpoint.port != first.port
+            assert {server_of(admin), await published(cluster)} == {first.url}
+            assert cluster.is_out_of_reach
+            assert not cluster.moved
     async with running(options, clock) as cluster:
-        assert server_of(tmp_path / "admin.conf") == cluster.endpoint.url
+        assert cluster.endpoint == first
         assert not cluster.is_out_of_reach
-        second = cluster.endpoint
-    assert first != second
-    point_at(tmp_path / "admin.conf", "https://127.0.0.1:1")
+    point_at(admin, "https://127.0.0.1:1")
     async with running(replace(options, secure_port=first.port), clock) as cluster:
-        assert server_of(tmp_path / "admin.conf") == "https://127.0.0.1:1"
-        assert cluster.is_out_of_reach
+        assert server_of(admin) == "https://127.0.0.1:1"
+
+
+@async_test
+async def test_a_loopback_address_in_the_join_line_leads_nowhere(tmp_path: Path) -> None:
+    options, clock = options_in(tmp_path), FakeClock(NOW)
+    async with running(options, clock) as cluster:
+        former = cluster.endpoint
+    with taken(former.port):
+        async with running(replace(options, advertise_address="", bind_address="0.0.0.0"), clock) as cluster:
+            assert cluster.shared == former
+            assert cluster.is_out_of_reach
+
+
+@async_test
+async def test_other_servers_that_change_are_told(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    async with running(options_in(tmp_path), clock):
+        pass
+    told = []
+    for others in (("b.example.com:443",), ("b.example.com:443",), ("c.example.com:443", "d.example.com:443")):
+        async with running(options_in(tmp_path, other_servers=others), clock) as cluster:
+            told.append([(each.key, each.former, each.now) for each in cluster.moved])
+    b, c, d = (f"https://{each}.example.com:443" for each in "bcd")
+    assert told == [[("other servers", "", b)], [], [("other servers", b, f"{c}, {d}")]]
 
 
 @async_test

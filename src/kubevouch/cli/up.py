@@ -69,7 +69,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     type=click.IntRange(0, 65535),
     default=settings.DEFAULT_PORT,
     show_default=True,
-    help="Port to listen on; 0 picks one.",
+    help="Port to listen on; 0 picks one, by preference that of admin.conf.",
 )
 @click.option(
     "--service-cluster-ip-range",
@@ -211,11 +211,11 @@ async def _up(options: settings.StandaloneOptions) -> None:
         else:
             ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
         for moved in cluster.moved:
-            ui.field("server", f"{moved.now} in {moved.what}, which had {moved.former}")
+            ui.field(moved.key, f"{moved.now} in {moved.what}, which had {moved.former or 'none'}")
         if cluster.is_out_of_reach:
             ui.warning(
                 f"machines are sent to {cluster.shared.url}, and this server is {cluster.endpoint.url}; "
-                "--control-plane-endpoint sends them elsewhere"
+                "--control-plane-endpoint sends them elsewhere, --secure-port and --bind-address listen elsewhere"
             )
         _tell_join(cluster)
         if not cluster.keeps_state:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authorization.kubeadm_policy import KUBEADM_CONFIG, KUBELET_CONFIG, kubeadm_policy
+from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.stored import create_or_update
 from kubevouch.config.kubeadm_v1beta4 import KUBELET, KUBELET_GROUP_VERSION, ClusterConfiguration, dump_cluster, load
@@ -18,6 +21,7 @@ from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.server.bootstrap import rbac
 
 CLUSTER_KEY, KUBELET_KEY = "ClusterConfiguration", "kubelet"
+_ENDPOINT = "controlPlaneEndpoint"
 POLICY = frozenset({"kubeadm:nodes-kubeadm-config", "kubeadm:kubelet-config"})
 
 
@@ -64,6 +68,41 @@ async def upload(client: Client, settings: ClusterSettings) -> None:
     await rbac.reconcile(client, [obj for obj in (*policy.roles, *policy.role_bindings) if obj.metadata.name in POLICY])
 
 
+async def keep_endpoint(client: Client, endpoint: str) -> tuple[str, str] | None:
+    """Publish ``HOST:PORT`` as the address that all control planes share, where their configuration is published.
+
+    Args:
+        endpoint: empty leaves what is published.
+
+    Returns:
+        What was published, and what is, empty for nothing; None where there is no configuration that can be read.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    told: list[tuple[str, str]] = []
+
+    def decide(found: ConfigMap | None) -> ConfigMap | None:
+        told.clear()
+        # Whatever kubeadm of another version has written beside it stays.
+        try:
+            tree = yamltext.loads(found.data.get(CLUSTER_KEY, ""))[0] if found is not None else None
+        except (ValueError, RecursionError):
+            tree = None
+        if found is None or not isinstance(tree, dict):
+            return None
+        former = tree.get(_ENDPOINT)
+        former = former if isinstance(former, str) else ""
+        told.append((former, endpoint or former))
+        if told[0][0] == told[0][1]:
+            return None
+        text = yamltext.dumps(tree | {_ENDPOINT: endpoint})
+        return msgspec.structs.replace(found, data={**found.data, CLUSTER_KEY: text})
+
+    await stored.change(client, catalog.CONFIG_MAPS, KUBEADM_CONFIG, wellknown.KUBE_SYSTEM_NAMESPACE, decide)
+    return told[0] if told else None
+
+
 async def fetch_cluster(client: Client) -> ClusterConfiguration | None:
     """What the cluster was set up with; None if nobody has published it.
 
@@ -82,10 +121,10 @@ async def fetch_kubelet(client: Client) -> str | None:
 
 async def _fetch(client: Client, name: str, key: str) -> str | None:
     try:
-        stored = await client.get(catalog.CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
+        published = await client.get(catalog.CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
     except APIStatusError as err:
         # Whoever may not read it in this cluster goes without, as where it is missing.
         if err.code in (403, 404):
             return None
         raise
-    return stored.data.get(key)
+    return published.data.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
@@ -21,20 +22,41 @@ def local(options: StandaloneOptions, port: int) -> Endpoint:
     return Endpoint(network.default_address(), port)
 
 
-def shared(options: StandaloneOptions, here: Endpoint, recorded: Endpoint | None) -> Endpoint:
+def shared(
+    options: StandaloneOptions, here: Endpoint, recorded: Endpoint | None, decided: Endpoint | None = None
+) -> Endpoint:
     """What kubeconfigs and cluster-info name as the server. Raises :class:`SettingsError` if a flag cannot be meant.
 
     Args:
         here: this server.
         recorded: what they name now. It may be a balancer's name, which nothing but a flag changes.
+        decided: the endpoint of all control planes as an earlier start was told it: another address of this server
+            changes nothing about it.
     """
     given = control_plane_endpoint(options.control_plane_endpoint, here.port)
     if given is not None:
         return given
-    if options.advertise_address or recorded is None:
-        return here
-    # A port that is picked anew at each start is a flag, too.
-    return here if options.secure_port == 0 and recorded.host == here.host else recorded
+    if recorded is not None and (decided is not None or not options.advertise_address):
+        return recorded
+    return decided or here
+
+
+def is_out_of_reach(shared: Endpoint, here: Endpoint, bound: str, is_ours: Callable[[str], bool]) -> bool:
+    """Whether machines that are sent to ``shared`` are sent to this very machine, to where they find no server.
+
+    Args:
+        here: this server, with the port that it listens on.
+        bound: the address that it listens on.
+        is_ours: whether an address or a name is this machine's own; of a name that may be a balancer's it is not known.
+    """
+    if not is_ours(shared.host):
+        return False
+    if shared.port != here.port:
+        return True
+    if network.is_wildcard(bound):
+        # For others it is their own machine.
+        return network.is_loopback(shared.host) and not network.is_loopback(here.host)
+    return shared.host != bound and not (network.is_loopback(shared.host) and network.is_loopback(bound))
 
 
 def recorded(path: Path) -> Endpoint | None:

@@ -48,7 +48,8 @@ class FirstStart:
 
     def _settings(self) -> ClusterSettings:
         """For machines that join by kubeadm: with paths of theirs, not of this server."""
-        shared = self.shared.address if self.shared != self.kubeconfigs.here else ""
+        decided = self.options.control_plane_endpoint or self.shared != self.kubeconfigs.here
+        shared = self.shared.address if decided else ""
         return cluster_settings.complete(
             ClusterConfiguration(
                 control_plane_endpoint=shared,

@@ -20,11 +20,12 @@ SUPER_ADMIN_FILE = "super-admin.conf"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """``what`` has named ``former`` as the server, and names ``now``."""
+    """``what`` has named ``former`` as its ``key``, empty if nothing, and names ``now``."""
 
     what: str
     former: str
     now: str
+    key: str = "server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +40,20 @@ class Kubeconfigs:
     def path(self, name: str) -> Path:
         return self.options.data_dir / name
 
-    def keep(self) -> list[Moved]:
+    def keep(self, decided: Endpoint | None) -> list[Moved]:
         """Renew what is there, and make ``admin.conf`` if it is missing. Raises ``OSError``."""
-        moved = self.ensure(ADMIN_FILE, ADMIN)
+        moved = self.ensure(ADMIN_FILE, ADMIN, decided)
         if self.path(SUPER_ADMIN_FILE).exists():
-            moved += self.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
+            moved += self.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN, decided)
         return moved
 
-    def ensure(self, name: str, who: LeafSpec) -> list[Moved]:
+    def ensure(self, name: str, who: LeafSpec, decided: Endpoint | None = None) -> list[Moved]:
         """One of them; where the CA's key is not here, it stays as it is. Raises ``OSError``."""
         if self.pki.signing is None:
             return []
         path = self.path(name)
         former = addresses.recorded(path)
-        server = addresses.shared(self.options, self.here, former)
+        server = addresses.shared(self.options, self.here, former, decided)
         kubeconfig.ensure(
             path, server.url, self.pki.signing, who, now=self.clock.now(), algorithm=self.options.key_algorithm,
             bundle=self.pki.ca_certificate,

@@ -42,6 +42,30 @@ def parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         return ipaddress.ip_address(default_address())
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a machine that asks at ``host`` asks itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_ours(host: str) -> bool:
+    """Whether ``host`` is an address of this machine. A name other than localhost may be anybody's."""
+    if is_loopback(host):
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        return False
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
 def is_wildcard(address: str) -> bool:
     """Whether listening on ``address`` means every address of the machine."""
     return ipaddress.ip_address(address).is_unspecified

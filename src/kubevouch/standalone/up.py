@@ -18,9 +18,10 @@ from pathlib import Path
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.machinery.text import gotext
-from kubevouch.phases import bootstrap_token, cluster_info
+from kubevouch.phases import bootstrap_token, cluster_info, upload_config
 from kubevouch.phases.certificates import certs
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI
+from kubevouch.phases.cluster_settings import SettingsError, control_plane_endpoint
 from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import pins
 from kubevouch.pki.control_plane import CA, ControlPlaneNames
@@ -74,6 +75,7 @@ class Running:
         pin: the public key hash of the CA.
         keeps_state: False if the store ends with the process.
         moved: what names another server since this start.
+        is_out_of_reach: whether that sends machines to where nothing of ours listens.
     """
 
     server: StandaloneServer
@@ -84,15 +86,11 @@ class Running:
     started: dt.timedelta
     keeps_state: bool
     moved: tuple[Moved, ...] = ()
+    is_out_of_reach: bool = False
 
     @property
     def endpoint(self) -> Endpoint:
         return self.server.endpoint
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether machines are sent to this very host, at a port where nothing of ours listens."""
-        return self.shared.host == self.endpoint.host and self.shared.port != self.endpoint.port
 
 
 @contextlib.asynccontextmanager
@@ -114,13 +112,15 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         if tracing is not None:
             stack.push_async_callback(asyncio.to_thread, tracing.tracer.close)
         stack.enter_context(_only_here(options.data_dir))
-        sockets = _bind(options)
+        admin = options.data_dir / ADMIN_FILE
+        recorded = addresses.recorded(admin)
+        sockets = _bind(options, recorded)
         for bound in sockets:
             stack.callback(bound.close)
         endpoint = addresses.local(options, sockets[0].getsockname()[1])
-        admin = options.data_dir / ADMIN_FILE
-        shared = addresses.shared(options, endpoint, addresses.recorded(admin))
-        pki = _ensure_pki(options, _names(options, endpoint, shared), clock)
+        shared = addresses.shared(options, endpoint, recorded)
+        # Until the store says what was decided, a flag for this server alone does not count.
+        pki = _ensure_pki(options, _names(options, endpoint, shared, recorded), clock)
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         store = await spec.open(clock)
         stack.push_async_callback(store.close)
@@ -145,7 +145,9 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
         server = await stack.enter_async_context(made)
-        published, moved = await _keep_cluster_info(server, options, endpoint)
+        decided, moved = await _keep_endpoint(server, options, endpoint)
+        published, elsewhere = await _keep_cluster_info(server, options, endpoint, decided)
+        moved += elsewhere
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         tokens = None
         if options.token_ttl is not None and options.access.bootstrap_token_auth:
@@ -158,22 +160,40 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
-        moved += kubeconfigs.keep()
+        moved += kubeconfigs.keep(decided)
+        sent = published or addresses.recorded(admin) or shared
         await server.listen(sockets)
         yield Running(
             server,
             admin if admin.exists() else None,
-            published or shared,
+            sent,
             tokens,
             pins.pin_of(pki.certificate),
             dt.timedelta(seconds=clock.monotonic() - begun),
             keeps_state=not isinstance(spec, MemorySpec),
             moved=tuple(moved),
+            is_out_of_reach=addresses.is_out_of_reach(sent, endpoint, options.bind_address, network.is_ours),
         )
 
 
-async def _keep_cluster_info(
+async def _keep_endpoint(
     server: StandaloneServer, options: StandaloneOptions, here: Endpoint
+) -> tuple[Endpoint | None, list[Moved]]:
+    """The address that all control planes share, as a start was told it, and how that has changed."""
+    given = control_plane_endpoint(options.control_plane_endpoint, here.port)
+    kept = await upload_config.keep_endpoint(server.client, given.address if given else "")
+    if kept is None:
+        return given, []
+    former, now = kept
+    moved = [] if former == now else [Moved("kubeadm-config", former, now, "endpoint")]
+    try:
+        return control_plane_endpoint(now, here.port), moved
+    except SettingsError:
+        return None, moved
+
+
+async def _keep_cluster_info(
+    server: StandaloneServer, options: StandaloneOptions, here: Endpoint, decided: Endpoint | None
 ) -> tuple[Endpoint | None, list[Moved]]:
     """Where it sends machines, None if nowhere, and how that has changed."""
 
@@ -182,7 +202,7 @@ async def _keep_cluster_info(
             former = endpoint_of_url(url)
         except EndpointError:
             return url
-        now = addresses.shared(options, here, former)
+        now = addresses.shared(options, here, former, decided)
         return url if now == former else now.url
 
     kept = await cluster_info.keep(
@@ -196,6 +216,8 @@ async def _keep_cluster_info(
         return None, []
     former, info = kept
     moved = [] if former.server == info.server else [Moved("cluster-info", former.server, info.server)]
+    if former.servers != info.servers:
+        moved.append(Moved("cluster-info", ", ".join(former.servers), ", ".join(info.servers), "other servers"))
     try:
         return endpoint_of_url(info.server), moved
     except EndpointError:
@@ -314,7 +336,11 @@ _NO_LISTENING = {
 }
 
 
-def _bind(options: StandaloneOptions) -> list[socket.socket]:
+def _bind(options: StandaloneOptions, recorded: Endpoint | None) -> list[socket.socket]:
+    """``recorded``: where machines are sent; a port that is to be picked is that one, if it is free."""
+    if options.secure_port == 0 and recorded is not None and network.is_ours(recorded.host):
+        with contextlib.suppress(OSError):
+            return network.bind(options.bind_address, recorded.port)
     try:
         return network.bind(options.bind_address, options.secure_port)
     except OSError as err:
@@ -326,11 +352,14 @@ def _words(err: OSError) -> str:
     return (err.strerror or str(err)).lower()
 
 
-def _names(options: StandaloneOptions, endpoint: Endpoint, shared: Endpoint) -> ControlPlaneNames:
+def _names(
+    options: StandaloneOptions, endpoint: Endpoint, shared: Endpoint, recorded: Endpoint | None
+) -> ControlPlaneNames:
+    kept = () if recorded is None else (recorded.host,)
     return ControlPlaneNames(
         node_name=socket.gethostname().lower(),
         advertise_address=endpoint.host,
         endpoint_host=shared.host,
         service_addresses=network.service_addresses(options.service_cluster_ip_range),
-        extra=(*LOCAL_NAMES, *options.extra_names, *(each.host for each in addresses.others(options, endpoint))),
+        extra=(*LOCAL_NAMES, *options.extra_names, *kept, *(each.host for each in addresses.others(options, endpoint))),
     )

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from kubevouch.standalone.network import bind, default_address, is_wildcard
+from kubevouch.standalone.network import bind, default_address, is_loopback, is_ours, is_wildcard
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,26 @@ from kubevouch.standalone.network import bind, default_address, is_wildcard
 )
 def test_wildcard(address: str, wildcard: bool) -> None:
     assert is_wildcard(address) is wildcard
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback", "ours"),
+    [
+        ("127.0.0.1", True, True),
+        ("127.0.0.9", True, True),
+        ("::1", True, True),
+        ("localhost", True, True),
+        ("192.0.2.1", False, False),
+        ("2001:db8::1", False, False),
+        ("localhost.example.com", False, False),
+    ],
+)
+def test_whose_address_it_is(host: str, loopback: bool, ours: bool) -> None:
+    assert (is_loopback(host), is_ours(host)) == (loopback, ours)
+
+
+def test_the_address_with_which_others_are_reached_is_ours() -> None:
+    assert is_ours(default_address())
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "1.2.3"])
