@@ -80,11 +80,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         certificates: those that were issued for it.
         approved: the keys of requests that are approved and have no certificate yet.
+        registered: it has a Node, which somebody can delete.
         alive: why its Node counts as alive, as :func:`alive` says it.
     """
 
     certificates: tuple[Held, ...] = ()
     approved: tuple[str, ...] = ()
+    registered: bool = False
     alive: str = ""
     record: NodeRecord = node_records.NONE
 
@@ -111,24 +113,29 @@ def decide(asked: Asked, inventory: Inventory, *, takeover: bool, now: dt.dateti
     # 4. Another one.
     if held:
         end = Time.of(max(each.not_after for each in held))
-        return _taken(asked, f"it has a certificate with another key, valid until {end}")
+        return _taken(asked, inventory, f"it has a certificate with another key, valid until {end}")
     if inventory.alive:
-        return _taken(asked, inventory.alive)
+        return _taken(asked, inventory, inventory.alive)
     # 5. Another one that may still fail.
     if inventory.approved:
         return Verdict(Decision.WAIT, message=f"another machine is about to become {asked.node_name}")
     return ADMITTED
 
 
-def _taken(asked: Asked, why: str) -> Verdict:
+def _taken(asked: Asked, inventory: Inventory, why: str) -> Verdict:
     name = asked.node_name
-    return Verdict(
-        Decision.DENY,
-        TAKEN_REASON,
-        f"the name {name} belongs to another machine: {why}. If that machine is gone, delete its Node (kubectl delete "
-        f"node {name}); if this one takes its place, give it a token for the name (kubevouch token create --node-name "
-        f"{name}); otherwise give it another name",
-    )
+    token = f"kubevouch token create --node-name {name}"
+    if inventory.registered:
+        what = (
+            f"If that machine is gone, delete its Node (kubectl delete node {name}); if this one takes its place, give "
+            f"it a token for the name ({token}); otherwise give it another name"
+        )
+    else:
+        what = (
+            f"If that machine is gone, or this one takes its place, give this one a token for the name ({token}), as "
+            "there is no Node to delete; otherwise give it another name"
+        )
+    return Verdict(Decision.DENY, TAKEN_REASON, f"the name {name} belongs to another machine: {why}. {what}")
 
 
 def _locked(asked: Asked, record: NodeRecord) -> str:

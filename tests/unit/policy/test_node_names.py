@@ -44,7 +44,7 @@ LOCKED = NodeRecord(released=NOW - DAY, locked=NOW - DAY, until=UNTIL, why="stol
         (Inventory(certificates=(held(), held("a"))), Decision.ADMIT),
         (Inventory(certificates=(held("a", end=NOW), held())), Decision.DENY),
         (Inventory(certificates=(held(""),)), Decision.DENY),
-        (Inventory(alive="its Node is Ready"), Decision.DENY),
+        (Inventory(registered=True, alive="its Node is Ready"), Decision.DENY),
         (Inventory(certificates=(held("a"),), alive="its Node is Ready"), Decision.ADMIT),
         (Inventory(approved=("b",)), Decision.WAIT),
         (Inventory(approved=("b", "a")), Decision.ADMIT),
@@ -109,3 +109,11 @@ def lease(renewed: dt.datetime | None) -> Lease:
 )
 def test_signs_of_life(node: Node | None, of: Lease | None, lives: bool) -> None:
     assert bool(alive(node, of, NOW)) is lives
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_node_is_to_be_deleted_only_where_there_is_one(registered: bool) -> None:
+    inventory = Inventory(certificates=(held(),), registered=registered)
+    said = decide(ASKED, inventory, takeover=False, now=NOW).message
+    assert ("kubectl delete node n" in said) is registered
+    assert "kubevouch token create --node-name n" in said and "another name" in said

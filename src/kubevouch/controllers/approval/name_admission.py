@@ -199,6 +199,7 @@ class NameAdmission:
         return Inventory(
             certificates=(*held, *self._in_ledger(name)),
             approved=tuple(approved),
+            registered=node is not None,
             alive="" if node is None else node_names.alive(node, lease, self._clock.now()),
             record=self._record(name),
         )
