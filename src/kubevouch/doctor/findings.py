@@ -59,7 +59,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``cause`` is what was seen, in one line; ``fix`` is one command."""
+    """``cause`` is what was seen, in one line; ``fix`` is one command, or what to do where no command alone does it."""
 
     code: Code
     cause: str
@@ -107,22 +107,24 @@ class Code(Enum):
     )  # fmt: skip
     PORT_REFUSED = Kind(
         "port-refused", Area.SERVER,
-        "The machine is there and nothing listens on the port: the API server is not running, or it is another port.",
-        "ss -ltn",
+        "The machine is there and nothing listens on the port: the API server does not run, or listens on another port "
+        "(ss -ltnp on its machine), or a firewall rejects the connection.",
+        "systemctl start kubevouch",
     )  # fmt: skip
     NO_ANSWER = Kind(
         "no-answer", Area.SERVER,
         "Nothing comes back from the address: a firewall drops the packets, there is no route, or the server hangs.",
-        "traceroute HOST",
+        "firewall-cmd --add-port=PORT/tcp",
     )  # fmt: skip
     PLAIN_HTTP = Kind(
-        "plain-http", Area.SERVER, "What listens there does not speak TLS. API servers speak nothing else.",
-        "curl -k https://HOST:PORT/version",
+        "plain-http", Area.SERVER,
+        "What listens there does not speak TLS, so it is another program: API servers speak nothing else.",
+        "ss -ltnp sport = :PORT",
     )  # fmt: skip
     NOT_KUBERNETES = Kind(
         "not-kubernetes", Area.SERVER,
         "Something answers that is no API server: a web server, a load balancer without servers, a login page.",
-        "curl -k https://HOST:PORT/version",
+        "ss -ltnp sport = :PORT",
     )  # fmt: skip
     PROXY_ANSWERS = Kind(
         "proxy-answers", Area.SERVER, "A proxy answers in the API server's place.",
@@ -394,7 +396,7 @@ class Code(Enum):
         "kubelet-not-reached", Area.CLUSTER,
         "A node says that it is Ready, and its kubelet's port cannot be reached from here: a firewall, or another "
         "network. The API server may have the same trouble with logs and exec.",
-        "ss -ltn",
+        "systemctl restart kubelet",
     )  # fmt: skip
     KUBELET_WITHOUT_CERTIFICATE = Kind(
         "kubelet-without-certificate", Area.CLUSTER,

@@ -67,7 +67,7 @@ def _together(found: list[Finding]) -> list[Finding]:
     if len(lost) <= _SHOWN:
         return found
     rest = [each for each in found if each.code is not Code.KUBELET_NOT_REACHED]
-    return [*rest, Code.KUBELET_NOT_REACHED.found(f"{len(lost)} kubelets, of which one: {lost[0].cause}")]
+    return [*rest, Code.KUBELET_NOT_REACHED.found(f"{len(lost)} kubelets, of which one: {lost[0].cause}", lost[0].fix)]
 
 
 def endpoint_of(node: Node) -> Endpoint | None:
@@ -98,7 +98,9 @@ async def _dial(name: str, endpoint: Endpoint, anchors: Sequence[Certificate], c
         return [judge_failure(name, endpoint, err)]
     except TimeoutError:
         why = f"{endpoint.address} did not answer within {_DIAL_SECONDS:g} s"
-        return [Code.KUBELET_NOT_REACHED.found(f"the kubelet of {name}, which is Ready: {why}")]
+        return [
+            Code.KUBELET_NOT_REACHED.found(f"the kubelet of {name}, which is Ready: {why}", reach.let_through(endpoint))
+        ]
     return list(judge_served(name, leaf, endpoint, anchors, now=clock.now()))
 
 
@@ -109,7 +111,9 @@ def judge_failure(name: str, endpoint: Endpoint, err: NotReached) -> Finding:
         return Code.KUBELET_WITHOUT_CERTIFICATE.found(
             f"the kubelet of {name} at {endpoint.address} breaks off TLS with an internal error: it has no certificate"
         )
-    return Code.KUBELET_NOT_REACHED.found(f"the kubelet of {name}, which is Ready: {err.finding.cause}")
+    # A firewall that drops says nothing; a port that is refused is that of a kubelet which does not listen.
+    fix = reach.let_through(endpoint) if err.finding.code is Code.NO_ANSWER else f"on {name}: {_RESTART}"
+    return Code.KUBELET_NOT_REACHED.found(f"the kubelet of {name}, which is Ready: {err.finding.cause}", fix)
 
 
 def judge_served(

@@ -71,7 +71,9 @@ async def serving_certificate(endpoint: Endpoint, clock: Clock, server_name: str
         raise NotReached(_no_answer(endpoint, f"did not answer within {STAGE_SECONDS:g} s")) from err
     except ConnectionRefusedError as err:
         raise NotReached(
-            Code.PORT_REFUSED.found(f"{endpoint.address} refuses the connection: nothing listens on that port")
+            Code.PORT_REFUSED.found(
+                f"{endpoint.address} refuses the connection: nothing listens on that port", start(endpoint)
+            )
         ) from err
     except ssl.SSLError as err:
         raise NotReached(await _no_tls(endpoint, clock, err)) from err
@@ -80,7 +82,9 @@ async def serving_certificate(endpoint: Endpoint, clock: Clock, server_name: str
         raise NotReached(_no_answer(endpoint, f"cannot be reached: {why}")) from err
     except ParseError as err:
         raise NotReached(
-            Code.NOT_KUBERNETES.found(f"{endpoint.address} shows a certificate that cannot be read: {err}")
+            Code.NOT_KUBERNETES.found(
+                f"{endpoint.address} shows a certificate that cannot be read: {err}", _make_room(endpoint)
+            )
         ) from err
 
 
@@ -97,11 +101,58 @@ async def _handshake(endpoint: Endpoint, server_name: str) -> Certificate:
 
 
 def _no_answer(endpoint: Endpoint, why: str) -> Finding:
-    return Code.NO_ANSWER.found(f"{endpoint.address} {why}", f"traceroute {endpoint.host}")
+    return Code.NO_ANSWER.found(f"{endpoint.address} {why}", let_through(endpoint))
+
+
+def is_here(host: str) -> bool:
+    """Whether ``host`` is this machine; of names only localhost, as others may be anybody's tomorrow."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))  # the kernel takes its own addresses only; nothing is sent
+    except OSError:
+        return False
+    return True
+
+
+def start(endpoint: Endpoint) -> str:
+    """What to do where a connection is refused."""
+    how = f"systemctl start kubevouch, or kubevouch up --secure-port {endpoint.port}"
+    if is_here(endpoint.host):
+        return f"start the API server on this machine ({how}), or give the port on which it listens"
+    return (
+        f"on {endpoint.host}, start the API server ({how}); if it runs there, give the port that ss -ltnp shows for "
+        f"it, and let TCP port {endpoint.port} in where a firewall rejects it"
+    )
+
+
+def _make_room(endpoint: Endpoint) -> str:
+    where = "" if is_here(endpoint.host) else f"on {endpoint.host}, "
+    return (
+        f"{where}look which program has the port (ss -ltnp sport = :{endpoint.port}); stop it and start the API "
+        "server, or give the port on which the API server listens"
+    )
+
+
+def let_through(endpoint: Endpoint) -> str:
+    """What to do where nothing comes back."""
+    if is_here(endpoint.host):
+        return f"let TCP port {endpoint.port} through this machine's firewall, and restart what listens there"
+    return (
+        f"let TCP port {endpoint.port} through the firewalls from here to {endpoint.host} (on it, firewall-cmd "
+        f"--add-port={endpoint.port}/tcp or ufw allow {endpoint.port}/tcp); traceroute {endpoint.host} shows where the "
+        "way ends"
+    )
 
 
 async def _no_tls(endpoint: Endpoint, clock: Clock, err: ssl.SSLError) -> Finding:
-    fix = f"curl -k {endpoint.url}/version"
+    fix = _make_room(endpoint)
     if await _speaks_http(endpoint, clock):
         return Code.PLAIN_HTTP.found(f"{endpoint.address} speaks plain HTTP, expected TLS", fix)
     if isinstance(err, ssl.SSLEOFError | ssl.SSLZeroReturnError):
@@ -134,11 +185,11 @@ def judge_transport(err: TransportError, endpoint: Endpoint) -> Finding:
         if err.by_proxy:
             fix = f"curl -kv --noproxy '*' {endpoint.url}/version"
             return Code.PROXY_ANSWERS.found(str(err), fix)
-        return Code.NOT_KUBERNETES.found(str(err), f"curl -k {endpoint.url}/version")
+        return Code.NOT_KUBERNETES.found(str(err), _make_room(endpoint))
     if isinstance(err, TLSFailed):
         return Code.SERVER_NOT_TRUSTED.found(str(err), f"openssl s_client -connect {endpoint.address} -showcerts")
     if isinstance(err, ConnectFailed):
-        return Code.NO_ANSWER.found(str(err), f"traceroute {endpoint.host}")
+        return Code.NO_ANSWER.found(str(err), let_through(endpoint))
     return Code.ACCESS_REFUSED.found(str(err))
 
 

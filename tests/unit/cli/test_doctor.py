@@ -59,7 +59,9 @@ def test_findings_in_words_and_for_scripts(tmp_path: Path, capsys: pytest.Captur
             assert load(capsys.readouterr().out) == {
                 "findings": [
                     {
-                        "code": "port-refused", "cause": cause, "fix": "ss -ltn",
+                        "code": "port-refused", "cause": cause,
+                        "fix": "start the API server on this machine (systemctl start kubevouch, or kubevouch up "
+                        f"--secure-port {port}), or give the port on which it listens",
                         "docs": f"{peers.ROOT}/docs/reference/findings.md#port-refused",
                     }
                 ],

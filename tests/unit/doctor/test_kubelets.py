@@ -105,6 +105,7 @@ def test_what_a_kubelet_serves_with(tmp_path: Path, pair: Pair | None, code: Cod
 async def test_nodes_that_cannot_be_called() -> None:
     found = await visit([_node(1, "127.0.0.1")], ANCHORS, CLOCK)
     assert _codes(found) == [Code.KUBELET_NOT_REACHED]
+    assert found[0].fix == "on worker-1: systemctl restart kubelet"
     assert _codes(await visit([_node(1, "127.0.0.1", ready="False")], ANCHORS, CLOCK)) == []
     assert _codes(await visit([_node(1)], ANCHORS, CLOCK)) == [Code.NODE_WITHOUT_ADDRESS]
 
@@ -123,6 +124,7 @@ async def test_a_kubelet_that_says_nothing() -> None:
         clock.advance(3)
         (found,) = await visiting
     assert found.code is Code.KUBELET_NOT_REACHED and "did not answer within 3 s" in found.cause
+    assert found.fix.startswith("let TCP port")
 
 
 @async_test

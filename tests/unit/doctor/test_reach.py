@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 
 import pytest
 
+from asynctest import async_test
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import ConnectFailed, CredentialsFailed, NotKubernetes, TLSFailed, TransportError
 from kubevouch.doctor.findings import Code
-from kubevouch.doctor.reach import covers, judge_clock, judge_proxies, judge_serving, judge_transport
+from kubevouch.doctor.reach import (
+    NotReached,
+    covers,
+    is_here,
+    judge_clock,
+    judge_proxies,
+    judge_serving,
+    judge_transport,
+    serving_certificate,
+    start,
+)
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.util.clock import SystemClock
 from throwaway_ca import ThrowawayCA
 
 CA = ThrowawayCA()
@@ -108,3 +121,30 @@ def test_proxies(host: str, exempt: str, captured: bool) -> None:
 def test_requests_without_an_answer(err: TransportError, code: Code) -> None:
     found = judge_transport(err, HOST)
     assert (found.code, found.cause) == (code, "x")
+
+
+def test_what_to_do_depends_on_what_is_in_the_way() -> None:
+    """A command that only looks, such as ss or traceroute, is no fix by itself."""
+    far, near = Endpoint("192.0.2.1", 6443), Endpoint("127.0.0.1", 6443)
+    assert not is_here(far.host) and is_here(near.host) and is_here("::1") and is_here("localhost")
+    assert not is_here("api.example.com")
+    for endpoint in (far, near):
+        filtered = judge_transport(ConnectFailed("x"), endpoint).fix
+        assert filtered.startswith("let TCP port 6443 through") and "firewall" in filtered
+        other = judge_transport(NotKubernetes("x"), endpoint).fix
+        assert "which program has the port" in other and "stop it" in other
+        assert ("on 192.0.2.1" in other) is ("firewall-cmd" in filtered) is (endpoint is far)
+
+
+@async_test
+async def test_what_to_do_about_a_port_that_is_refused() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        for host, where in (("127.0.0.1", "on this machine"), ("localhost", "on this machine")):
+            with pytest.raises(NotReached) as caught:
+                await serving_certificate(Endpoint(host, port), SystemClock())
+            fix = caught.value.finding.fix
+            assert caught.value.finding.code is Code.PORT_REFUSED
+            assert where in fix and f"kubevouch up --secure-port {port}" in fix
+    assert "on 192.0.2.1, start the API server" in start(Endpoint("192.0.2.1", 6443))
