@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ EXIT_CODES = {
 @kubeconfig_option
 @ui.output_option
 def status(kubeconfig: Path | None, output: str) -> int:
-    """Say on one screen how a cluster stands: server, controllers, CA, machines, what waits and what ends.
+    """Say on one screen how a cluster stands: server, controllers, nodes, requests, tokens, what expires.
 
     The exit code is 0 if all is well, 1 if somebody has to do something soon, 2 if something does not work now, 4 if
     the server does not answer and 5 if it is not the one that the kubeconfig trusts. kubevouch doctor cluster says what
@@ -47,36 +48,70 @@ def status(kubeconfig: Path | None, output: str) -> int:
     if output != "text":
         ui.document(found.tree(), output)
     else:
-        _print(found, clock.now())
+        show(found, clock.now())
     return EXIT_CODES[found.severity.name]
 
 
-def _print(found: ClusterStatus, now: dt.datetime) -> None:
+def show(found: ClusterStatus, now: dt.datetime, columns: int | None = None) -> None:
+    """Print it for an operator; ``columns`` as in ``ui.table``."""
     from kubevouch.doctor.status import Severity, severity_of
     from kubevouch.machinery.text.gotext import human_duration
 
-    state = {True: "ready", False: "not ready", None: "not asked"}[found.ready]
-    ui.field("server", " ".join(filter(None, (found.server, found.version, state))))
-    if found.controllers is not None:
-        busy = [f"{name} ({depth})" for name, depth in found.controllers.items() if depth]
-        waits = f"; with work that waits: {', '.join(busy)}" if busy else ", no work waits"
-        ui.field("controllers", f"{len(found.controllers)} run here{waits}" if found.controllers else "none run here")
-    if found.nodes is not None:
-        ui.field("machines", f"{found.nodes[0]}, {found.nodes[1]} of them ready")
-    if found.undecided is not None:
-        oldest = f", the oldest for {human_duration(found.oldest_request.total_seconds())}" if found.undecided else ""
-        ui.field("waiting", f"{found.undecided} undecided request{'s' * (found.undecided != 1)}{oldest}")
-    if found.tokens is not None:
-        ui.field("tokens", f"{found.tokens} that hold{'s' * (found.tokens == 1)}")
+    for label, text in _lines(found):
+        ui.prose(label, text, columns)
+    label = "expires"
     for name, moment in sorted(found.ends.items(), key=lambda item: item[1]):
         left = (moment - now).total_seconds()
-        days = f"in {int(left // 86400)} days" if left >= 2 * 86400 else f"in {human_duration(max(left, 0))}"
-        ui.field("ends", f"{name} {days if left > 0 else 'has ended'}, {moment:%Y-%m-%d %H:%M} UTC")
+        days = f"{int(left // 86400)} days" if left >= 2 * 86400 else human_duration(abs(left))
+        when = f"in {days}" if left > 0 else f"EXPIRED {human_duration(-left)} ago"
+        ui.prose(label, f"{when}: {name}, {moment:%Y-%m-%d %H:%M} UTC", columns)
+        label = ""
     for finding in sorted(found.findings, key=lambda each: -severity_of(each.code)):
         soon = severity_of(finding.code) is Severity.SOON
         mark = ui.styled("!", fg="yellow", bold=True) if soon else ui.styled("✗", fg="red")
-        ui.say("  ", mark, " ", ui.styled(finding.code.value.code, bold=True), f" {ui.one_line(finding.cause)}")
+        ui.say("  ", mark, " ", ui.styled(finding.code.value.code, bold=True))
+        for line in ui.wrapped(ui.one_line(finding.cause), 4, columns):
+            ui.say("    ", line)
     if found.severity is Severity.WELL:
         ui.say("  ", ui.styled("✓", fg="green"), " all is well")
     elif found.findings:
         ui.say("  kubevouch doctor cluster says what to do")
+
+
+def _lines(found: ClusterStatus) -> Iterator[tuple[str, str]]:
+    """What was learnt, and what was not and why."""
+    from kubevouch.machinery.text.gotext import human_duration
+
+    ready = {True: "ready", False: "NOT READY (kubectl get --raw /readyz?verbose says what is missing)"}
+    state = found.unknown.get("server") or ("" if found.ready is None else ready[found.ready])
+    yield "server", ", ".join(filter(None, (found.server, found.version, state)))
+    texts: dict[str, str] = {}
+    if found.controllers is not None:
+        busy = [f"{name} ({depth})" for name, depth in found.controllers.items() if depth]
+        work = f"work waits for {', '.join(busy)}" if busy else "no work waits for them"
+        texts["controllers"] = (
+            f"{len(found.controllers)} running in the server, {work}" if found.controllers else "none in the server"
+        )
+    if found.nodes is not None:
+        total, ready_ones = found.nodes
+        texts["nodes"] = (
+            f"{total} registered, {ready_ones} Ready"
+            if total
+            else "none registered (a kubelet registers its Node when it starts)"
+        )
+    if found.undecided is not None:
+        oldest = human_duration(found.oldest_request.total_seconds())
+        texts["requests"] = (
+            f"{found.undecided} waiting to be approved or denied, the oldest for {oldest} (kubevouch csr review)"
+            if found.undecided
+            else "none waiting to be approved or denied"
+        )
+    if found.tokens is not None:
+        texts["tokens"] = (
+            f"{found.tokens} valid" if found.tokens else "none valid: no machine can join (kubevouch token create)"
+        )
+    for name in ("controllers", "nodes", "requests", "tokens"):
+        if name in texts:
+            yield name, texts[name]
+        elif name in found.unknown:
+            yield name, f"not known: the server {found.unknown[name]}"

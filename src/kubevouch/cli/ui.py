@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -22,6 +23,7 @@ _LABEL_WIDTH = 14
 # More than any name that Kubernetes takes (253); user names and subjects have no such limit.
 _CELL_WIDTH = 256
 _GAP = "   "
+_NARROWEST = 20  # columns in which words are worth wrapping
 
 
 class CLIError(Exception):
@@ -87,6 +89,22 @@ def lines(texts: Iterable[str]) -> None:
 def field(label: str, value: str) -> None:
     """One ``label   value`` line of a summary."""
     say("  ", styled(f"{label:<{_LABEL_WIDTH}}", dim=True), f"   {value}")
+
+
+def prose(label: str, value: str, columns: int | None = None) -> None:
+    """As :func:`field`; on a terminal too narrow for it the value goes on below itself. Not for what is copied."""
+    first, *rest = wrapped(value, _LABEL_WIDTH + 5, columns)
+    field(label, first)
+    for line in rest:
+        say(" " * (_LABEL_WIDTH + 5), line)
+
+
+def wrapped(text: str, indent: int, columns: int | None = None) -> list[str]:
+    """Lines of whole words behind ``indent`` columns; at least one. ``columns`` as in :func:`table`."""
+    room = (_terminal_columns() if columns is None else columns) - indent
+    if room < _NARROWEST:
+        return [text]
+    return textwrap.wrap(escaped(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def step(done: str, detail: str = "", *, err: bool = False) -> None:

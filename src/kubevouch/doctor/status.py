@@ -25,6 +25,11 @@ from kubevouch.util.clock import Clock
 
 _NODES = 5000
 _MOST_CONTROLLERS = 200
+NO_ANSWER = "does not answer"
+_REFUSED = {
+    401: "refuses the credential of this kubeconfig",
+    403: "refuses it to this kubeconfig's user",
+}
 # A queue of controller-runtime's or client-go's kind has the name of its controller.
 _QUEUE = re.compile(r'workqueue_depth\{name="([^"\\]{1,100})"\} (\d{1,9})(?:\.0)?', re.ASCII)
 
@@ -62,9 +67,10 @@ def severity_of(code: Code) -> Severity:
 
 @dataclass(slots=True)
 class ClusterStatus:
-    """What was seen; what could not be asked for is None.
+    """What was seen; what is None was not learnt.
 
     Args:
+        unknown: why not, by what it is: server, controllers, nodes, requests, tokens.
         controllers: keys that wait, by controller.
         ends: when what is dated ends, by what it is.
         oldest_request: how long the oldest undecided request has waited.
@@ -72,6 +78,7 @@ class ClusterStatus:
 
     server: str
     findings: tuple[Finding, ...] = ()
+    unknown: dict[str, str] = field(default_factory=dict)
     version: str = ""
     ready: bool | None = None
     controllers: Mapping[str, int] | None = None
@@ -92,6 +99,7 @@ class ClusterStatus:
             "severity": self.severity.name.lower().replace("_", "-"),
             "server": {"url": self.server, "version": self.version, "ready": self.ready},
             "ends": {name: str(Time.of(moment)) for name, moment in self.ends.items()},
+            "unknown": self.unknown,
             "findings": [each.tree() | {"severity": severity_of(each.code).name.lower()} for each in self.findings],
         }
         if self.controllers is not None:
@@ -125,31 +133,47 @@ async def look(config: RESTConfig, clock: Clock) -> ClusterStatus:
     for each in cluster.dated(config):
         found.ends[each.name] = each.ends
     if found.severity >= Severity.NO_ANSWER:
+        trusted = found.severity is Severity.NO_ANSWER
+        found.unknown["server"] = NO_ANSWER if trusted else "answers, and is not the one that the kubeconfig trusts"
         return found
     options = replace(config.options, retry=Retry(attempts=1))
+    asked = {"server": _server, "controllers": _controllers, "nodes": _nodes, "requests": _requests, "tokens": _tokens}
     async with replace(config, options=options).client(component="status", clock=clock) as client:
-        for ask in (_server, _controllers, _nodes, _requests, _tokens):
+        for name, ask in asked.items():
+            # The doctor has been told the same, where it asks for it.
             try:
-                await ask(client, found, clock.now())
-            except (APIStatusError, TransportError):
-                continue  # the doctor has been told the same
+                code = await ask(client, found, clock.now())
+            except APIStatusError as err:
+                code = err.code
+            except TransportError:
+                found.unknown[name] = NO_ANSWER
+                continue
+            if code is not None and code >= 400:
+                found.unknown[name] = _REFUSED.get(code, f"answers {code}")
+            if code == 401:
+                break  # and so to everything else
     return found
 
 
-async def _server(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
+async def _server(client: Client, found: ClusterStatus, _now: dt.datetime) -> int | None:
     answer = await client.raw("GET", "/version")
     try:
         tree = json.loads(answer.body)
         found.version = str(tree.get("gitVersion", "")) if isinstance(tree, dict) else ""
     except ValueError:
         found.version = ""
-    found.ready = (await client.raw("GET", "/readyz")).status == 200
+    code = (await client.raw("GET", "/readyz")).status
+    if code in _REFUSED:
+        return code
+    found.ready = code == 200
+    return None
 
 
-async def _controllers(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
+async def _controllers(client: Client, found: ClusterStatus, _now: dt.datetime) -> int | None:
     answer = await client.raw("GET", "/metrics", headers={"Accept": "text/plain"})
     if answer.status == 200:
         found.controllers = controllers_in(answer.body.decode(errors="replace"))
+    return answer.status
 
 
 async def _nodes(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
@@ -167,4 +191,4 @@ async def _tokens(client: Client, found: ClusterStatus, now: dt.datetime) -> Non
     ends = [each.expires for each in tokens if each.expires is not None and each.expires > now]
     found.tokens = sum(each.expires is None for each in tokens) + len(ends)
     if ends:
-        found.ends["next token"] = min(ends)
+        found.ends["the next bootstrap token"] = min(ends)
