@@ -104,7 +104,10 @@ def wrapped(text: str, indent: int, columns: int | None = None) -> list[str]:
     room = (_terminal_columns() if columns is None else columns) - indent
     if room < _NARROWEST:
         return [text]
-    return textwrap.wrap(escaped(text), room, break_long_words=False, break_on_hyphens=False) or [""]
+    shown = escaped(text)
+    # A name is broken only where it has no line that holds it.
+    broken = any(len(word) > room for word in shown.split())
+    return textwrap.wrap(shown, room, break_on_hyphens=broken) or [""]
 
 
 def step(done: str, detail: str = "", *, err: bool = False) -> None:
