@@ -64,7 +64,7 @@ from kubevouch.server.metrics.catalog import Metrics, exposition
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
-from kubevouch.server.request import BytesResult, Handler, Request, Result
+from kubevouch.server.request import NOT_FOUND, BytesResult, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
@@ -326,7 +326,7 @@ class APIServer:
 
     async def _serve_index(self, request: Request) -> Result:
         if request.target.path not in ("/", ""):
-            return BytesResult(b"404 page not found\n", "text/plain; charset=utf-8", 404)
+            return NOT_FOUND
         return _index(self._router.paths())
 
     # -------------------------------------------------------------- health
@@ -413,4 +413,4 @@ async def _passes() -> None:
 
 
 def _index(paths: list[str]) -> Result:
-    return BytesResult(json_codec.indent(json_codec.encode({"paths": paths})) + b"\n", "application/json")
+    return BytesResult(json_codec.indent(json_codec.encode({"paths": paths})), "application/json")

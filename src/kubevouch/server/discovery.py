@@ -144,7 +144,7 @@ class Discovery:
         body, etag = self._aggregated_document(root, wanted)
         headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public"}
         if request.headers.get("If-None-Match") == etag:
-            return BytesResult(b"", wanted, 304, headers)
+            return BytesResult(b"", "", 304, headers)
         return BytesResult(body, wanted, 200, headers)
 
     def _aggregated_document(self, root: str, wanted: str) -> tuple[bytes, str]:

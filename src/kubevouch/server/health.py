@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from prometheus_client import CollectorRegistry
 
 from kubevouch.server.metrics.series import Counter, Gauge
-from kubevouch.server.request import BytesResult, Request, Result
+from kubevouch.server.request import NO_SNIFFING, NOT_FOUND, BytesResult, Request, Result
 
 # A check passes by returning and fails by raising HealthError.
 Check = Callable[[], Awaitable[None]]
@@ -57,10 +57,10 @@ class Health:
     async def serve(self, request: Request) -> Result:
         """``/<name>`` with ``verbose`` and ``exclude``, and ``/<name>/<check>`` alone."""
         one = request.target.path.removeprefix(f"/{self.name}").strip("/")
-        headers = {"X-Content-Type-Options": "nosniff"}
+        headers = NO_SNIFFING
         if one:
             if one not in self._checks:
-                return BytesResult(b"404 page not found\n", _TEXT, 404, headers)
+                return NOT_FOUND
             passed = await self._passes(one)
             body = b"ok" if passed else f"internal server error: {one} failed\n".encode()
             return BytesResult(body, _TEXT, 200 if passed else 500, headers)

@@ -83,11 +83,11 @@ class NodeProxy:
         host, kubelet_port = _address_of(node)
         if port not in ("", str(kubelet_port)):
             raise errors.bad_request(f"invalid node request {quote(info.name)}: only the kubelet's port is proxied to")
+        query = f"?{request.query.raw}" if request.query.raw else ""
         # /api/v1/nodes/NAME/proxy/REST, as it was sent.
         *_, rest = [*request.path.split("/", 6), ""][:7]
         if request.method == "GET" and request.path.count("/") < 6:
-            return BytesResult(b"", "text/plain; charset=utf-8", 301, {"Location": f"{request.path}/"})
-        query = f"?{request.query.raw}" if request.query.raw else ""
+            return BytesResult(b"", "", 301, {"Location": f"{request.path}/{query}"})
         headers = {each: request.headers[each] for each in _PASSED_ON if each in request.headers}
         body = await request.read_body(_MAX_BODY)
         call = _Call(name, host, kubelet_port, request.method, f"/{rest}{query}", headers, body)

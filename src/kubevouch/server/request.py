@@ -57,8 +57,8 @@ class Request(Struct):
     annotations: dict[str, str] = {}
     # Its part of the time for large work; the chain sets it.
     share: Share = msgspec.field(default_factory=Share)
-    # Which lane of flow control it took; empty before it has one.
-    flow_headers: Mapping[str, str] = {}
+    # What the links of the chain add to the answer.
+    reply_headers: Mapping[str, str] = {}
     # Set while the request is audited: handlers tell it what the body held.
     audit: BodyRecorder | None = None
 
@@ -127,12 +127,24 @@ class PlainResult(Result):
 
 @dataclass(slots=True)
 class BytesResult(Result):
-    """Finished bytes: health, version, metrics, OpenAPI."""
+    """Finished bytes: health, version, metrics, OpenAPI. Without a content type nothing is said of one."""
 
     body: bytes
     content_type: str
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_SNIFFING: Mapping[str, str] = {"X-Content-Type-Options": "nosniff"}
+"""Stands on what Go's ``http.Error`` writes, and on what authorization refuses."""
+
+
+def plain_text(text: str, status: int) -> BytesResult:
+    """An error that is no Status, as Go's ``http.Error`` writes it; ``text`` ends with a newline."""
+    return BytesResult(text.encode(), "text/plain; charset=utf-8", status, NO_SNIFFING)
+
+
+NOT_FOUND = plain_text("404 page not found\n", 404)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from kubevouch.server.discovery import Discovery
 from kubevouch.server.endpoints import Action, Served, ServedVersion
 from kubevouch.server.handlers import create, delete, patch, read, update, watch
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import BytesResult, Request, Result
+from kubevouch.server.request import NOT_FOUND, Request, Result
 
 PathHandler = Callable[[Request], Awaitable[Result]]
 _EndpointHandler = Callable[[Environment, ServedVersion, Request], Awaitable[Result]]
@@ -29,8 +29,6 @@ _ITEM: dict[str, _EndpointHandler] = {
     "delete": delete.delete,
 }
 _WHOLE: dict[str, _EndpointHandler] = {"get": read.get, "update": update.update, "patch": patch.patch}
-
-NOT_FOUND = BytesResult(b"404 page not found\n", "text/plain; charset=utf-8", 404)
 
 
 class Router:

@@ -59,6 +59,24 @@ class RefusedHeadError(HttpProcessingError):
         super().__init__(code=refusal.status, message=refusal.reason)
 
 
+class Reply(web.Response):
+    """Without the name and versions of what made it: kube-apiserver says nothing of the kind."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.popall("Server", None)
+
+
+class StreamedReply(web.StreamResponse):
+    """As :class:`Reply`; its head is written together with the first piece, which may be empty."""
+
+    _send_headers_immediately = False
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.popall("Server", None)
+
+
 class _Parser(Protocol):
     def feed_data(self, data: bytes, /) -> tuple[Sequence[Message], bool, bytes]: ...
 
@@ -288,7 +306,7 @@ class Connection(RequestHandler):
         elif isinstance(exc, LineTooLong) or reason == "Too many headers received":
             status, reason = 431, ""
         text = f"{status} {HTTPStatus(status).phrase}"
-        reply = web.Response(status=status, text=f"{text}: {reason}" if reason else text)
+        reply = Reply(status=status, text=f"{text}: {reason}" if reason else text)
         reply.force_close()
         return reply
 

@@ -26,7 +26,9 @@ from kubevouch.server.edge.connection import (
     BodyFramingError,
     Connection,
     ConnectionServer,
+    Reply,
     ReplyWriter,
+    StreamedReply,
     when_gone,
 )
 from kubevouch.server.edge.listener import Listener
@@ -69,7 +71,6 @@ WARNING_CUT_RUNES = 256
 FLUSH_SECONDS = 1.0
 
 _NO_CACHE = "no-cache, private"
-_GZIPPED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
 class _Ending:
@@ -103,12 +104,6 @@ async def _end_all(endings: list[_Ending]) -> None:
     for ending in endings:
         ending.abort()
     await asyncio.wait([ending.gone for ending in endings], timeout=FLUSH_SECONDS)
-
-
-class _Streamed(web.StreamResponse):
-    """Its head is written together with the first piece, which may be empty."""
-
-    _send_headers_immediately = False
 
 
 class HTTPSServer:
@@ -228,7 +223,7 @@ class HTTPSServer:
             "Audit-Id": request.audit_id,
             "Cache-Control": _NO_CACHE,
             "Content-Type": content_type,
-            **request.flow_headers,
+            **request.reply_headers,
         }
 
     async def _failure(self, request: Request, err: APIStatusError) -> web.StreamResponse:
@@ -240,14 +235,14 @@ class HTTPSServer:
         details = err.status.details
         if details is not None and details.retry_after_seconds > 0:
             headers["Retry-After"] = str(details.retry_after_seconds)
-        if err.code == 403:
-            headers["X-Content-Type-Options"] = "nosniff"
         body = await request.share.compute(encoding.status, err.status, how)
         return await self._finish(request, body, err.code, headers)
 
     async def _reply(self, request: Request, result: Result) -> web.StreamResponse:
         if isinstance(result, BytesResult):
             headers = self._headers(request, result.content_type)
+            if not result.content_type:
+                del headers["Content-Type"]
             headers.update(result.headers)
             return await self._finish(request, result.body, result.status, headers)
         how = request.negotiated or Negotiated("json")
@@ -267,8 +262,8 @@ class HTTPSServer:
     async def _finish(self, request: Request, body: bytes, status: int, headers: dict[str, str]) -> web.StreamResponse:
         if len(body) >= GZIP_FROM_BYTES and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             body = await asyncio.to_thread(gzip.compress, body, GZIP_LEVEL, mtime=0)
-            headers |= _GZIPPED
-        reply = web.Response(body=body, status=status, headers=headers)
+            _note_gzip(headers)
+        reply = Reply(body=body, status=status, headers=headers)
         return _warned(request, reply)
 
     # -------------------------------------------------------------- long lists
@@ -288,8 +283,8 @@ class HTTPSServer:
         zipper = None
         if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             zipper = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
-            headers |= _GZIPPED
-        reply = _last_if_unread(raw, _warned(request, _Streamed(status=result.status, headers=headers)))
+            _note_gzip(headers)
+        reply = _last_if_unread(raw, _warned(request, StreamedReply(status=result.status, headers=headers)))
         size, whole = 0, False
         try:
             writer = await reply.prepare(raw)
@@ -316,7 +311,7 @@ class HTTPSServer:
         self, raw: web.BaseRequest, connection: Connection, request: Request, result: WatchResult
     ) -> web.StreamResponse:
         how = request.negotiated or Negotiated("json", stream=True)
-        reply = _warned(request, _Streamed(status=200, headers=self._headers(request, how.content_type)))
+        reply = _warned(request, StreamedReply(status=200, headers=self._headers(request, how.content_type)))
         _last_if_unread(raw, reply).enable_chunked_encoding()
         include = _include(request)
         current = asyncio.current_task()
@@ -470,6 +465,11 @@ def _warned(request: Request, reply: web.StreamResponse) -> web.StreamResponse:
     for warning in warning_headers(request.warnings):
         reply.headers.add("Warning", warning)
     return reply
+
+
+def _note_gzip(headers: dict[str, str]) -> None:
+    headers["Content-Encoding"] = "gzip"
+    headers["Vary"] = f"{headers['Vary']}, Accept-Encoding" if "Vary" in headers else "Accept-Encoding"
 
 
 def _accepts_gzip(header: str) -> bool:

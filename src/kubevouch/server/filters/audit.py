@@ -17,7 +17,7 @@ from kubevouch.server.audit.interface import AuditBackend
 from kubevouch.server.audit.policy import Level, Policy, Stage, decide
 from kubevouch.server.filters.authorization import attributes_of
 from kubevouch.server.metrics.catalog import Metrics
-from kubevouch.server.request import BytesResult, Filter, Handler, PlainResult, Request, Result, WatchResult
+from kubevouch.server.request import Filter, Handler, PlainResult, Request, Result, WatchResult, plain_text
 from kubevouch.util.clock import Clock
 
 _NOBODY = UserInfo("")
@@ -70,7 +70,7 @@ class Audit:
             if not await self._kept(record, Stage.REQUEST_RECEIVED):
                 self._metrics.audit_rejected()
                 text = f'Internal Server Error: "{request.path}": {_NOT_KEPT}\n'
-                return BytesResult(text.encode(), "text/plain; charset=utf-8", 500)
+                return plain_text(text, 500)
             return await self._followed(record, request, following)
 
         return audit

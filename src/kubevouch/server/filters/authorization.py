@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
 from kubevouch.server.metrics.catalog import Metrics
-from kubevouch.server.request import BytesResult, Filter, Handler, Request, Result
+from kubevouch.server.request import NO_SNIFFING, Filter, Handler, Request, Result, plain_text
 from kubevouch.util.clock import Clock
 
 DECISION, ALLOWED = "authorization.k8s.io/decision", "allow"
@@ -49,7 +49,8 @@ def authorization(authorizer: Authorizer, metrics: Metrics, clock: Clock) -> Fil
         request.annotations["authorization.k8s.io/reason"] = verdict.reason
         if verdict.error:
             text = f'Internal Server Error: "{request.path}": {verdict.error}\n'
-            return BytesResult(text.encode(), "text/plain; charset=utf-8", 500)
+            return plain_text(text, 500)
+        request.reply_headers = {**request.reply_headers, **NO_SNIFFING}
         raise forbidden(attributes, verdict.reason)
 
     return authorize

@@ -115,7 +115,7 @@ class FlowControl:
             if wait:
                 raise too_many_requests(wait)
             lane, flow = classify(request.target, request.user, source)
-        request.flow_headers = _FLOW_HEADERS[lane]
+        request.reply_headers = _FLOW_HEADERS[lane]
         request.share = Share(self._worker, lane + " " + (flow or request.user.name))
         with sharing(request.share):
             if lane is Lane.EXEMPT:

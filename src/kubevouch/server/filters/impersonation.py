@@ -10,8 +10,9 @@ from dataclasses import replace
 from kubevouch.authentication import impersonation as headers
 from kubevouch.authorization.impersonation import Impersonator
 from kubevouch.authorization.interface import Authorizer
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.filters.authorization import attributes_of
-from kubevouch.server.request import Filter, Handler, Request, Result
+from kubevouch.server.request import NO_SNIFFING, Filter, Handler, Request, Result
 
 # Audit annotation: who really sent the request.
 IMPERSONATOR = "authentication.kubevouch.io/impersonator"
@@ -26,7 +27,11 @@ def impersonation(authorizer: Authorizer) -> Filter:
             return await following(request)
         wanted = headers.requested(request.credentials.headers)
         if wanted is not None:
-            found = await impersonator.impersonate(attributes_of(request), wanted)
+            try:
+                found = await impersonator.impersonate(attributes_of(request), wanted)
+            except APIStatusError:
+                request.reply_headers = {**request.reply_headers, **NO_SNIFFING}
+                raise
             assert request.authentication is not None  # attributes_of read the user
             request.annotations[IMPERSONATOR] = request.user.name
             request.authentication = replace(request.authentication, user=found.user)

@@ -74,15 +74,18 @@ class OpenAPI:
             return _index_reply(request, made)
         vary = {"Vary": "Accept"}
         if not _choose(request, (JSON,)):
-            return BytesResult(b"", _TEXT, 406, vary)
+            return BytesResult(b"", "", 406, vary)
         document = made.documents.get(path)
         if document is None:
-            return BytesResult(b"", _TEXT, 404, vary)
+            return BytesResult(b"", "", 404, vary)
         wanted = request.query.get("hash")
         if not wanted:
             return _reply(request, document, made.at, JSON, vary)
         if wanted != document.digest:
-            return BytesResult(b"", JSON, 301, vary | {"Location": _url(path, document), "ETag": document.etag})
+            target = _url(path, document)
+            page = f'<a href="{target}">Moved Permanently</a>.\n\n'  # Go's http.Redirect
+            found = vary | {"Location": target, "ETag": document.etag}
+            return BytesResult(page.encode(), "text/html; charset=utf-8", 301, found)
         lasting = {"Cache-Control": "public, immutable", "Expires": _http_date(request.received + _FOREVER)}
         return _reply(request, document, made.at, JSON, vary | lasting)
 
@@ -91,7 +94,7 @@ class OpenAPI:
         vary = {"Vary": "Accept"}
         media = _choose(request, (JSON, V2_PROTOBUF_DEPRECATED, V2_PROTOBUF))
         if not media:
-            return BytesResult(b"", _TEXT, 406, vary)
+            return BytesResult(b"", "", 406, vary)
         if media == V2_PROTOBUF_DEPRECATED:
             media = V2_PROTOBUF
         made = await self._documents(_build_v2, request)
@@ -143,7 +146,7 @@ def _index_reply(request: Request, made: _Made) -> Result:
     """Kubernetes sends no ETag here, and JSON as text; clients ask again by date."""
     headers = {"Last-Modified": made.at}
     if _unchanged_since(request, made.at):
-        return BytesResult(b"", _TEXT, 304, headers)
+        return BytesResult(b"", "", 304, headers)
     return BytesResult(made.documents[ROOT_V3].body, _TEXT, 200, headers)
 
 
@@ -152,7 +155,7 @@ def _reply(request: Request, document: _Document, made_at: str, media: str, head
     known = request.headers.get("If-None-Match", "")
     unchanged = _matches(known, document.etag) if known else _unchanged_since(request, made_at)
     if unchanged:
-        return BytesResult(b"", media, 304, headers)
+        return BytesResult(b"", "", 304, headers)
     return BytesResult(document.body, media, 200, headers)
 
 

@@ -102,7 +102,7 @@ async def test_a_document_with_its_hash_lasts(openapi: OpenAPI) -> None:
 @async_test
 async def test_a_wrong_hash_leads_to_the_right_one(openapi: OpenAPI) -> None:
     result = await ask(openapi, f"{CSR}?hash=WRONG&timeout=32s")
-    assert (result.status, result.body) == (301, b"")
+    assert result.status == 301
     assert result.headers["Location"] == await url_of(openapi, "apis/certificates.k8s.io/v1")
     assert (await ask(openapi, result.headers["Location"])).status == 200
 
