@@ -38,15 +38,17 @@ def media_type(content_type: str) -> str:
 
 def speaks_protobuf(resource: Resource[Any]) -> bool:
     """True for kinds that every kube-apiserver reads and writes as protobuf."""
-    return resource.group in _BUILT_IN_GROUPS or resource.group.endswith(".k8s.io")
+    built_in = resource.group in _BUILT_IN_GROUPS or resource.group.endswith(".k8s.io")
+    return built_in and resource.codec.schema is not None
 
 
 def encode(resource: Resource[T], obj: T, *, as_protobuf: bool) -> tuple[str, bytes]:
     """Content-Type and body of an object."""
     if as_protobuf:
-        raw = protobuf.codec_for(resource.type).encode(obj)
+        raw = resource.codec.to_message(obj)
         return PROTOBUF, protobuf.seal(resource.api_version, resource.kind, raw)
-    return JSON, encode_json(resource.api_version, resource.kind, obj)
+    codec = resource.codec
+    return JSON, codec.whole_json(codec.to_json(codec.bare(obj)), resource.kind, resource.api_version)
 
 
 def encode_json(api_version: str, kind: str, struct: msgspec.Struct) -> bytes:
@@ -77,11 +79,6 @@ _list_decoder = msgspec.json.Decoder(_JSONList)
 _event_decoder = msgspec.json.Decoder(_JSONEvent)
 
 
-def _without_type_meta(obj: T) -> T:
-    """Objects in memory carry no kind and apiVersion, so that both encodings give equal objects."""
-    return msgspec.structs.replace(obj, kind="", api_version="") if obj.kind or obj.api_version else obj
-
-
 def decode(resource: Resource[T], body: bytes, content_type: str) -> T:
     """The object of an answer or an event. Raises :class:`CodecError`."""
     if media_type(content_type) == PROTOBUF:
@@ -90,7 +87,7 @@ def decode(resource: Resource[T], body: bytes, content_type: str) -> T:
         return _protobuf_item(resource, opened.raw)
     obj = _json_item(resource, body)
     _expect(resource, resource.kind, obj.api_version, obj.kind)
-    return _without_type_meta(obj)
+    return resource.codec.bare(obj)
 
 
 def verify_identity(resource: Resource[Any], obj: Object, name: str, namespace: str) -> None:
@@ -136,7 +133,7 @@ def split_list(resource: Resource[T], body: bytes, content_type: str) -> ListPar
     except (ValueError, RecursionError) as err:
         raise CodecError(f"a list that cannot be read: {err}") from err
     _expect(resource, resource.list_kind, listing.apiVersion, listing.kind)
-    return ListParts(metadata, listing.items or [], lambda raw: _without_type_meta(_json_item(resource, bytes(raw))))
+    return ListParts(metadata, listing.items or [], lambda raw: resource.codec.bare(_json_item(resource, bytes(raw))))
 
 
 def framer_for(content_type: str, limit: int) -> Framer:
@@ -220,15 +217,14 @@ def _unseal(body: bytes) -> protobuf.Opened:
 
 
 def _protobuf_item(resource: Resource[T], raw: bytes) -> T:
-    codec: protobuf.ProtobufCodec[T] = protobuf.codec_for(resource.type)
     try:
-        return codec.decode(raw)
+        return resource.codec.from_message(raw)
     except protobuf.ProtobufError as err:
         raise CodecError(f"a {resource.kind} that cannot be read: {err}") from err
 
 
 def _json_item(resource: Resource[T], body: bytes) -> T:
     try:
-        return json_codec.decode(body, resource.type)
+        return resource.codec.from_json(body)
     except json_codec.UnmarshalError as err:
         raise CodecError(f"a {resource.kind} that cannot be read: {err}") from err

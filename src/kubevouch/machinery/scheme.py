@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from kubevouch.machinery.codec.object_codec import ObjectCodec, codec_of
 from kubevouch.machinery.meta import Object
 
 T = TypeVar("T", bound=Object)
@@ -53,12 +54,16 @@ class GroupResource(NamedTuple):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
+_BY_TYPE: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
     """A kind as a client and a server name it.
 
-    ``type`` is the Python struct; ``plural`` the path segment; ``storage_prefix`` the segment under ``/registry`` where
-    it is not the plural.
+    ``type`` is the Python struct; ``plural`` the path segment; ``storage_prefix`` the segments under ``/registry``
+    where they are not the plural. ``singular`` and ``list_kind`` follow from the kind where they are left out, and
+    ``codec`` from the type.
     """
 
     group: str
@@ -69,6 +74,9 @@ class Resource(Generic[T]):
     namespaced: bool
     short_names: tuple[str, ...] = ()
     storage_prefix: str = ""
+    singular: str = ""
+    list_kind: str = ""
+    codec: ObjectCodec[T] = field(default=_BY_TYPE, repr=False, compare=False)
     # Made once: a join asks for them forty times.
     group_version: GroupVersion = field(init=False, repr=False, compare=False)
     api_version: str = field(init=False, repr=False, compare=False)
@@ -77,18 +85,14 @@ class Resource(Generic[T]):
 
     def __post_init__(self) -> None:
         version = GroupVersion(self.group, self.version)
+        object.__setattr__(self, "singular", self.singular or self.kind.lower())
+        object.__setattr__(self, "list_kind", self.list_kind or f"{self.kind}List")
+        if self.codec is _BY_TYPE:
+            object.__setattr__(self, "codec", codec_of(self.type))
         object.__setattr__(self, "group_version", version)
         object.__setattr__(self, "api_version", str(version))
         object.__setattr__(self, "gvk", GroupVersionKind(self.group, self.version, self.kind))
         object.__setattr__(self, "group_resource", GroupResource(self.group, self.plural))
-
-    @property
-    def singular(self) -> str:
-        return self.kind.lower()
-
-    @property
-    def list_kind(self) -> str:
-        return f"{self.kind}List"
 
     @property
     def internal_name(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kubevouch.machinery import errors, field
-from kubevouch.machinery.codec import protobuf
+from kubevouch.machinery.codec.object_codec import ObjectCodec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.registry import paging
@@ -50,15 +50,12 @@ class ResourceReader(Generic[T]):
         self._store = store
         self._cacher = cacher
         self._clock = clock
-        self._codec = protobuf.codec_for(definition.resource.type)
+        self._codec: ObjectCodec[T] = definition.resource.codec
         self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
 
     def _load(self, value: bytes, revision: Revision) -> T:
-        opened = protobuf.unseal(value)
         resource = self.definition.resource
-        if opened.api_version != resource.api_version or opened.kind != resource.kind:
-            raise protobuf.ProtobufError(f"expected {resource.gvk}, got {opened.api_version}, Kind={opened.kind}")
-        return self._at(self._codec.decode(opened.raw), revision)
+        return self._at(self._codec.from_value(value, resource.api_version, resource.kind), revision)
 
     @staticmethod
     def _at(obj: T, revision: Revision) -> T:

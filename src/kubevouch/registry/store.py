@@ -15,7 +15,7 @@ import structlog
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.machinery import errors, field, object_meta
-from kubevouch.machinery.codec import elements, protobuf
+from kubevouch.machinery.codec import elements
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
 from kubevouch.machinery.text.generate_name import generate_name
@@ -83,7 +83,7 @@ class ResourceStore(ResourceReader[T]):
         resource = self.definition.resource
         if obj.metadata.resource_version or obj.metadata.self_link:
             obj = replace_metadata(obj, resource_version="", self_link="")
-        return protobuf.seal(resource.api_version, resource.kind, self._codec.encode(obj))
+        return self._codec.to_value(obj, resource.api_version, resource.kind)
 
     # -------------------------------------------------------------- create
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements, gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.codec.object_codec import ObjectCodec, codec_of
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
 from kubevouch.machinery.writing import managed_fields
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF, YAML
@@ -125,11 +123,13 @@ def _target(api_version: str, kind: str, expected: Resource[Any]) -> GroupVersio
     return GroupVersionKind(group_version.group, group_version.version, kind or expected.kind)
 
 
-def _struct_for(gvk: GroupVersionKind, expected: Resource[Any], scheme: Scheme) -> type[Any]:
+def _codec_for(gvk: GroupVersionKind, expected: Resource[Any], scheme: Scheme) -> ObjectCodec[Any]:
+    if gvk == expected.gvk:
+        return expected.codec
     struct = scheme.kinds.get(gvk)
     if struct is None:
         raise cannot_handle(gvk, expected.kind, _not_registered(gvk))
-    return struct
+    return codec_of(struct)
 
 
 def _protobuf(data: bytes, expected: Resource[Any], scheme: Scheme) -> Body:
@@ -140,10 +140,11 @@ def _protobuf(data: bytes, expected: Resource[Any], scheme: Scheme) -> Body:
     if data == protobuf.MAGIC:
         raise _Unrecognized("empty body")
     gvk = _target(opened.api_version, opened.kind, expected)
-    struct = _struct_for(gvk, expected, scheme)
-    elements.check_protobuf(opened.raw, schema_of(struct))
+    codec = _codec_for(gvk, expected, scheme)
     try:
-        return Body(protobuf.codec_for(struct).decode(opened.raw), gvk)
+        if codec.schema is not None:
+            elements.check_protobuf(opened.raw, codec.schema)
+        return Body(codec.from_message(opened.raw), gvk)
     except protobuf.ProtobufError as err:
         raise cannot_handle(gvk, expected.kind, str(err)) from None
 
@@ -171,21 +172,18 @@ def _text(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> B
             f"couldn't get version/kind; json parse error: error converting YAML to JSON: {err}"
         ) from None
     gvk = _target(*_type_meta(tree), expected)
-    struct = _struct_for(gvk, expected, scheme)
-    return from_tree(tree, gvk, struct, expected.kind, repeated)
+    return from_tree(tree, gvk, _codec_for(gvk, expected, scheme), expected.kind, repeated)
 
 
 def from_tree(
-    tree: Any, gvk: GroupVersionKind, struct: type[Any], expected_kind: str, repeated: list[str] | None = None
+    tree: Any, gvk: GroupVersionKind, codec: ObjectCodec[Any], expected_kind: str, repeated: list[str] | None = None
 ) -> Body:
-    """The object in a JSON tree, without TypeMeta. Raises ``APIStatusError`` (400)."""
+    """The object in a JSON tree, as it stands in memory. Raises ``APIStatusError`` (400)."""
     try:
-        decoded = json_codec.from_tree(tree, struct)
+        decoded = codec.from_tree(tree)
     except json_codec.UnmarshalError as err:
         raise cannot_handle(gvk, expected_kind, str(err)) from None
-    obj = decoded.value
-    if obj.kind or obj.api_version:
-        obj = msgspec.structs.replace(obj, kind="", api_version="")
+    obj = codec.bare(decoded.value)
     return Body(obj, gvk, tuple(decoded.strict_errors), tuple(repeated or ()), managed_fields.asks_reset(tree))
 
 

@@ -64,7 +64,7 @@ class ObjectEncoder:
         self.resource = resource
         self.printer = printer
         self._from_storage = from_storage
-        self._codec = protobuf.codec_for(resource.type)
+        self._codec = resource.codec
         self._metadata_codec = protobuf.codec_for(PartialObjectMetadata)
         self._json_form = ("json", resource.api_version)
         self._protobuf_form = ("protobuf", resource.api_version)
@@ -80,10 +80,10 @@ class ObjectEncoder:
 
     def _json(self, stored: Stored[Any]) -> bytes:
         """The object without kind and apiVersion, as it stands in lists."""
-        return stored.encoded(self._json_form, lambda s: json_codec.encode(self.view(s.obj)))
+        return stored.encoded(self._json_form, lambda s: self._codec.to_json(self.view(s.obj)))
 
     def _message(self, stored: Stored[Any]) -> bytes:
-        return stored.encoded(self._protobuf_form, lambda s: self._codec.encode(self.view(s.obj)))
+        return stored.encoded(self._protobuf_form, lambda s: self._codec.to_message(self.view(s.obj)))
 
     @staticmethod
     def _metadata_json(stored: Stored[Any]) -> bytes:
@@ -98,7 +98,7 @@ class ObjectEncoder:
     def _whole_json(self, stored: Stored[Any], transform: Transform) -> bytes:
         if transform.kind == "PartialObjectMetadata":
             return _partial_json(self._metadata_json(stored), transform.version)
-        return json_codec.with_type_meta(self._json(stored), self.resource.kind, self.resource.api_version)
+        return self._codec.whole_json(self._json(stored), self.resource.kind, self.resource.api_version)
 
     def _envelope(self, stored: Stored[Any], transform: Transform) -> bytes:
         if transform.kind == "PartialObjectMetadata":

@@ -123,10 +123,10 @@ def _patched(hook: Hook, shown: Shown, response: AdmissionResponse) -> Any:
         raise CallFailed(name, f"unsupported patch type {quote(response.patch_type or '')}")
     try:
         changed = json_patch.apply(tree, patch)
-        decoded = json_codec.from_tree(changed, shown.version.resource.type).value
+        codec = shown.version.resource.codec
+        decoded = codec.from_tree(changed).value
     except APIStatusError as err:
         raise errors.internal(f"the patch of admission webhook {quote(name)} does not apply: {err}") from err
     except json_codec.UnmarshalError as err:
         raise errors.internal(str(err)) from err
-    bare = msgspec.structs.replace(decoded, kind="", api_version="")
-    return shown.version.to_storage(SCHEME.default(bare))
+    return shown.version.to_storage(SCHEME.default(codec.bare(decoded)))

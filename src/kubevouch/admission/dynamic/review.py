@@ -50,12 +50,12 @@ class Denied(APIStatusError):
     """A webhook refuses the request."""
 
 
-def object_tree(obj: Any, kind: GroupVersionKind) -> Tree | None:
-    """The JSON of an object with its kind; None stays None."""
+def object_tree(obj: Any, resource: Resource[Any], kind: GroupVersionKind | None = None) -> Tree | None:
+    """The JSON of an object with its kind, that of the resource if none is given; None stays None."""
     if obj is None:
         return None
-    tree: Tree = json_codec.to_builtins(obj)
-    return {"kind": kind.kind, "apiVersion": kind.api_version, **tree}
+    kind = kind or resource.gvk
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **resource.codec.to_tree(obj)}
 
 
 class Shown:
@@ -74,7 +74,11 @@ class Shown:
         return self._tree(self.request.old)
 
     def _tree(self, obj: Any) -> Tree | None:
-        return None if obj is None else object_tree(self.version.from_storage(obj), self.version.kind)
+        return (
+            None
+            if obj is None
+            else object_tree(self.version.from_storage(obj), self.version.resource, self.version.kind)
+        )
 
     @cached_property
     def attributes(self) -> Tree:

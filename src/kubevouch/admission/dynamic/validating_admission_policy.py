@@ -229,7 +229,7 @@ class ValidatingAdmissionPolicyPlugin:
         namespace = self._namespace_named(request.namespace)
         if namespace is None:
             raise errors.not_found(NAMESPACES.group_resource, request.namespace)
-        return object_tree(namespace, NAMESPACES.gvk)
+        return object_tree(namespace, NAMESPACES)
 
     def _params_of(self, hook: PolicyHook) -> Objects | None:
         """Where the policy's parameters are; None when it has none."""
@@ -273,7 +273,7 @@ def _collect(objects: Objects | None, ref: ParamRef | None, namespace: str) -> S
         found = [obj for obj in objects.list(where) if selector.matches(obj.metadata.labels)]
     if not found and ref.parameter_not_found_action == DENY:
         raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [object_tree(obj, objects.resource.gvk) for obj in found]
+    return [object_tree(obj, objects.resource) for obj in found]
 
 
 def _note(

@@ -19,7 +19,6 @@ from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.declaration import RawJSON
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ManagedFieldsEntry, Object, StatusCause, replace_metadata
-from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
@@ -168,10 +167,8 @@ class ManagedFieldsManager:
         self._subresource = subresource
         self._reset = field_set.of_paths(*reset_fields)
         self._default = defaulter or (lambda obj: obj)
-        struct: type[Object] = resource.type
-        self._struct = struct
-        self._empty = struct()
-        self._type = typed_tree.merge_type(schema_of(struct))
+        self._empty: Object = resource.type()
+        self._type = resource.codec.merge_type
 
     # -------------------------------------------------------------- create, update and patch
 
@@ -213,7 +210,7 @@ class ManagedFieldsManager:
             return {}
 
     def _after_update(self, managers: _Managers, live: Any, new: Any, manager: str, now: Time) -> _Managers:
-        own = managed_versions.change(live, new, self._reset)
+        own = managed_versions.change(live, new, self._resource, self._reset)
         changed = own.changed
         managers = self._after_change(managers, self._changes(own, live, lambda: new))
         if changed:
@@ -230,7 +227,9 @@ class ManagedFieldsManager:
         def in_version(api_version: str) -> Change | None:
             found, other = known.get(api_version), self._foreign.get(api_version)
             if found is None and other is not None:
-                found = known[api_version] = managed_versions.change(other.there(live), other.there(new()))
+                found = known[api_version] = managed_versions.change(
+                    other.there(live), other.there(new()), other.resource
+                )
             return found
 
         return in_version
@@ -337,7 +336,7 @@ class ManagedFieldsManager:
 
     def _struct_of(self, tree: dict[str, Any], patch: dict[str, Any]) -> Any:
         try:
-            return managed_versions.struct_of(tree, self._struct)
+            return managed_versions.object_of(tree, self._resource)
         except json_codec.UnmarshalError as err:
             raise errors.untyped(
                 f"failed to convert new object ({self._describe(patch)}) to proper version: "
@@ -407,7 +406,7 @@ class ManagedFieldsManager:
             if source == target:
                 return tree
             origin, goal = versions[source], versions[target]
-            own = origin.back(managed_versions.struct_of(tree, origin.resource.type))
+            own = origin.back(managed_versions.object_of(tree, origin.resource))
             return managed_versions.tree_of(goal.there(own), goal.resource)
 
         pruned = at(version).take_out(last.fields)

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kubevouch.machinery.codec import json_codec
-from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import Resource
-from kubevouch.machinery.writing import field_set, struct_compare, typed_tree
+from kubevouch.machinery.writing import field_set, typed_tree
 from kubevouch.machinery.writing.field_set import FieldSet
 
 Tree = dict[str, Any]
@@ -36,23 +34,22 @@ Changes = Callable[[str], Change | None]
 """By apiVersion; None for a version that is gone, whose owners lose everything."""
 
 
-def change(before: Any, after: Any, reset: FieldSet = field_set.EMPTY) -> Change:
+def change(before: Any, after: Any, resource: Resource[Any], reset: FieldSet = field_set.EMPTY) -> Change:
     """What differs between two objects, but for what is below ``reset``."""
-    changed, removed = struct_compare.compare(before, after)
+    changed, removed = resource.codec.compare(before, after)
     return Change(field_set.without(changed, reset), field_set.without(removed, reset))
 
 
 def tree_of(obj: Any, resource: Resource[Any]) -> Tree:
     """The JSON tree in which fields are merged."""
-    tree: Tree = json_codec.to_builtins(obj)
+    tree = resource.codec.to_tree(obj)
     tree["metadata"].pop("managedFields", None)
     return tree | {"kind": resource.kind, "apiVersion": resource.api_version}
 
 
-def struct_of(tree: Tree, struct: type[Any]) -> Any:
+def object_of(tree: Tree, resource: Resource[Any]) -> Any:
     """The object of a tree. Raises ``json_codec.UnmarshalError``."""
-    bare = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
-    return json_codec.from_tree(bare, struct).value
+    return resource.codec.bare(resource.codec.from_tree(tree).value)
 
 
 class Pruning:
@@ -63,7 +60,7 @@ class Pruning:
     """
 
     def __init__(self, resource: Resource[Any], merged: Tree) -> None:
-        self._type = typed_tree.merge_type(schema_of(resource.type))
+        self._type = resource.codec.merge_type
         self._merged = merged
 
     def _named(self, fields: FieldSet) -> FieldSet:

@@ -35,7 +35,7 @@ async def apply(
     def merged(existing: Any) -> Any:
         live = None if existing is None else endpoint.from_storage(existing)
         applied = store.fields.apply(ctx, live, tree, info.subresource, force=force)
-        applied = shared.without_type_meta(applied)
+        applied = resource.codec.bare(applied)
         shared.require_name_match(applied, info.name)
         return endpoint.to_storage(shared.in_request_namespace(applied, resource.namespaced, info.namespace))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements, protobuf
+from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Status, StatusDetails
 from kubevouch.machinery.schema import schema_of
@@ -96,7 +97,7 @@ def _decode(data: bytes, media: str) -> DeleteOptions:
     if isinstance(tree, dict):
         _require_kind(tree.get("kind") or "")
     # fieldValidation does nothing here (observed on 1.36.2).
-    options: DeleteOptions = decoding.from_tree(tree, _DELETE_OPTIONS, DeleteOptions, "DeleteOptions").obj
+    options: DeleteOptions = decoding.from_tree(tree, _DELETE_OPTIONS, codec_of(DeleteOptions), "DeleteOptions").obj
     return options
 
 

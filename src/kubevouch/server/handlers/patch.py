@@ -9,7 +9,6 @@ from typing import Any
 
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.codec import elements, json_codec
-from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.writing import json_patch, managed_fields, merge_patch, strategic_merge_patch
@@ -90,7 +89,8 @@ def _decode(kind: str, data: bytes, endpoint: ServedVersion, *, strict: bool) ->
         merge = merge_patch.decode(data, strict=strict)
         return _Patch(lambda tree: merge_patch.apply(tree, merge), merge.strict_errors, _json_text)
     strategic = strategic_merge_patch.decode(data, strict=strict)
-    schema = schema_of(endpoint.resource.type)
+    schema = endpoint.resource.codec.schema
+    assert schema is not None  # check_content_type let it pass
     return _Patch(
         lambda tree: strategic_merge_patch.apply(tree, strategic, schema),
         strategic.strict_errors,
@@ -108,7 +108,8 @@ def _patched(
 ) -> Any:
     """The stored object as the patch leaves it, in storage form. Raises ``APIStatusError``."""
     resource = endpoint.resource
-    tree = json_codec.to_builtins(endpoint.from_storage(existing))
+    codec = resource.codec
+    tree = codec.to_tree(endpoint.from_storage(existing))
     whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
     changed = decoded.change(whole)
     ctx.resets_managed_fields = managed_fields.asks_reset(changed)
@@ -116,7 +117,7 @@ def _patched(
     if other:
         raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), other)])
     try:
-        read = json_codec.from_tree(changed, resource.type)
+        read = codec.from_tree(changed)
     except json_codec.UnmarshalError as err:
         raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), str(err))]) from None
     found = (*decoded.strict_errors, *read.strict_errors)
@@ -125,7 +126,7 @@ def _patched(
         raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), why)])
     if ctx.field_validation == "Warn":
         request.warnings.extend(found)
-    obj = env.scheme.default(shared.without_type_meta(read.value))
+    obj = env.scheme.default(codec.bare(read.value))
     shared.require_name_match(obj, request.target.name)
     obj = shared.in_request_namespace(obj, resource.namespaced, request.target.namespace)
     return endpoint.to_storage(obj)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
@@ -234,10 +232,3 @@ async def require_permission(env: Environment, request: Request, verb: str) -> N
     verdict = await env.authorizer.authorize(attributes)
     if verdict.decision is not Decision.ALLOW:
         raise forbidden(attributes, verdict.reason)
-
-
-def without_type_meta(obj: Any) -> Any:
-    """Objects in memory carry no kind and apiVersion."""
-    if obj.kind or obj.api_version:
-        return msgspec.structs.replace(obj, kind="", api_version="")
-    return obj
