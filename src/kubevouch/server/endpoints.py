@@ -94,9 +94,13 @@ class Connect:
 
 @dataclass(slots=True)
 class Served:
-    """Everything that is served, in discovery's order."""
+    """Everything that is served, in discovery's order.
+
+    ``changes`` counts what came and went: who keeps something made of it looks there whether it still holds.
+    """
 
     scheme: Scheme
+    changes: int = 0
     endpoints: dict[tuple[str, str, str], ServedVersion] = field(default_factory=dict)
     actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
     connects: list[Connect] = field(default_factory=list)
@@ -106,6 +110,18 @@ class Served:
         resource = endpoint.resource
         self._note(resource.group_version)
         self.endpoints[resource.group, resource.version, resource.plural] = endpoint
+        self.changes += 1
+
+    def remove(self, endpoint: ServedVersion) -> None:
+        """Serve it no longer; its group version goes with the last that is served under it."""
+        resource = endpoint.resource
+        key = resource.group, resource.version, resource.plural
+        if self.endpoints.get(key) is not endpoint:
+            return
+        del self.endpoints[key]
+        self.changes += 1
+        if not any(each[:2] == key[:2] for each in (*self.endpoints, *self.actions)):
+            self.group_versions.remove(resource.group_version)
 
     def add_action(self, action: Action) -> None:
         resource = action.resource

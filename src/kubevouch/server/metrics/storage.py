@@ -39,10 +39,17 @@ class StorageMetrics:
 
     def know(self, prefixes: Iterable[tuple[str, GroupResource]]) -> None:
         """Which key prefix belongs to which resource."""
-        self._resources |= {_first_segment(prefix): resource for prefix, resource in prefixes}
+        self._resources |= {_known_part(prefix): resource for prefix, resource in prefixes}
+
+    def forget(self, prefix: str) -> None:
+        """Nothing is kept under ``prefix`` any more."""
+        resource = self._resources.pop(_known_part(prefix), None)
+        if resource is not None:
+            self._objects.remove(str(resource))
+            self._counted.remove(resource.group, resource.resource)
 
     def call(self, operation: str, key: str, seconds: float, *, failed: bool) -> None:
-        resource = self._resources.get(_first_segment(key), _NOWHERE)
+        resource = self._resources.get(_known_part(key), _NOWHERE)
         labels = (operation, resource.group, resource.resource)
         self._calls.labels(*labels).inc()
         self._seconds.observe(labels, seconds)
@@ -58,6 +65,10 @@ class StorageMetrics:
         self._counted.labels(resource.group, resource.resource).set(count)
 
 
-def _first_segment(key: str) -> str:
-    """``/registry/services/specs/…`` belongs to whatever begins with ``services``."""
-    return key[len(_ROOT) :].partition("/")[0]
+def _known_part(key: str) -> str:
+    """``/registry/services/specs/…`` belongs to whatever begins with ``services``; a group's resources have two parts.
+
+    Only groups have dots.
+    """
+    first, _, rest = key[len(_ROOT) :].partition("/")
+    return f"{first}/{rest.partition('/')[0]}" if "." in first else first

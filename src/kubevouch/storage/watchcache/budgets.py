@@ -52,6 +52,10 @@ class Budgets:
     def join(self, history: Holder) -> None:
         self._histories.append(history)
 
+    def leave(self, history: Holder) -> None:
+        """``history`` is empty, and nobody fills it any more."""
+        self._histories = [each for each in self._histories if each is not history]
+
     def settle(self) -> None:
         """After a history has grown."""
         while self.decoded_bytes > self.decoded:

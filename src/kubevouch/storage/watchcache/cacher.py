@@ -7,13 +7,14 @@ stream has reached the store's newest revision.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
-from kubevouch.storage.interface import Compacted, Revision, Store, StoreError, StoreEvent
+from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY
 from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
@@ -33,8 +34,11 @@ LARGE_VALUE_BYTES = 32 * 1024
 
 @dataclass(slots=True)
 class _Registered:
+    """``missed``: events that came before the cache was loaded; None once it is."""
+
     cache: ResourceCache[Any]
     decode: Decode
+    missed: list[StoreEvent] | None = None
 
 
 class Cacher:
@@ -64,15 +68,58 @@ class Cacher:
         self._waiting: dict[asyncio.Future[None], Revision] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._started = False
 
     def register(self, prefix: str, decode: Decode) -> ResourceCache[Any]:
-        """The cache of the keys under ``prefix`` (one or two path segments below the root, ending in a slash)."""
+        """The cache of the keys under ``prefix`` (one or two path segments below the root, ending in a slash).
+
+        It is filled by :meth:`start`, or by :meth:`join` if that has been.
+        """
         cache: ResourceCache[Any] = ResourceCache(prefix, self._history, self.budgets)
-        self._registered[prefix] = _Registered(cache, decode)
+        self._registered[prefix] = _Registered(cache, decode, [] if self._started else None)
         return cache
+
+    async def join(self, cache: ResourceCache[Any]) -> None:
+        """Fill a cache that was registered after the start; then it stands where all others do.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        registered = self._joining(cache)
+        if registered is None:
+            return
+        page = await self._store.list(cache.prefix)
+        objects = await self._decoded(registered, page.items)
+        # What is older than the page came with it.
+        await self.reach(page.revision)
+        registered = self._joining(cache)
+        if registered is None:
+            return  # everything was loaded anew meanwhile
+        cache.load(objects, page.revision)
+        missed = registered.missed
+        while missed:
+            event = missed.pop(0)
+            if event.revision > page.revision:
+                await self._take(registered, event)
+        registered.missed = None
+
+    def _joining(self, cache: ResourceCache[Any]) -> _Registered | None:
+        registered = self._registered.get(cache.prefix)
+        waits = registered is not None and registered.cache is cache and registered.missed is not None
+        return registered if waits else None
+
+    def unregister(self, cache: ResourceCache[Any]) -> None:
+        """Stop feeding ``cache``; its watches end, and it holds nothing any more."""
+        registered = self._registered.get(cache.prefix)
+        if registered is not None and registered.cache is cache:
+            del self._registered[cache.prefix]
+        cache.close_watchers()
+        cache.load([], self._revision)
+        self.budgets.leave(cache.history)
 
     async def start(self) -> None:
         """Load everything and follow the store from there."""
+        self._started = True
         await self._load()
         self._task = asyncio.create_task(self._follow(), name="watch-cache")
 
@@ -124,25 +171,34 @@ class Cacher:
 
     async def _load(self) -> None:
         page = await self._store.list(self._root)
-        grouped: dict[str, list[Stored[Any]]] = {prefix: [] for prefix in self._registered}
+        grouped: dict[str, list[KeyValue]] = {}
+        for item in page.items:
+            registered = self._for_key(item.key)
+            if registered is not None:
+                grouped.setdefault(registered.cache.prefix, []).append(item)
+        loaded = [
+            (registered, await self._decoded(registered, grouped.get(registered.cache.prefix, [])))
+            for registered in list(self._registered.values())
+        ]
+        for registered, objects in loaded:
+            registered.cache.close_watchers()  # whoever began meanwhile would miss what lies between
+            registered.cache.load(objects, page.revision)
+            registered.missed = None
+        self._advance(page.revision)
+        self._ready.set()
+
+    async def _decoded(self, registered: _Registered, items: Sequence[KeyValue]) -> list[Stored[Any]]:
+        found = []
         size = 0
-        for number, item in enumerate(page.items, 1):
+        for number, item in enumerate(items, 1):
             size += len(item.value)
             if number % LOAD_SLICE == 0 or size > LARGE_VALUE_BYTES:
                 await give_way()
                 size = 0
-            registered = self._for_key(item.key)
-            if registered is None:
-                continue
             stored = self._decode(registered, item.key, item.value, item.revision)
             if stored is not None:
-                grouped[registered.cache.prefix].append(stored)
-        for prefix, objects in grouped.items():
-            cache = self._registered[prefix].cache
-            cache.close_watchers()  # whoever began meanwhile would miss what lies between
-            cache.load(objects, page.revision)
-        self._advance(page.revision)
-        self._ready.set()
+                found.append(stored)
+        return found
 
     async def _follow(self) -> None:
         while True:
@@ -188,6 +244,12 @@ class Cacher:
         registered = self._for_key(event.key)
         if registered is None:
             return
+        if registered.missed is not None:
+            registered.missed.append(event)
+        else:
+            await self._take(registered, event)
+
+    async def _take(self, registered: _Registered, event: StoreEvent) -> None:
         cache = registered.cache
         previous = cache.get(event.key)
         if event.value is not None:

@@ -146,7 +146,7 @@ class ResourceCache(Generic[T]):
 
     def __init__(self, prefix: str, history: int = HISTORY, budgets: Budgets | None = None) -> None:
         self.prefix = prefix
-        self._history: History[T] = History(history, budgets or Budgets(), self._cut_off_who_is_behind)
+        self.history: History[T] = History(history, budgets or Budgets(), self._cut_off_who_is_behind)
         self.object_bytes = 0
         """Stored bytes of the current objects."""
         self._objects: dict[str, Stored[T]] = {}
@@ -165,7 +165,7 @@ class ResourceCache(Generic[T]):
         self._objects = {stored.key: stored for stored in objects}
         self._keys = [stored.key for stored in objects]
         self.object_bytes = sum(len(stored.raw) for stored in objects)
-        self._history.start(revision)
+        self.history.start(revision)
         for handler in self._load_handlers:
             handler()
 
@@ -218,7 +218,7 @@ class ResourceCache(Generic[T]):
     def _before(self, revision: Revision) -> dict[str, Stored[T] | None]:
         """What the keys that changed after ``revision`` held then."""
         before: dict[str, Stored[T] | None] = {}
-        for event in self._history.newest_first(revision):
+        for event in self.history.newest_first(revision):
             before[event.key] = event.previous
         return before
 
@@ -264,7 +264,7 @@ class ResourceCache(Generic[T]):
             del self._objects[key]
             at = bisect.bisect_left(self._keys, key)
             del self._keys[at]
-        self._history.append(event)
+        self.history.append(event)
         for handler in self._handlers:
             handler(event)
         heard: list[Watcher[T]] = []
@@ -315,7 +315,7 @@ class ResourceCache(Generic[T]):
         if after < self.oldest:
             raise Compacted(after, self.oldest)
         watcher = Watcher(self, scope, after)
-        for event in self._history.after(after):
+        for event in self.history.after(after):
             self._offer(watcher, event)
         if scope.key:
             self._watchers_by_key.setdefault(scope.key, set()).add(watcher)
@@ -352,7 +352,7 @@ class ResourceCache(Generic[T]):
     @property
     def oldest(self) -> Revision:
         """A watch may start after this revision, not before."""
-        return self._history.floor
+        return self.history.floor
 
 
 def _wake(watchers: list[Watcher[T]]) -> None:

@@ -38,7 +38,7 @@ def _held(cache: ResourceCache[ConfigMap]) -> int:
     """Bytes of the values that nothing but the history keeps alive."""
     current = {id(stored) for stored in cache.values()}
     held = {}
-    for event in cache._history.newest_first(EVERYTHING):
+    for event in cache.history.newest_first(EVERYTHING):
         for stored in (event.current, event.previous):
             if stored is not None and id(stored) not in current:
                 held[id(stored)] = len(stored.raw)
@@ -46,7 +46,7 @@ def _held(cache: ResourceCache[ConfigMap]) -> int:
 
 
 def _decoded(cache: ResourceCache[ConfigMap]) -> int:
-    superseded = (event.previous for event in cache._history.newest_first(EVERYTHING))
+    superseded = (event.previous for event in cache.history.newest_first(EVERYTHING))
     return sum(len(stored.raw) for stored in superseded if stored is not None and stored.obj is stored.obj)
 
 
@@ -60,12 +60,12 @@ def test_a_history_counts_what_it_alone_keeps() -> None:
         _write(cache, dice.choice("abcdefg"), revision, size)
         if revision % 50 == 0:
             for each in caches:
-                events = len(list(each._history.newest_first(EVERYTHING)))
-                assert each._history.bytes == _held(each) + EVENT_BYTES * events
-                assert each._history.decoded_bytes == _decoded(each)
+                events = len(list(each.history.newest_first(EVERYTHING)))
+                assert each.history.bytes == _held(each) + EVENT_BYTES * events
+                assert each.history.decoded_bytes == _decoded(each)
                 assert each.object_bytes == sum(len(stored.raw) for stored in each.values())
-            assert budgets.history_bytes == sum(each._history.bytes for each in caches) <= 60_000
-            assert budgets.decoded_bytes == sum(each._history.decoded_bytes for each in caches) <= 9_000
+            assert budgets.history_bytes == sum(each.history.bytes for each in caches) <= 60_000
+            assert budgets.decoded_bytes == sum(each.history.decoded_bytes for each in caches) <= 9_000
     for each in caches:
         each.load([], Revision(3000))
     assert (budgets.history_bytes, budgets.decoded_bytes) == (0, 0)

@@ -1,0 +1,76 @@
+"""Caches that come and go while the follower runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aio import until
+from asynctest import async_test
+from kubevouch.machinery.meta import Object, ObjectMeta
+from kubevouch.storage.interface import Revision
+from kubevouch.storage.memory import MemoryStore
+from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, WatchClosed
+from kubevouch.testing.clock import FakeClock
+
+PREFIX = "/registry/demo.example.com/widgets/"
+
+
+def _decode(value: bytes, revision: Revision) -> Object:
+    return Object(metadata=ObjectMeta(name=value.decode(), resource_version=str(revision)))
+
+
+def _names(cache: ResourceCache[Object]) -> list[str]:
+    return [stored.obj.metadata.name for stored in cache.scan(PREFIX)]
+
+
+@async_test
+async def test_a_cache_that_joins_knows_what_was_there_and_what_comes_meanwhile() -> None:
+    clock = FakeClock()
+    store = MemoryStore()
+    cacher = Cacher(store, clock)
+    await store.create(f"{PREFIX}a", b"a")
+    await cacher.start()
+    cache: ResourceCache[Object] = cacher.register(PREFIX, _decode)
+    joining = asyncio.create_task(cacher.join(cache))
+    for number in range(50):
+        await store.create(f"{PREFIX}b{number:02}", b"b")
+        if number % 7 == 0:
+            await asyncio.sleep(0)
+    await joining
+    await cacher.newest()
+    assert _names(cache) == ["a", *["b"] * 50]
+    assert [int(stored.obj.metadata.resource_version) for stored in cache.scan(PREFIX)] == list(range(2, 53))
+    watcher = cache.watch(Scope(PREFIX), cacher.revision)
+    await store.create(f"{PREFIX}c", b"c")
+    assert [change.type for change in await watcher.next_batch()] == ["ADDED"]
+    await cacher.close()
+    await store.close()
+
+
+@async_test
+async def test_a_cache_that_leaves_ends_its_watches_and_holds_nothing() -> None:
+    clock = FakeClock()
+    store = MemoryStore()
+    cacher = Cacher(store, clock)
+    await store.create(f"{PREFIX}a", b"a")
+    cache: ResourceCache[Object] = cacher.register(PREFIX, _decode)
+    await cacher.start()
+    await store.update(f"{PREFIX}a", b"A", Revision(2))
+    await until(lambda: _names(cache) == ["A"])
+    assert cacher.budgets.history_bytes > 0
+    watcher = cache.watch(Scope(PREFIX), cacher.revision)
+    cacher.unregister(cache)
+    with pytest.raises(WatchClosed):
+        await watcher.next_batch()
+    assert (cacher.object_bytes, cacher.budgets.history_bytes, len(cache)) == (0, 0, 0)
+    await store.create(f"{PREFIX}b", b"b")
+    await cacher.newest()
+    assert len(cache) == 0
+    again: ResourceCache[Object] = cacher.register(PREFIX, _decode)
+    await cacher.join(again)
+    assert _names(again) == ["A", "b"]
+    await cacher.close()
+    await store.close()
