@@ -52,6 +52,7 @@ def _to_wire(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_wire, order="deterministic")
+_sorted_encoder = msgspec.json.Encoder(enc_hook=_to_wire, order="sorted")
 _ordered_encoder = msgspec.json.Encoder(enc_hook=_to_wire)
 _ESCAPES = {
     b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
@@ -61,6 +62,11 @@ _ESCAPES = {
 def encode(value: Any) -> bytes:
     """Compact JSON of a struct or of builtins, without a final newline."""
     return _escaped(_encoder.encode(value))
+
+
+def encode_sorted(value: Any) -> bytes:
+    """:func:`encode` with the fields of structs sorted like the keys of dicts."""
+    return _escaped(_sorted_encoder.encode(value))
 
 
 def encode_in_order(value: Any) -> bytes:
@@ -152,8 +158,16 @@ class Decoded:
     strict_errors: list[str] = field(default_factory=list)
 
 
-def from_tree(tree: Any, struct: type[S]) -> Decoded:
-    """The struct of a JSON tree.
+def convert(tree: Any, struct: type[S]) -> S:
+    """The struct of a JSON tree that this program wrote: unknown fields are ignored. Raises :class:`UnmarshalError`."""
+    try:
+        return msgspec.convert(tree, struct, dec_hook=_from_wire, builtin_types=(bytes,))
+    except (msgspec.ValidationError, ValueError) as err:
+        raise UnmarshalError(str(err)) from err
+
+
+def from_tree(tree: Any, struct: type[S], path: str = "") -> Decoded:
+    """The struct of a JSON tree, which stands at ``path`` in its document.
 
     Raises:
         UnmarshalError: a value does not fit, in Go's words.
@@ -161,7 +175,7 @@ def from_tree(tree: Any, struct: type[S]) -> Decoded:
     walk = _Walk()
     schema = schema_of(struct)
     try:
-        conformed = walk.struct(tree, schema, _Place("", "", ""))
+        conformed = walk.struct(tree, schema, _Place("", "", path))
     except _Ended as ended:
         raise UnmarshalError(str(ended)) from ended.__cause__
     if walk.error is not None:

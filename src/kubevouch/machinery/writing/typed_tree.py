@@ -45,13 +45,31 @@ class ListType:
     atomic: bool = True
 
 
-MergeType = ScalarType | MapType | ListType
+@dataclass(frozen=True, slots=True)
+class DeducedType:
+    """Of what nobody declared: a map is merged key by key, a list is owned as a whole."""
+
+
+DEDUCED = DeducedType()
+MergeType = ScalarType | MapType | ListType | DeducedType
 
 _SCALARS: dict[str, ScalarType] = {
     "string": ScalarType("string"), "bytes": ScalarType("string"), "bool": ScalarType("boolean"),
     "int32": ScalarType("numeric"), "int64": ScalarType("numeric"),
 }  # fmt: skip
 _UNTYPED = ScalarType("untyped")
+_DEDUCED_MAP = MapType({}, DEDUCED)
+_DEDUCED_LIST = ListType(DEDUCED)
+
+
+def _settled(kind: MergeType, *values: Any) -> ScalarType | MapType | ListType:
+    """``kind``, or what ``values`` are, where nobody declared it: of different sorts they are scalars."""
+    if not isinstance(kind, DeducedType):
+        return kind
+    sorts = {dict if isinstance(value, dict) else list if isinstance(value, list) else None for value in values}
+    if sorts == {dict}:
+        return _DEDUCED_MAP
+    return _DEDUCED_LIST if sorts == {list} else _UNTYPED
 
 
 @cache
@@ -89,6 +107,7 @@ def validate(value: Any, kind: MergeType) -> list[Problem]:
     """Where ``value`` does not conform: paths and Kubernetes' words."""
     if value is None:
         return []
+    kind = _settled(kind, value)
     if isinstance(kind, ScalarType):
         complaint = _scalar_complaint(value, kind)
         return [("", complaint)] if complaint else []
@@ -175,6 +194,7 @@ def to_set(value: Any, kind: MergeType) -> FieldSet:
 
 def _node(value: Any, kind: MergeType) -> FieldSet | None:
     """The tree below a value; ``{}`` for a leaf, None for nothing at all."""
+    kind = _settled(kind, value)
     if isinstance(kind, ScalarType) or kind.atomic:
         return {}
     if not value:
@@ -241,6 +261,7 @@ def merge(live: Any, applied: Any, kind: MergeType) -> Any:
 
 def _merge(live: Any, applied: Any, kind: MergeType) -> Any:
     both_empty = not _filled(live) and not _filled(applied)
+    kind = _settled(kind, *(value for value in (live, applied) if value is not _ABSENT))
     if isinstance(kind, ScalarType) or kind.atomic or both_empty:
         return live if applied is _ABSENT else applied
     if isinstance(kind, ListType):
@@ -315,6 +336,7 @@ def _merge_lists(left: list[Any], right: list[Any], kind: ListType) -> list[Any]
 
 def remove(value: Any, gone: FieldSet, kind: MergeType) -> Any:
     """``value`` without the fields and items that are members of ``gone``; None when nothing stays."""
+    kind = _settled(kind, value)
     if isinstance(kind, ScalarType):
         return value
     if not value or kind.atomic:
@@ -365,6 +387,7 @@ _NOTHING: _Nodes = (None, None)
 
 def _compare(old: Any, new: Any, kind: MergeType) -> _Nodes:
     both_empty = not _filled(old) and not _filled(new)
+    kind = _settled(kind, *(value for value in (old, new) if value is not _ABSENT))
     if isinstance(kind, ScalarType) or kind.atomic or both_empty:
         if new is _ABSENT:
             return None, {}
