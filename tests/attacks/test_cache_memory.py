@@ -84,7 +84,8 @@ FED: dict[str, Callable[[str], object]] = {
 SMALL = {
     "machinery.text.quantity.canonical", "machinery.text.quantity.rounded_up_to_milli",
     "machinery.codec.protobuf.field_head", "pki.x509.public_key._p256_point", "pki.x509.x509_request._failure",
-    "util.addresses.source_prefix", "server.negotiation._clauses", "server.negotiation._negotiated",
+    "util.addresses.source_prefix", "util.addresses.wider_prefixes", "server.negotiation._clauses",
+    "server.negotiation._negotiated",
 }  # fmt: skip
 
 

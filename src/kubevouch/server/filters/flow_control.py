@@ -107,10 +107,10 @@ class FlowControl:
         Raises:
             APIStatusError: 429.
         """
+        source = source_prefix(request.credentials.source)
         if request.loopback:
             lane, flow = Lane.EXEMPT, ""
         else:
-            source = source_prefix(request.credentials.source)
             wait = self.public_reads.wait(request.target, request.user, source, self._clock.monotonic())
             if wait:
                 raise too_many_requests(wait)
@@ -122,9 +122,12 @@ class FlowControl:
                 return await following(request)
             await self._take(lane, flow, weight_of(request))
             try:
-                return await following(request)
+                result = await following(request)
             finally:
                 self._give_back(lane, flow)
+            if "dryRun" not in request.query:
+                self.public_reads.requested(request.target, request.user, source, self._clock.monotonic())
+            return result
 
     async def credentials(self, request: Request, following: Handler) -> Result:
         """The filter: counts bad credentials by source, and has sources with too many wait in a lane of their own.

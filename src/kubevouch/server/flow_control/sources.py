@@ -36,12 +36,16 @@ class SourceBudget:
         if source in self._left:
             self._left[source] = (min(self.left(source, now) + amount, self._burst), now)
 
+    def wait(self, source: str, now: float) -> int:
+        """0 if ``source`` has one left, else the whole seconds after which it has."""
+        left = self.left(source, now)
+        return 0 if left >= 1.0 else max(math.ceil((1.0 - left) / self._rate), 1)
+
     def spend(self, source: str, now: float) -> int:
         """Take one. 0 if there was one, else the whole seconds after which there is one."""
-        left = self.left(source, now)
-        taken = left >= 1.0
-        self._left[source] = (left - 1.0 if taken else left, now)
+        wait, left = self.wait(source, now), self.left(source, now)
+        self._left[source] = (left if wait else left - 1.0, now)
         self._left.move_to_end(source)
         if len(self._left) > self._max_sources:
             self._left.popitem(last=False)
-        return 0 if taken else max(math.ceil((1.0 - left) / self._rate), 1)
+        return wait

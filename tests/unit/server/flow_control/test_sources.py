@@ -3,7 +3,7 @@
 import pytest
 
 from kubevouch.server.flow_control.sources import SourceBudget
-from kubevouch.util.addresses import source_prefix
+from kubevouch.util.addresses import WIDER, source_prefix, wider_prefixes
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,20 @@ from kubevouch.util.addresses import source_prefix
 )
 def test_ipv6_counts_by_its_network(address: str, prefix: str) -> None:
     assert source_prefix(address) == prefix
+
+
+@pytest.mark.parametrize(
+    ("source", "networks"),
+    [
+        ("192.0.2.7", ("192.0.2.0/24", "192.0.0.0/16")),
+        ("2001:db8:1:1ff::/64", ("2001:db8:1:100::/56", "2001:db8:1::/48", "2001:db8::/32")),
+        ("", ()),
+        ("a unix socket", ()),
+    ],
+)
+def test_the_networks_around_a_source(source: str, networks: tuple[str, ...]) -> None:
+    assert wider_prefixes(source) == networks
+    assert len(networks) <= WIDER
 
 
 def test_a_burst_and_then_a_rate() -> None:
