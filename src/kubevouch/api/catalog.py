@@ -10,7 +10,6 @@ from typing import Any
 
 from kubevouch.api import (
     apidiscovery_v2,
-    apiextensions_v1,
     authentication_v1,
     authorization_v1,
     certificates_v1,
@@ -27,6 +26,8 @@ from kubevouch.api import (
 )
 from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
 from kubevouch.api.admissionregistration_v1 import policies, webhooks
+from kubevouch.api.apiextensions_v1 import GROUP as API_EXTENSIONS
+from kubevouch.api.apiextensions_v1 import definitions
 from kubevouch.api.empty_kinds import EMPTY_KINDS, EmptyKind, resource_of
 from kubevouch.machinery import meta
 from kubevouch.machinery.scheme import Defaulter, GroupVersion, GroupVersionKind, Resource, Scheme
@@ -87,8 +88,8 @@ ROLE_BINDINGS = Resource(rbac_v1.GROUP, "v1", "RoleBinding", "rolebindings", rba
 ROLES = Resource(rbac_v1.GROUP, "v1", "Role", "roles", rbac_v1.Role, namespaced=True)
 
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
-    apiextensions_v1.GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions",
-    apiextensions_v1.CustomResourceDefinition, namespaced=False, short_names=("crd", "crds"),
+    API_EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    definitions.CustomResourceDefinition, namespaced=False, short_names=("crd", "crds"),
 )  # fmt: skip
 
 CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)

@@ -15,8 +15,9 @@ Structs are frozen: a change makes a new object (``msgspec.structs.replace``), s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, Self, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -155,6 +156,40 @@ class RawJSON:
 
     def __repr__(self) -> str:
         return f"RawJSON({self.raw!r})"
+
+
+Note = Callable[[str, str], None]
+"""Is told what a strict reader has against a field: ``unknown`` or ``duplicate``, and its path."""
+
+
+class Opaque(ABC):
+    """A value that reads and writes its own forms, where no declaration can say them: Go's own marshallers.
+
+    Patches and server-side apply take it as one value.
+    """
+
+    __slots__ = ()
+
+    tree: Any
+    """Its JSON, in builtins."""
+
+    @classmethod
+    @abstractmethod
+    def from_tree(cls, tree: Any, note: Note, stack: str, path: str) -> Self:
+        """From JSON; ``stack`` is Go's stack of fields in errors, ``path`` where the value stands in the document.
+
+        Raises:
+            ValueError: with Go's sentence.
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_message(cls, data: bytes) -> Self:
+        """From its protobuf message. Raises ``ValueError``."""
+
+    @abstractmethod
+    def to_message(self) -> bytes:
+        """Its protobuf message."""
 
 
 def always(factory: Callable[[], T]) -> T:

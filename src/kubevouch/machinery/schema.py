@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from kubevouch.machinery.declaration import GoType, ListType, Quantity, RawJSON, Wrapped, wire
+from kubevouch.machinery.declaration import GoType, ListType, Opaque, Quantity, RawJSON, Wrapped, wire
 from kubevouch.machinery.text.times import MicroTime, Time
 
-ScalarKind = Literal["string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "json"]
+ScalarKind = Literal["string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "json", "opaque"]
 
 _SCALARS: dict[Any, ScalarKind] = {
     str: "string", bytes: "bytes", bool: "bool", int: "int64", Time: "time", MicroTime: "microtime",
@@ -24,7 +24,10 @@ _SCALARS: dict[Any, ScalarKind] = {
 
 @dataclass(frozen=True, slots=True)
 class ScalarSchema:
+    """``type`` of what is opaque."""
+
     kind: ScalarKind
+    type: type[Opaque] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +159,6 @@ def _type_schema(hint: Any, extras: tuple[object, ...], where: str) -> TypeSchem
         return MapSchema(_type_schema(bare, more, where))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return schema_of(hint)
+    if isinstance(hint, type) and issubclass(hint, Opaque):
+        return ScalarSchema("opaque", hint)
     raise TypeError(f"{where}: the wire has no form for {hint}")

@@ -13,7 +13,6 @@ import pytest
 
 from kubevouch.api import (
     apidiscovery_v2,
-    apiextensions_v1,
     authentication_v1,
     authorization_v1,
     certificates_v1,
@@ -29,6 +28,7 @@ from kubevouch.api import (
     storage_v1,
 )
 from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
+from kubevouch.api.apiextensions_v1 import definitions, schema_props
 from kubevouch.api.core_v1 import (
     configmaps,
     endpoints,
@@ -65,7 +65,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "certificates.k8s.io/v1beta1": (certificates_v1beta1,),
     "storage.k8s.io/v1": (storage_v1,),
     "node.k8s.io/v1": (node_v1,),
-    "apiextensions.k8s.io/v1": (apiextensions_v1,),
+    "apiextensions.k8s.io/v1": (definitions, schema_props),
     "resource.k8s.io/v1": (resource_v1,),
     "discovery.k8s.io/v1": (discovery_v1,),
     "admissionregistration.k8s.io/v1": (matching, policies, webhooks),
@@ -119,7 +119,9 @@ def notation(schema: TypeSchema) -> str:
     if isinstance(schema, MapSchema):
         value = notation(schema.value)
         return f"map<string, {'string' if value == 's' else value}>"
-    return schema.go_name if isinstance(schema, StructSchema) else SCALARS[schema.kind]
+    if isinstance(schema, StructSchema):
+        return schema.go_name
+    return SCALARS[schema.kind] if schema.type is None else schema.type.__name__
 
 
 def as_declared(kind: str) -> str:
@@ -145,7 +147,7 @@ def in_table(group: str, message: str) -> dict[str, tuple[tuple[int, ...], str]]
     """The fields of a message, each with its number behind those of the messages that it is embedded in."""
     found: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, (number, kind) in TABLE[group][message]["fields"].items():
-        if name in EMBEDDED:
+        if name in EMBEDDED and kind in TABLE[group]:
             inner = in_table(group, kind)
             found |= {name: ((number, *numbers), inner_kind) for name, (numbers, inner_kind) in inner.items()}
         else:

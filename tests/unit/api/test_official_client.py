@@ -23,20 +23,22 @@ PREFIXES = {
     "resource_v1": ("ResourceV1", "V1"),
     "certificates_v1beta1": ("V1beta1",),
     "admissionregistration_v1": ("AdmissionregistrationV1", "V1"),
+    "apiextensions_v1": ("ApiextensionsV1", "V1"),
 }
 # OpenAPI of a served API does not have these.
 WITHOUT_MODEL = {
     "CreateOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "PartialObjectMetadata",
     "APIGroupDiscovery", "APIGroupDiscoveryList", "APIVersionDiscovery", "APIResourceDiscovery",
     "APISubresourceDiscovery",
+    # An object without members.
+    "CustomResourceSubresourceStatus",
 }  # fmt: skip
 # The CSR of v1beta1 is served by nobody.
 UNSERVED = "kubevouch.api.certificates_v1beta1.CertificateSigningRequest"
 # Declared in part, as their modules say.
 IN_PART = {
     "Container", "PodSpec", "PodStatus", "PodCondition", "ServiceSpec", "ServicePort", "ServiceStatus",
-    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "CustomResourceDefinition",
-    "CustomResourceDefinitionSpec", "CustomResourceDefinitionVersion", "Endpoint",
+    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "Endpoint",
 }  # fmt: skip
 ADDED_IN_1_37 = {
     "NodeSpec": {"podPreemptionPolicy"},

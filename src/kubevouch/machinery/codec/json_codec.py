@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubevouch.machinery.codec import gojson
-from kubevouch.machinery.declaration import Quantity, RawJSON
+from kubevouch.machinery.declaration import Opaque, Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
 from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
 
@@ -46,6 +46,8 @@ def _to_wire(value: Any) -> Any:
         return msgspec.Raw(value.raw or b"null")
     if isinstance(value, Quantity):
         return value.text
+    if isinstance(value, Opaque):
+        return value.tree
     if isinstance(value, gojson.Number):
         return msgspec.Raw(value.text.encode())
     raise NotImplementedError(f"no JSON form for {type(value)}")
@@ -126,7 +128,13 @@ def _from_wire(kind: type, value: Any) -> Any:
         return Quantity.parse(value.strip())
     if kind is RawJSON:
         return RawJSON(encode_in_order(value))
+    if issubclass(kind, Opaque):
+        return kind.from_tree(value, _pass_over, "", "")
     raise NotImplementedError(f"no JSON form for {kind}")
+
+
+def _pass_over(_what: str, _path: str) -> None:
+    """Documents that this program wrote are not read strictly."""
 
 
 @cache
@@ -191,7 +199,7 @@ def from_tree(tree: Any, struct: type[S], path: str = "") -> Decoded:
 _GO_KINDS: dict[type, str] = {str: "string", bool: "bool", list: "array", int: "number"}
 _GO_SCALARS = {
     "string": "string", "bytes": "[]uint8", "bool": "bool", "int32": "int32", "int64": "int64", "time": "string",
-    "microtime": "string", "quantity": "string", "json": "json.RawMessage",
+    "microtime": "string", "quantity": "string", "json": "json.RawMessage", "opaque": "json",
 }  # fmt: skip
 _SHOWN = 1024  # characters of a number or a path in an error
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
@@ -305,6 +313,8 @@ class _Walk:
         kind = schema.kind
         if kind == "json":
             return RawJSON(encode_in_order(value))
+        if schema.type is not None:
+            return self.opaque(value, schema.type, place)
         if kind in _LIMITS:
             return self.integer(value, schema, place)
         if kind == "bool":
@@ -318,6 +328,14 @@ class _Walk:
         try:
             return decode_base64(value)
         except UnmarshalError as err:
+            if self.error is None:
+                self.error = str(err)
+        return None
+
+    def opaque(self, value: Any, kind: type[Opaque], place: _Place) -> Any:
+        try:
+            return kind.from_tree(value, self.note, place.stack, place.path)
+        except ValueError as err:
             if self.error is None:
                 self.error = str(err)
         return None

@@ -186,6 +186,10 @@ def _set_type(field: descriptor_pb2.FieldDescriptorProto, kind: TypeSchema, depe
     if isinstance(kind, ScalarSchema) and kind.kind in _SCALAR_TYPES:
         field.type = _SCALAR_TYPES[kind.kind]
         return
+    if isinstance(kind, ScalarSchema) and kind.type is not None:
+        # A message that reads itself: the same on the wire.
+        field.type = Descriptor.TYPE_BYTES
+        return
     field.type = Descriptor.TYPE_MESSAGE
     if isinstance(kind, ScalarSchema):
         field.type_name = f".{_PACKAGE}.{_MESSAGE_SCALARS[kind.kind]}"
@@ -328,6 +332,8 @@ def _fill_lines(item: FieldSchema, index: int, names: dict[str, object]) -> list
     if _is_plain(kind):
         assign = f'setattr(msg, "continue", {source})' if item.proto_name == "continue" else f"{target} = {source}"
         return [f"    if {source} is not None:", f"        {assign}"] if item.pointer else [f"    {assign}"]
+    if isinstance(kind, ScalarSchema) and kind.type is not None:
+        return [f"    if {source} is not None:", f"        {target} = {source}.to_message()"]
     names[f"f{index}"] = _filler_of(kind)
     lines = [f"    if {source} is not None:", f"        f{index}({target}, {source})"]
     if item.pointer and isinstance(kind, ScalarSchema) and kind.kind in ("time", "microtime") and _by_value(item):
@@ -367,7 +373,9 @@ def _make_expression(item: FieldSchema, index: int, names: dict[str, object]) ->
         return f"[m{index}(v) for v in {source}]{otherwise}"
     if _is_plain(kind):
         return f'{source} if {holder}.HasField("{item.proto_name}") else None' if item.pointer else source
-    names[f"m{index}"] = _maker_of(kind)
+    names[f"m{index}"] = (
+        _maker_of(kind) if not isinstance(kind, ScalarSchema) or kind.type is None else kind.type.from_message
+    )
     if item.pointer:
         return f'm{index}({source}) if {holder}.HasField("{item.proto_name}") else None'
     return f"m{index}({source})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 
 from kubevouch.api import catalog
-from kubevouch.api.apiextensions_v1 import CustomResourceDefinition
+from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.registry.interface import READ_VERBS, Column, Definition, Printer, Strategy
 from kubevouch.registry.printing import NAME
 

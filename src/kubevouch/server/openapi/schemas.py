@@ -224,6 +224,8 @@ class Schemas:
             return {"type": "array", "items": self._element(kind.item), **siblings}
         if isinstance(kind, MapSchema):
             return {"type": "object", "additionalProperties": self._element(kind.value), **siblings}
+        if kind.type is not None:
+            return {"type": "object", **siblings}
         if kind.kind in _NAMED:
             return reference(self.fixed(_NAMED[kind.kind]), **siblings)
         return {**_INLINE[kind.kind], **siblings}

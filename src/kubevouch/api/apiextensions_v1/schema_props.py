@@ -1,0 +1,291 @@
+"""JSONSchemaProps: the schema of a version as people write it, kept as a JSON tree.
+
+It is recursive, and three of its fields hold a schema or something else; so it reads and writes its own forms. What is
+empty and what is unknown is not in the tree.
+
+Sources: types_jsonschema.go and marshal.go of k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1 (Kubernetes
+1.36).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from kubevouch.machinery.codec import gojson, json_codec
+from kubevouch.machinery.codec.json_codec import UnmarshalError
+from kubevouch.machinery.declaration import Note, Opaque, Struct, always, wire
+
+# Whatever walks a schema is recursive.
+MAX_DEPTH = 100
+
+
+class ExternalDocumentation(Struct):
+    """Where more is written."""
+
+    description: Annotated[str, wire(1, "What is there.")] = ""
+    url: Annotated[str, wire(2, "Where it is.")] = ""
+
+
+class ValidationRule(Struct):
+    """A rule in the Common Expression Language that values have to hold to."""
+
+    rule: Annotated[str, wire(1, "The expression.", required=True)] = always(str)
+    message: Annotated[str, wire(2, "What is said when it does not hold.")] = ""
+    message_expression: Annotated[str, wire(3, "An expression that makes the message.")] = ""
+    reason: Annotated[str | None, wire(4, "The reason of the error.")] = None
+    field_path: Annotated[str, wire(5, "The field that the error is about.")] = ""
+    optional_old_self: Annotated[bool | None, wire(6, "The rule is also run where there is no old value.")] = None
+
+
+Kind = Literal[
+    "string", "bool", "int64", "double", "json", "jsons", "strings", "schema", "schemas", "schema_map", "or_bool",
+    "or_array", "or_strings_map", "documentation", "rules",
+]  # fmt: skip
+
+
+class Field(NamedTuple):
+    """``pointer``: absent and empty differ."""
+
+    number: int
+    kind: Kind
+    pointer: bool = False
+
+
+# In Go's order.
+FIELDS: dict[str, Field] = {
+    "id": Field(1, "string"),
+    "$schema": Field(2, "string"),
+    "$ref": Field(3, "string", pointer=True),
+    "description": Field(4, "string"),
+    "type": Field(5, "string"),
+    "format": Field(6, "string"),
+    "title": Field(7, "string"),
+    "default": Field(8, "json"),
+    "maximum": Field(9, "double", pointer=True),
+    "exclusiveMaximum": Field(10, "bool"),
+    "minimum": Field(11, "double", pointer=True),
+    "exclusiveMinimum": Field(12, "bool"),
+    "maxLength": Field(13, "int64", pointer=True),
+    "minLength": Field(14, "int64", pointer=True),
+    "pattern": Field(15, "string"),
+    "maxItems": Field(16, "int64", pointer=True),
+    "minItems": Field(17, "int64", pointer=True),
+    "uniqueItems": Field(18, "bool"),
+    "multipleOf": Field(19, "double", pointer=True),
+    "enum": Field(20, "jsons"),
+    "maxProperties": Field(21, "int64", pointer=True),
+    "minProperties": Field(22, "int64", pointer=True),
+    "required": Field(23, "strings"),
+    "items": Field(24, "or_array"),
+    "allOf": Field(25, "schemas"),
+    "oneOf": Field(26, "schemas"),
+    "anyOf": Field(27, "schemas"),
+    "not": Field(28, "schema"),
+    "properties": Field(29, "schema_map"),
+    "additionalProperties": Field(30, "or_bool"),
+    "patternProperties": Field(31, "schema_map"),
+    "dependencies": Field(32, "or_strings_map"),
+    "additionalItems": Field(33, "or_bool"),
+    "definitions": Field(34, "schema_map"),
+    "externalDocs": Field(35, "documentation"),
+    "example": Field(36, "json"),
+    "nullable": Field(37, "bool"),
+    "x-kubernetes-preserve-unknown-fields": Field(38, "bool", pointer=True),
+    "x-kubernetes-embedded-resource": Field(39, "bool"),
+    "x-kubernetes-int-or-string": Field(40, "bool"),
+    "x-kubernetes-list-map-keys": Field(41, "strings"),
+    "x-kubernetes-list-type": Field(42, "string", pointer=True),
+    "x-kubernetes-map-type": Field(43, "string", pointer=True),
+    "x-kubernetes-validations": Field(44, "rules"),
+}
+_ORDER = {name: number for number, name in enumerate(FIELDS)}
+_GO = "JSONSchemaProps"
+
+
+class JSONSchemaProps(Opaque):
+    """A schema; ``tree`` holds builtins and is never changed."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self.tree = tree
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JSONSchemaProps) and _same(self.tree, other.tree)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds lists
+
+    def __repr__(self) -> str:
+        return f"JSONSchemaProps({self.tree!r})"
+
+    @classmethod
+    def from_tree(cls, tree: Any, note: Note, stack: str, path: str) -> JSONSchemaProps:
+        return cls(_schema(tree, note, stack, path, 0))
+
+    @classmethod
+    def from_message(cls, data: bytes) -> JSONSchemaProps:
+        from kubevouch.api.apiextensions_v1 import schema_message
+
+        return cls(schema_message.unpack(data))
+
+    def to_message(self) -> bytes:
+        from kubevouch.api.apiextensions_v1 import schema_message
+
+        return schema_message.pack(self.tree)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal as JSON: Python takes True for 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
+
+
+# ------------------------------------------------------------------ reading JSON
+
+
+def _silent(_what: str, _path: str) -> None:
+    """Go's own unmarshallers read what is inside of them without strictness."""
+
+
+def _misfit(value: Any, stack: str, kind: str) -> UnmarshalError:
+    got = json_codec.go_kind(value)
+    where = f"struct field {_GO}.{stack}" if stack else "value"
+    return UnmarshalError(f"json: cannot unmarshal {got} into Go {where} of type {kind}")
+
+
+def _schema(tree: Any, note: Note, stack: str, path: str, depth: int) -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        raise _misfit(tree, stack, f"v1.{_GO}")
+    if depth > MAX_DEPTH:
+        raise UnmarshalError(f"schema nests more than {MAX_DEPTH} levels deep")
+    if isinstance(tree, gojson.Duplicates):
+        for key in tree.repeated:
+            note("duplicate", f"{path}.{key}")
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        field = FIELDS.get(key)
+        if field is None:
+            note("unknown", f"{path}.{key}")
+            continue
+        if value is None:
+            continue
+        at = f"{stack}.{key}" if stack else key
+        read = _value(value, field.kind, note, at, f"{path}.{key}", depth + 1)
+        if read or field.pointer or field.kind in KEPT:
+            found[key] = read
+    return dict(sorted(found.items(), key=lambda item: _ORDER[item[0]]))
+
+
+# Not left out when they are empty, false or zero.
+KEPT = frozenset({"json", "schema", "or_array", "or_bool", "documentation"})
+_GO_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "string": (str, "string"), "bool": (bool, "bool"), "double": ((int, float), "float64"), "int64": (int, "int64"),
+}  # fmt: skip
+
+
+def _value(value: Any, kind: Kind, note: Note, stack: str, path: str, depth: int) -> Any:
+    if kind in _GO_TYPES:
+        return _scalar(value, kind, stack)
+    if kind == "json":
+        return _plain(value)
+    if kind == "schema":
+        return _schema(value, note, stack, path, depth)
+    if kind == "or_bool":
+        return _or_bool(value, depth)
+    if kind == "or_array":
+        return _or_array(value, depth)
+    if kind == "documentation":
+        return _struct(value, ExternalDocumentation, note, stack, path)
+    if kind in ("schema_map", "or_strings_map"):
+        return _map(value, kind, note, stack, path, depth)
+    return _list(value, kind, note, stack, path, depth)
+
+
+def _scalar(value: Any, kind: Kind, stack: str) -> Any:
+    accepted, name = _GO_TYPES[kind]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind != "bool"):
+        if kind == "int64" and isinstance(value, gojson.Number):
+            raise UnmarshalError(
+                f"json: cannot unmarshal number {value.text[:64]} into Go struct field {_GO}.{stack} of type int64"
+            )
+        raise _misfit(value, stack, name)
+    if isinstance(value, int) and kind == "int64" and not -(1 << 63) <= value < 1 << 63:
+        raise UnmarshalError(
+            f"json: cannot unmarshal number {str(value)[:64]} into Go struct field {_GO}.{stack} of type int64"
+        )
+    return float(value) if isinstance(value, float) else value
+
+
+def _plain(value: Any) -> Any:
+    """The value in builtins only; the reader's own types remember texts."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return float(value) if type(value) is gojson.Number else value
+
+
+def _or_bool(value: Any, depth: int) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, dict):
+        raise UnmarshalError("boolean or JSON schema expected")
+    return _schema(value, _silent, "", "", depth)
+
+
+def _or_array(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return _schema(value, _silent, "", "", depth)
+    if isinstance(value, list):
+        return [_schema(item or {}, _silent, "", "", depth) for item in value]
+    # Neither is what Go leaves empty, and writes as null.
+    return {}
+
+
+def _struct(value: Any, struct: type[Struct], note: Note, stack: str, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _misfit(value, stack, f"v1.{struct.__name__}")
+    decoded = json_codec.from_tree(value, struct)
+    for complaint in decoded.strict_errors:
+        what, _, name = complaint.partition(' field "')
+        note(what, f"{path}.{name[:-1]}")
+    found: dict[str, Any] = json_codec.to_builtins(decoded.value)
+    return found
+
+
+def _map(value: Any, kind: Kind, note: Note, stack: str, path: str, depth: int) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _misfit(value, stack, f"map[string]v1.{_GO}" if kind == "schema_map" else f"v1.{_GO}Dependencies")
+    found: dict[str, Any] = {}
+    for key in sorted(value):
+        item = value[key]
+        if kind == "schema_map":
+            found[key] = _schema({} if item is None else item, note, stack, f"{path}.{key}", depth)
+        elif isinstance(item, list):
+            found[key] = [_scalar(each, "string", "") for each in item]
+        else:
+            found[key] = _or_array(item, depth)
+    return found
+
+
+def _list(value: Any, kind: Kind, note: Note, stack: str, path: str, depth: int) -> list[Any]:
+    if not isinstance(value, list):
+        types = {"strings": "[]string", "jsons": "[]v1.JSON", "schemas": f"[]v1.{_GO}", "rules": "v1.ValidationRules"}
+        raise _misfit(value, stack, types[kind])
+    found = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        if kind == "strings":
+            found.append("" if item is None else _scalar(item, "string", stack))
+        elif kind == "jsons":
+            found.append(_plain(item))
+        elif kind == "schemas":
+            found.append(_schema({} if item is None else item, note, stack, at, depth))
+        else:
+            found.append(_struct({} if item is None else item, ValidationRule, note, stack, at))
+    return found
