@@ -26,6 +26,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, Certificate
 from kubevouch.api.core_v1 import Node
 from kubevouch.cli import commands
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.init import PHASES
 from kubevouch.cli.kubectl_plugin import completions
 from kubevouch.cli.main import run
 from kubevouch.machinery.meta import ObjectMeta
@@ -120,9 +121,9 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "csr show": [CSR, *there],
         "doctor cluster": there, "doctor node": ["--rootfs", root], "doctor join": [*join[:5], *there],
         "init": ["--rootfs", root, "--node-name", HOSTILE],
-        "init phase": ["cluster-info", *there, "--rootfs", root, "--timeout", "1s"],
-        "join": [*join, "--timeout", "1s"], "join-phase": ["preflight", *join, "--node-name", HOSTILE],
-        "join-status": ["worker-1", *there],
+        **{f"init phase {name}": [*there, "--rootfs", root, "--timeout", "100ms"] for name in PHASES},
+        "join": [*join, "--timeout", "1s"], "join phase": ["preflight", *join, "--node-name", HOSTILE],
+        "join status": ["worker-1", *there],
         "node lift": ["gone-1", *there], "node lockouts": there,
         "node remove": ["worker-1", "--why", HOSTILE, "--yes", *there],
         "recovery allow": ["worker-1", *there], "recovery forget": [f"worker-1{HOSTILE}", *there],
@@ -236,7 +237,7 @@ def test_a_name_that_no_object_has_is_said_to_be_none(
         "csr show",
         "token list",
         "token show",
-        "join-status",
+        "join status",
         "recovery list",
         "node lockouts",
         "doctor cluster",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from kubevouch.cli.main import cli
+from kubevouch.cli.main import cli, typed
 
 _PROGRAM = "kubevouch"
 
@@ -22,4 +22,4 @@ def _below(ctx: click.Context) -> Iterator[click.Context]:
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
             assert command is not None  # it is listed
-            yield from _below(click.Context(command, info_name=name, parent=ctx))
+            yield from _below(click.Context(command, info_name=typed(name), parent=ctx))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -78,13 +79,49 @@ def init(ctx: click.Context, /, skip_phases: tuple[str, ...], **flags: Any) -> N
         _run(ctx, flags, skipped=_split(skip_phases))
 
 
-@init.command()
-@click.argument("name", metavar="NAME", type=click.Choice(PHASES))
-@_flags
-@click.pass_context
-def phase(ctx: click.Context, /, name: str, **flags: Any) -> None:
-    """Run one phase alone."""
-    _run(ctx, flags, only=name)
+_FILES = ("config", "rootfs", "cert_dir", "kubeconfig_dir", "dry_run", "output")
+_SETTINGS = ("node_name", "apiserver_advertise_address", "apiserver_bind_port", "apiserver_cert_extra_sans",
+    "control_plane_endpoint", "service_cidr", "service_dns_domain", "pod_network_cidr", "kubernetes_version",
+    "key_algorithm")  # fmt: skip
+_SERVER = ("kubeconfig", "timeout")
+_SHOWN = {
+    "preflight": ("config", "node_name", "rootfs", "ignore_preflight_errors", "dry_run", "output"),
+    "certs": (*_FILES, *_SETTINGS),
+    "kubeconfig": (*_FILES, *_SETTINGS),
+    "upload-config": (*_FILES, *_SETTINGS, *_SERVER),
+    "upload-certs": (*_FILES, *_SERVER, "upload_certs", "certificate_key", "skip_certificate_key_print"),
+    "bootstrap-token": (*_FILES, *_SERVER, "token", "token_file", "allow_weak", "token_ttl", "skip_token_print"),
+    "cluster-info": (*_FILES, *_SERVER),
+}
+"""The flags that a phase looks at. It takes all others of ``init`` too, so that one line serves for several phases."""
+
+
+class _Phases(ui.Group):
+    """A command for each phase, with the help that stands at its work: it is not loaded before it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(PHASES)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if name not in PHASES:
+            return None
+        from kubevouch.phases.init import WORK, Phase
+
+        @click.command(name, help=inspect.getdoc(WORK[Phase(name)]))
+        @_flags
+        @click.pass_context
+        def run(ctx: click.Context, /, **flags: Any) -> None:
+            _run(ctx, flags, only=name)
+
+        for parameter in run.params:
+            if isinstance(parameter, click.Option):
+                parameter.hidden = parameter.name not in _SHOWN[name]
+        return run
+
+
+@init.group(cls=_Phases)
+def phase() -> None:
+    """Run one phase of init alone."""
 
 
 def _split(texts: Iterable[str]) -> list[str]:

@@ -183,7 +183,8 @@ def join(ctx: click.Context, /, **flags: Any) -> None:
     """Let this machine join the cluster whose API server is at HOST:PORT.
 
     The cluster is proven by the token and the hash, or by a discovery file, before anything is believed; the machine's
-    key never leaves it. It is safe to run again at any point. "kubevouch join phase NAME" runs one phase alone.
+    key never leaves it. It is safe to run again at any point. "kubevouch join phase NAME" runs one
+    phase alone, "kubevouch join status NODE" tells the operator how far a machine has come.
     """
     options, rehearsal = prepared(ctx, flags)
     if rehearsal:

@@ -15,7 +15,7 @@ from kubevouch.cli.exit_codes import ExitCode
 @join.join_flags
 @click.pass_context
 def join_phase(ctx: click.Context, /, arguments: tuple[str, ...], **flags: Any) -> None:
-    """Run one phase of a join alone, typed as "kubevouch join phase NAME".
+    """Run one phase of a join alone.
 
     The phases: preflight, control-plane-prepare (download-certs, certs, kubeconfig), kubelet-start, which leaves the
     bootstrap kubeconfig for a kubelet, kubelet-wait-bootstrap, which asks for the certificate, and control-plane-join

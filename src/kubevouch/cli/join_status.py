@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def join_status(name: str, kubeconfig: Path | None, output: str) -> int:
     """Say how far the machine NAME has come on its way into the cluster, and why not further.
 
-    Also typed as "kubevouch join status NAME". The exit code is 1 when it takes somebody's hand to go on.
+    With the operator's kubeconfig. The exit code is 1 when it takes somebody's hand to go on.
     """
     found = run_async(_look(rest_config_of(kubeconfig), name))
     if output != "text":

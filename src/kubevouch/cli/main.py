@@ -42,6 +42,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 DEBUG = "KUBEVOUCH_DEBUG"
 
 
+# One word to click, because "kubevouch join HOST:PORT" takes no commands; two to people.
+_TWO_WORDS = {"join-phase": "join phase", "join-status": "join status"}
+
+
+def typed(name: str) -> str:
+    """A command's name as a person types it and every help shows it."""
+    return _TWO_WORDS.get(name, name)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and summaries without importing them."""
 
@@ -49,9 +58,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # They are no HOST:PORT, so that nobody can have meant to join them.
-        if args[:2] in (["join", "status"], ["join", "phase"]):
-            args = [f"join-{args[1]}", *args[2:]]
-        return super().resolve_command(ctx, args)
+        if " ".join(args[:2]) in _TWO_WORDS.values():
+            args = ["-".join(args[:2]), *args[2:]]
+        name, command, rest = super().resolve_command(ctx, args)
+        return typed(name) if name else name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(COMMANDS)
@@ -70,7 +80,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(typed(name), COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -158,7 +168,8 @@ def _misuse(err: click.UsageError) -> tuple[str, str]:
             known = [name for each in command.get_params(err.ctx) for name in each.opts]
     elif isinstance(err, click.exceptions.NoSuchCommand):
         message, word = err.message, err.command_name
-        known = command.list_commands(err.ctx) if isinstance(command, click.Group) and err.ctx is not None else []
+        listed = command.list_commands(err.ctx) if isinstance(command, click.Group) and err.ctx is not None else []
+        known = list(map(typed, listed))
     elif isinstance(err, click.BadParameter) and err.param is not None and isinstance(err.param.type, click.Choice):
         # The exception holds the value in its sentence only.
         word, known = err.message.removeprefix("'").partition("'")[0], list(map(str, err.param.type.choices))

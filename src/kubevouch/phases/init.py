@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -124,6 +124,23 @@ class Initialized:
     certificate_key: str = ""
 
 
+@dataclass(slots=True)
+class _Run:
+    """What the phases share. ``client`` is there for those that ask the server; ``key`` is set by upload-certs."""
+
+    options: InitOptions
+    clock: Clock
+    report: Reporter
+    tokens: tuple[BootstrapToken, ...] = ()
+    connected: Client | None = None
+    key: str = ""
+
+    @property
+    def client(self) -> Client:
+        assert self.connected is not None  # it is made before the first phase that asks
+        return self.connected
+
+
 async def init(options: InitOptions, connect: Connect, clock: Clock, report: Reporter) -> Initialized:
     """Run the chosen phases in their order.
 
@@ -132,48 +149,118 @@ async def init(options: InitOptions, connect: Connect, clock: Clock, report: Rep
         TransportError: the API server did not answer in time.
         APIStatusError, OSError
     """
-    tokens = (
-        planned_tokens(options.settings, clock.now(), allow_weak=options.allow_weak_tokens)
-        if options.makes_tokens and Phase.BOOTSTRAP_TOKEN in options.phases
-        else []
-    )
-    if Phase.PREFLIGHT in options.phases:
-        check(options, report)
-    if Phase.CERTS in options.phases:
-        made = await asyncio.to_thread(
-            control_plane_pki.ensure_certificates, options.settings, options.layout, now=clock.now()
-        )
-        report.step("certificates", _summary(made, options.layout.pki))
-    if Phase.KUBECONFIG in options.phases:
-        made = await asyncio.to_thread(
-            control_plane_pki.ensure_kubeconfigs, options.settings, options.layout, now=clock.now()
-        )
-        report.step("kubeconfigs", _summary(made, options.layout.kubeconfigs))
-    if not any(phase.asks_the_server for phase in options.phases):
-        return Initialized()
-    client = await connect(options.admin)
-    await wait_for_server(client, options.timeout, clock, report)
-    await _ensure_admins(client, options, connect)
-    key = ""
-    if Phase.UPLOAD_CONFIG in options.phases:
-        await upload_config.upload(client, options.settings)
-        report.step("configuration published", "kube-system/kubeadm-config, kube-system/kubelet-config")
-    if Phase.UPLOAD_CERTS in options.phases and options.upload_certs:
-        key = options.certificate_key or options.settings.init.certificate_key or certificate_key.generate()
-        shared = upload_certs.files(options.layout, options.settings.cluster.etcd.external, rootfs=options.rootfs)
-        await upload_certs.upload(client, shared, certificate_key.parse(key), now=clock.now())
-        report.step("certificates uploaded", "kube-system/kubeadm-certs, for two hours")
-    if Phase.BOOTSTRAP_TOKEN in options.phases:
-        for token in tokens:
-            await stored.create_or_update(client, catalog.SECRETS, to_secret(token))
-        await _reconcile(client, _JOINING)
-        ids = ", ".join(each.token.token_id for each in tokens)
-        report.step("bootstrap tokens and the rights to join" if ids else "the rights to join", ids)
-    if Phase.CLUSTER_INFO in options.phases:
-        info = published(options.admin)
-        await cluster_info.ensure(client, info)
-        report.step("cluster-info published", info.server)
-    return Initialized(tuple(tokens), key)
+    run = _Run(options, clock, report)
+    if options.makes_tokens and Phase.BOOTSTRAP_TOKEN in options.phases:
+        run.tokens = tuple(planned_tokens(options.settings, clock.now(), allow_weak=options.allow_weak_tokens))
+    for phase in Phase:
+        if phase not in options.phases:
+            continue
+        if phase.asks_the_server and run.connected is None:
+            run.connected = await connect(options.admin)
+            await wait_for_server(run.client, options.timeout, clock, report)
+            await _ensure_admins(run.client, options, connect)
+        await WORK[phase](run)
+    return Initialized(run.tokens, run.key)
+
+
+# ------------------------------------------------------------------ the phases
+
+
+async def _preflight(run: _Run) -> None:
+    """Check that this machine can carry a control plane.
+
+    Reads the user, the host name, the number of processors and the memory of this machine; with --rootfs, of another's
+    files, none of them. Writes nothing and asks no server. A check that fails ends init, unless
+    --ignore-preflight-errors names it.
+    """
+    check(run.options, run.report)
+
+
+async def _certs(run: _Run) -> None:
+    """Make the control plane's CAs, certificates and keys.
+
+    Reads the pairs that are in the folder of the certificates (--cert-dir); what is there and good is kept, and a CA
+    whose key is elsewhere signs nothing here. Writes what is missing: ca, front-proxy-ca and, unless etcd is external,
+    etcd/ca; the pairs that they sign; sa.key and sa.pub. Asks no server.
+    """
+    settings, layout = run.options.settings, run.options.layout
+    made = await asyncio.to_thread(control_plane_pki.ensure_certificates, settings, layout, now=run.clock.now())
+    run.report.step("certificates", _summary(made, layout.pki))
+
+
+async def _kubeconfig(run: _Run) -> None:
+    """Make the kubeconfigs of the administrators and of the control plane's programs.
+
+    Reads ca.crt and ca.key in the folder of the certificates, and the kubeconfigs that are there; good ones are kept.
+    Writes admin.conf, super-admin.conf, controller-manager.conf, scheduler.conf and kubelet.conf (--kubeconfig-dir),
+    each with a certificate of its own. Asks no server.
+    """
+    settings, layout = run.options.settings, run.options.layout
+    made = await asyncio.to_thread(control_plane_pki.ensure_kubeconfigs, settings, layout, now=run.clock.now())
+    run.report.step("kubeconfigs", _summary(made, layout.kubeconfigs))
+
+
+async def _upload_config(run: _Run) -> None:
+    """Publish in the cluster how it is set up, for machines that join later.
+
+    Reads --config and the flags. Writes, through the API server of --kubeconfig, the ConfigMaps kubeadm-config and
+    kubelet-config in kube-system, and the Roles and RoleBindings by which joining machines read them.
+    """
+    await upload_config.upload(run.client, run.options.settings)
+    run.report.step("configuration published", "kube-system/kubeadm-config, kube-system/kubelet-config")
+
+
+async def _upload_certs(run: _Run) -> None:
+    """Lay the CAs and their keys, encrypted, into the cluster for control planes that join.
+
+    Does nothing without --upload-certs. Reads the CA pairs, sa.key and sa.pub in the folder of the certificates.
+    Writes, through the API server of --kubeconfig, the Secret kubeadm-certs in kube-system, which goes after two hours,
+    the token that it ends with, and the Role and RoleBinding by which joining control planes read it. Prints the key.
+    """
+    options = run.options
+    if not options.upload_certs:
+        return
+    run.key = options.certificate_key or options.settings.init.certificate_key or certificate_key.generate()
+    shared = upload_certs.files(options.layout, options.settings.cluster.etcd.external, rootfs=options.rootfs)
+    await upload_certs.upload(run.client, shared, certificate_key.parse(run.key), now=run.clock.now())
+    run.report.step("certificates uploaded", "kube-system/kubeadm-certs, for two hours")
+
+
+async def _bootstrap_token(run: _Run) -> None:
+    """Make a bootstrap token, and give whoever has one the right to join.
+
+    Reads --token, --token-file or --config; a random token is made without them, and none with --token ''. Writes,
+    through the API server of --kubeconfig, a Secret bootstrap-token-ID in kube-system for each token, and the
+    ClusterRoles and ClusterRoleBindings of kubeadm for joining. Prints the command with which a machine joins.
+    """
+    for token in run.tokens:
+        await stored.create_or_update(run.client, catalog.SECRETS, to_secret(token))
+    await _reconcile(run.client, _JOINING)
+    ids = ", ".join(each.token.token_id for each in run.tokens)
+    run.report.step("bootstrap tokens and the rights to join" if ids else "the rights to join", ids)
+
+
+async def _cluster_info(run: _Run) -> None:
+    """Publish where the cluster is and which CA it has, for machines that have yet to join.
+
+    Reads server and CA in --kubeconfig. Writes, through that API server, the ConfigMap cluster-info in kube-public, and
+    the Role and RoleBinding by which anybody reads it, without a credential.
+    """
+    info = published(run.options.admin)
+    await cluster_info.ensure(run.client, info)
+    run.report.step("cluster-info published", info.server)
+
+
+WORK: Mapping[Phase, Callable[[_Run], Awaitable[None]]] = {
+    Phase.PREFLIGHT: _preflight,
+    Phase.CERTS: _certs,
+    Phase.KUBECONFIG: _kubeconfig,
+    Phase.UPLOAD_CONFIG: _upload_config,
+    Phase.UPLOAD_CERTS: _upload_certs,
+    Phase.BOOTSTRAP_TOKEN: _bootstrap_token,
+    Phase.CLUSTER_INFO: _cluster_info,
+}
+"""What each phase does; ``init phase NAME --help`` shows its docstring."""
 
 
 def check(options: InitOptions, report: Reporter) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import shlex
@@ -10,7 +11,9 @@ import pytest
 import yaml
 
 from kubevouch.api import catalog
+from kubevouch.cli.init import PHASES
 from kubevouch.cli.main import run
+from kubevouch.phases.init import WORK, Phase
 from kubevouch.testing import Cluster
 
 Capture = pytest.CaptureFixture[str]
@@ -190,3 +193,26 @@ def test_documents_for_scripts(cluster: Cluster, tmp_path: Path, capsys: Capture
     assert len(_files(root)) == 27
     assert run(["reset", "--rootfs", str(root), "-o", "json", "--force"]) == 0
     assert json.loads(capsys.readouterr().out)["removed"] == planned and not _files(root)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_the_help_of_a_phase_says_what_it_does_reads_and_writes(name: str, capsys: Capture) -> None:
+    assert run(["init", "phase", name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    work = inspect.getdoc(WORK[Phase(name)])
+    assert work is not None and "".join(work.split()) in "".join(shown.split())
+    assert "Reads" in work and "Writes" in work
+    # It shows the flags that the phase looks at, and takes those of the others.
+    assert ("--ignore-preflight-errors CHECK" in shown) is (name == "preflight")
+    assert ("--token-ttl" in shown) is (name == "bootstrap-token")
+    assert ("--pod-network-cidr" in shown) is (name in ("certs", "kubeconfig", "upload-config"))
+
+
+def test_every_phase_is_listed_with_what_it_does(capsys: Capture) -> None:
+    assert list(PHASES) == [each.value for each in Phase] == [each.value for each in WORK]
+    assert run(["init", "phase", "--help"]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    for work in WORK.values():
+        assert "".join((inspect.getdoc(work) or "").partition("\n\n")[0].split()) in shown
+    assert run(["init", "phase", "cert"]) == 3
+    assert "did you mean certs?" in capsys.readouterr().err

@@ -29,3 +29,14 @@ def test_a_machine_that_has_come_and_one_that_has_not(cluster: Cluster, capsys: 
     assert run(["join-status", "worker-9", "-o", "json", *where]) == 1
     tree = json.loads(capsys.readouterr().out)
     assert (tree["progress"], tree["stuck"]) == ("nothing seen", True)
+
+
+@pytest.mark.parametrize("words", [["join", "status"], ["join-status"], ["join", "phase"], ["join-phase"]])
+def test_two_words_to_whoever_types_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    spoken = " ".join(words).replace("-", " ")
+    assert run([*words, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: kubevouch {spoken} ")
+    assert run(["--help"]) == 0
+    assert f"  {spoken} " in capsys.readouterr().out
+    assert run([f"{words[0].partition('-')[0]}-{spoken.partition(' ')[2]}x"]) == 3
+    assert f"did you mean {spoken}" in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 from kubevouch import __version__
 from kubevouch.cli import failures
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.main import COMMANDS, guarded, run
+from kubevouch.cli.main import COMMANDS, guarded, run, typed
 from kubevouch.cli.ui import CLIError
 from kubevouch.client.interface import (
     ClientConfigurationError,
@@ -54,7 +54,7 @@ def test_help_lists_the_commands_without_loading_them(capsys: Captured, monkeypa
     assert run(["--help"]) == ExitCode.DONE
     shown = capsys.readouterr().out
     for name, (_, summary) in COMMANDS.items():
-        assert f"  {name} " in shown
+        assert f"  {typed(name)} " in shown
         assert summary in " ".join(shown.split())
     assert "kubevouch.cli.up" not in sys.modules
 
