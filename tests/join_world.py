@@ -9,7 +9,7 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ from kubevouch.pki import issuance, jws, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.pki.x509 import x509_request
 from kubevouch.records.bootstrap_tokens import Token, parse_token
-from kubevouch.records.cluster_info import ClusterInfo, signature_key
+from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig, signature_key
 from kubevouch.standalone.network import bind
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore
@@ -87,6 +87,15 @@ class JoinWorld:
         value = jws.sign(found.data["kubeconfig"].encode(), token.token_id, token.token_secret)
         data = {**found.data, signature_key(token.token_id): value}
         await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+
+    async def say_id(self, cluster_id: str) -> None:
+        """Let cluster-info say which cluster it is."""
+        client = self.server.client
+        found = await client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        info = replace(parse_kubeconfig(found.data["kubeconfig"]), cluster_id=cluster_id)
+        data = {**found.data, "kubeconfig": build_kubeconfig(info)}
+        await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+        await self.sign_cluster_info()
 
     async def clerk(self, decide: Decide) -> None:
         """Gives each request the status that ``decide`` says; None leaves it alone."""

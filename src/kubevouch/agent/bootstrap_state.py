@@ -16,18 +16,23 @@ from kubevouch.pki.authority import load_key_pair
 from kubevouch.pki.errors import AuthorityError, ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.cluster_info import told_by
 
 _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigState:
-    """What is in a kubeconfig. ``problem`` is empty when it is a credential; then ``chain`` is not, leaf first."""
+    """What is in a kubeconfig. ``problem`` is empty when it is a credential; then ``chain`` is not, leaf first.
+
+    ``cluster_id`` is that of cluster-info when it was written, empty if it was not told.
+    """
 
     problem: str
     server: str = ""
     certificate_authority_data: bytes = b""
     chain: tuple[Certificate, ...] = ()
+    cluster_id: str = ""
 
 
 def judge_kubeconfig(path: Path, now: dt.datetime) -> KubeconfigState | None:
@@ -44,23 +49,24 @@ def judge_kubeconfig(path: Path, now: dt.datetime) -> KubeconfigState | None:
         cluster, user = _current(kubeconfig.load(text))
     except KubeconfigError as err:
         return KubeconfigState(f"it is no usable kubeconfig: {err}")
-    folder = path.parent
+    folder, cluster_id = path.parent, told_by(cluster)[0]
     try:
         authority = _content(folder, cluster.certificate_authority_data, cluster.certificate_authority)
         certificate = _content(folder, user.client_certificate_data, user.client_certificate)
         key = _content(folder, user.client_key_data, user.client_key)
     except OSError as err:
-        return KubeconfigState(f"{err.filename} cannot be read: {err.strerror}", cluster.server)
+        return KubeconfigState(f"{err.filename} cannot be read: {err.strerror}", cluster.server, cluster_id=cluster_id)
     if not certificate:
-        return KubeconfigState("it has no client certificate", cluster.server, authority)
+        return KubeconfigState("it has no client certificate", cluster.server, authority, cluster_id=cluster_id)
     try:
         load_key_pair(certificate, key)
         chain = tuple(x509_certificate.parse_bundle(certificate))
     except (AuthorityError, ParseError) as err:
-        return KubeconfigState(f"its client certificate cannot be used: {err}", cluster.server, authority)
+        problem = f"its client certificate cannot be used: {err}"
+        return KubeconfigState(problem, cluster.server, authority, cluster_id=cluster_id)
     ended = [each.not_after for each in chain if now > each.not_after]
     problem = f"its client certificate has expired at {Time.of(min(ended))}" if ended else ""
-    return KubeconfigState(problem, cluster.server, authority, chain)
+    return KubeconfigState(problem, cluster.server, authority, chain, cluster_id)
 
 
 def _current(config: Kubeconfig) -> tuple[Cluster, User]:

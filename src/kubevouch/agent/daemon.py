@@ -20,7 +20,7 @@ from kubevouch.agent.hooks import Hooks
 from kubevouch.agent.interface import AgentError, SettingsError
 from kubevouch.agent.manager_interface import Access, Listeners, LoggingObserver, Manager
 from kubevouch.agent.node_access import Connect, NodeAccess, over_https, token_user
-from kubevouch.agent.options import AgentOptions, Extra
+from kubevouch.agent.options import AgentOptions, Extra, has_pair
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
@@ -128,6 +128,7 @@ class Agent:
 
         Raises:
             SettingsError: there is nothing to begin with.
+            CertificateStoreInUseError: another program is asking for a certificate.
             OSError: a file is there and cannot be read.
         """
         files = self._options.files
@@ -144,6 +145,9 @@ class Agent:
         if known is not None and node_kubeconfig.seed(files.kubeconfig, self._store, now=self._clock.now()):
             log.info("the pair in the kubeconfig was put into the certificate folder, and is rotated")
             self.client.rotate_now()
+        if self._options.key is not None and not has_pair(self._options.cert_dir):
+            with self._store.locked():
+                self._store.put_pending_key(self._options.key)
         for manager in self.managers:
             manager.prime()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import random as random_module
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from kubevouch import wellknown
@@ -28,7 +29,13 @@ from kubevouch.pki.pins import PinSet
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records.bootstrap_tokens import Token, TokenSyntaxError, parse_token
-from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, parse_kubeconfig, signature_key
+from kubevouch.records.cluster_info import (
+    MAX_SERVERS,
+    ClusterInfo,
+    ClusterInfoError,
+    parse_kubeconfig,
+    signature_key,
+)
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
@@ -58,6 +65,7 @@ class TokenDiscovery:
     Args:
         pins: at least one, unless ``unsafe_skip_ca_verification``; then whoever knows the token may be the cluster.
         timeout: seconds for all of it.
+        others: more addresses of the same cluster, tried in turn after ``endpoint``.
     """
 
     endpoint: Endpoint
@@ -65,6 +73,11 @@ class TokenDiscovery:
     pins: PinSet
     unsafe_skip_ca_verification: bool = False
     timeout: float = TIMEOUT_SECONDS
+    others: tuple[Endpoint, ...] = ()
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.endpoint, *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +108,18 @@ def token_discovery(
 ) -> TokenDiscovery:
     """The settings from what a person typed.
 
+    Args:
+        endpoint: ``HOST:PORT``, or several with commas between them.
+
     Raises:
         SettingsError: one of them cannot be meant; with kubeadm's text where it has one.
     """
     try:
+        first, *others = dict.fromkeys(parse_endpoint(each.strip()) for each in endpoint.split(","))
+        if len(others) > MAX_SERVERS:
+            raise SettingsError(f"got {len(others) + 1} addresses, expected {MAX_SERVERS + 1} at most")
         found = TokenDiscovery(
-            parse_endpoint(endpoint), parse_token(token), pins.parse(hashes), unsafe_skip_ca_verification, timeout
+            first, parse_token(token), pins.parse(hashes), unsafe_skip_ca_verification, timeout, tuple(others)
         )
     except EndpointError as err:
         raise SettingsError(str(err), "give the API server as HOST:PORT, such as 192.0.2.10:6443") from err
@@ -194,13 +213,28 @@ class _Discovery:
         self._give_up = clock.monotonic() + settings.timeout
         self._skew: dt.timedelta | None = None
         self._unsigned_since: float | None = None
+        self._left = list(settings.endpoints)
+        """Those that have not been proven to be somebody else's."""
+        self._endpoint = settings.endpoint
+        """That of the last answer."""
 
     async def run(self) -> DiscoveredCluster:
+        while True:
+            try:
+                return await self._prove()
+            except NotTrustedError as err:
+                if len(self._left) == 1:
+                    raise
+                # What lies about one address keeps nobody from the others, and is believed nowhere.
+                self._left.remove(self._endpoint)
+                self._observer.warning(f"{self._endpoint.address}: {err}; the next address is tried")
+
+    async def _prove(self) -> DiscoveredCluster:
         settings, observer = self._settings, self._observer
         token = settings.token
         # 1. No credentials, and nothing verified: what comes is only as good as its signature.
-        entries = await self._fetch(TLSSources(insecure=True))
-        observer.done(Step.FETCHED, settings.endpoint.address)
+        entries = await self._fetch(TLSSources(insecure=True), self._left)
+        observer.done(Step.FETCHED, self._endpoint.address)
         # 2. Who signed this knows the token.
         try:
             text = jws.verify_cluster_info(entries, token.token_id, token.token_secret)
@@ -215,7 +249,7 @@ class _Discovery:
             return self._found(info, bundle)
         observer.done(Step.CA_PINNED, ", ".join(pins.pin_of(certificate) for certificate in trusted))
         # 4. The server has a key that this CA vouches for. 5. It says the same.
-        again = await self._fetch(TLSSources(ca_bundle=bundle))
+        again = await self._fetch(TLSSources(ca_bundle=bundle), [self._endpoint])
         verify_equal(text, again.get(wellknown.KUBECONFIG_KEY, ""))
         observer.done(Step.FETCHED_AGAIN)
         # While one CA takes over from another, the server that the pinned one vouches for names the other one.
@@ -224,9 +258,11 @@ class _Discovery:
         return self._found(info, bundle + b"".join(each.pem() for each in others))
 
     def _found(self, info: ClusterInfo, bundle: bytes) -> DiscoveredCluster:
-        server = self._settings.endpoint.url
-        servers = tuple(each for each in dict.fromkeys((info.server, *info.servers)) if each != server)
-        return DiscoveredCluster(server, bundle, cluster_id=info.cluster_id, servers=servers if info.cluster_id else ())
+        server = self._endpoint.url
+        told = (info.server, *info.servers) if info.cluster_id else ()
+        known = dict.fromkeys((*(each.url for each in self._left), *told))
+        servers = [each for each in known if each != server]
+        return DiscoveredCluster(server, bundle, cluster_id=info.cluster_id, servers=tuple(servers[:MAX_SERVERS]))
 
     def _warn(self, info: ClusterInfo, trusted: tuple[Certificate, ...]) -> None:
         """Told once the token has vouched for the text."""
@@ -239,41 +275,49 @@ class _Discovery:
                 f"CA certificates of cluster-info that are not pinned: {left_out}; they are believed once a server of "
                 "a pinned one names them"
             )
-        if not _names(info.server, settings.endpoint):
+        if not any(_names(info.server, each) for each in settings.endpoints):
             self._observer.warning(
-                f"cluster-info names {info.server} as the API server; {settings.endpoint.url} is kept, as given"
+                f"cluster-info names {info.server} as the API server; {self._endpoint.url} is kept, as given"
             )
         if self._skew is not None and abs(self._skew) > _SKEW_WORTH_TELLING:
             self._observer.warning(_clock_words(self._skew))
 
-    async def _fetch(self, tls: TLSSources) -> Mapping[str, str]:
-        """The entries of cluster-info, once there is a signature for our token among them."""
+    async def _fetch(self, tls: TLSSources, endpoints: Sequence[Endpoint]) -> Mapping[str, str]:
+        """The entries of cluster-info at the first address that has a signature for our token among them."""
+        delays = backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), self._random)
+        told: list[str] = []
+        async with AsyncExitStack() as stack:
+            clients = [(each, await stack.enter_async_context(self._client(each, tls))) for each in endpoints]
+            for delay in delays:
+                reasons = []
+                for self._endpoint, client in clients:
+                    entries, why = await self._attempt(client)
+                    if entries is not None:
+                        return entries
+                    reasons.append(why)
+                left = self._give_up - self._clock.monotonic()
+                if left <= 0:
+                    raise NoClusterError(
+                        f"{_UNPROVEN}: {'; '.join(reasons)}",
+                        f"it was tried for {self._settings.timeout:g} s; check the address, the server and the token",
+                    )
+                for why in reasons:
+                    if why not in told:
+                        self._observer.waiting(why)
+                told = reasons
+                await self._clock.sleep(min(delay, left))
+        raise AssertionError  # pragma: no cover - the delays go on for ever
+
+    def _client(self, endpoint: Endpoint, tls: TLSSources) -> HTTPSClient:
         options = ClientOptions(
-            server=self._settings.endpoint.url,
+            server=endpoint.url,
             component="agent",
             protobuf=False,
             timeouts=Timeouts.all(_REQUEST_SECONDS),
             retry=Retry(attempts=1),
             max_body_bytes=_MAX_BYTES,
         )
-        delays = backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), self._random)
-        told = ""
-        async with HTTPSClient(options, tls=TLSFiles(tls, self._clock), clock=self._clock) as client:
-            for delay in delays:
-                entries, why = await self._attempt(client)
-                if entries is not None:
-                    return entries
-                left = self._give_up - self._clock.monotonic()
-                if left <= 0:
-                    raise NoClusterError(
-                        f"{_UNPROVEN}: {why}",
-                        f"it was tried for {self._settings.timeout:g} s; check the address, the server and the token",
-                    )
-                if why != told:
-                    self._observer.waiting(why)
-                    told = why
-                await self._clock.sleep(min(delay, left))
-        raise AssertionError  # pragma: no cover - the delays go on for ever
+        return HTTPSClient(options, tls=TLSFiles(tls, self._clock), clock=self._clock)
 
     async def _attempt(self, client: HTTPSClient) -> tuple[Mapping[str, str] | None, str]:
         """The entries, or why there are none yet."""

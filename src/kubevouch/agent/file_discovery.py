@@ -57,6 +57,10 @@ class FileDiscovery:
     proxy_url: str = ""
 
     @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.endpoint,)
+
+    @property
     def pins(self) -> PinSet:
         """The keys of its authorities."""
         if not self.certificate_authority_data:

@@ -332,13 +332,16 @@ class NodeAccess:
             info = parse_kubeconfig(kubeconfig_of(found))
         except ClusterInfoError as err:
             raise AgentError(f"cluster-info cannot be used: {err}") from err
-        # Two clusters may have one CA, a copy of the other's: a certificate of one is none of the other's.
-        known = told_by(self._cluster())[0]
-        if known and info.cluster_id and known != info.cluster_id:
-            raise AgentError(f"{client.address} is the cluster {info.cluster_id}, this machine is of {known}")
+        self._verify_same(client.address, info.cluster_id)
         self.recovery_allowed = found.metadata.annotations.get(node_recovery.ALLOWED_ANNOTATION) == "true"
         self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
         return info
+
+    def _verify_same(self, address: str, cluster_id: str) -> None:
+        """Two clusters may have one CA, a copy of the other's: a certificate of one is none of the other's."""
+        known = told_by(self._cluster())[0]
+        if known and cluster_id and known != cluster_id:
+            raise AgentError(f"{address} is the cluster {cluster_id}, this machine is of {known}")
 
     def _cluster(self) -> Cluster:
         """As the node's kubeconfig has it; without anything if that cannot be read."""
@@ -364,6 +367,7 @@ class NodeAccess:
             cluster = await file_discovery.discover(settings, self._clock, observer, self._random)
         else:
             cluster = await discover(discovery, self._clock, observer, self._random)
+        self._verify_same(cluster.server, cluster.cluster_id)
         bundle = trust_bundle.parse(cluster.certificate_authority_data, "cluster-info")
         self._store(bundle, f"CA certificates were replaced by {how} discovery")
 

@@ -21,10 +21,11 @@ from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.config import agent_config, config_file
 from kubevouch.config.agent_config import AgentCertificate, Hook
 from kubevouch.machinery.text import names
-from kubevouch.pki import node_user, rotation
+from kubevouch.pki import keys, node_user, rotation
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import usages
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 
@@ -58,6 +59,7 @@ class AgentOptions:
         hooks: commands after a renewal, by the certificate's name.
         recovery: keep a recovery key if the cluster allows recovery.
         refresh_seconds: between two looks at cluster-info, on average; a tenth of that while the CA changes.
+        key: of the node's first certificate, for a token that is bound to its public half; None makes one.
     """
 
     node_name: str
@@ -73,6 +75,7 @@ class AgentOptions:
     hooks: dict[str, tuple[Command, ...]] = field(default_factory=dict)
     recovery: bool = True
     refresh_seconds: float = REFRESH_SECONDS
+    key: PrivateKey | None = field(default=None, repr=False)
 
 
 def refresh(interval: dt.timedelta) -> float:
@@ -83,12 +86,29 @@ def refresh(interval: dt.timedelta) -> float:
     return seconds
 
 
-def algorithm(text: str) -> KeyAlgorithm:
-    """kubeadm's spelling. Raises :class:`SettingsError`."""
+def algorithm(text: str, key: PrivateKey | None = None) -> KeyAlgorithm:
+    """kubeadm's spelling; empty is that of ``key``, else ECDSA-P256.
+
+    Raises:
+        SettingsError: there is no such algorithm, or ``key`` is of another.
+    """
+    given = None if key is None else keys.algorithm_of(key)
+    if not text:
+        return given or KeyAlgorithm.ECDSA_P256
     try:
-        return KeyAlgorithm.parse(text)
+        found = KeyAlgorithm.parse(text)
     except KeyMaterialError as err:
         raise SettingsError(str(err)) from err
+    if given not in (None, found):
+        raise SettingsError(f"got a key of {given.value}, and --key-algorithm {found.value}", "leave one of them out")
+    return found
+
+
+def has_pair(cert_dir: Path) -> bool:
+    """Whether there is a client certificate, so that there will be no first one."""
+    with contextlib.suppress(CertificateStoreError, OSError):
+        return CertificateStore(cert_dir).current() is not None
+    return False
 
 
 # ------------------------------------------------------------------ the file

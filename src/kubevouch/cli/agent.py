@@ -13,6 +13,7 @@ import click
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.key_file import key_file_option, load_key
 from kubevouch.cli.flags.paths import FOLDER
 from kubevouch.cli.flags.secret_input import take_token
 from kubevouch.cli.runner import run_async
@@ -61,7 +62,10 @@ _socket = click.option(
 @click.option(
     "--server", "servers", multiple=True, metavar="URL", help="Another API server of this cluster; several times."
 )
-@click.option("--key-algorithm", default="ECDSA-P256", show_default=True, help="kubeadm's encryptionAlgorithm.")
+@click.option(
+    "--key-algorithm", default="", help="kubeadm's encryptionAlgorithm.  [default: ECDSA-P256, or that of --key-file]"
+)
+@key_file_option
 @click.option("--lifetime", type=DURATION, help="Ask for certificates of this life.  [default: the signer's]")
 @click.option("--serving", is_flag=True, help="Keep the kubelet's serving certificate, too.")
 @click.option(
@@ -75,7 +79,7 @@ _socket = click.option(
     "--discover",
     "--rediscover",
     default="",
-    metavar="HOST:PORT|PATH|URL",
+    metavar="HOST:PORT[,HOST:PORT...]|PATH|URL",
     help="Find the cluster here with a token when there is no kubeconfig yet, and again when its CA was replaced; or "
     "again by this discovery file.",
 )
@@ -129,6 +133,7 @@ def _options(
     node_name: str,
     servers: tuple[str, ...],
     key_algorithm: str,
+    key_file: Path | None,
     lifetime: dt.timedelta | None,
     serving: bool,
     addresses: tuple[str, ...],
@@ -155,12 +160,15 @@ def _options(
         ca_copies=(kubeconfig.absolute().parent / "pki" / "ca.crt",),
         discovery=_discovery(discover, token_file, hashes, credentials),
     )
+    # An image may come without it once it has served.
+    key = load_key(key_file) if key_file is not None and (key_file.exists() or not options.has_pair(cert_dir)) else None
     extras, hooks = options.load(config.read_bytes()) if config is not None else ((), {})
     return options.AgentOptions(
         node_name=options.node_name(node_name, cert_dir),
         files=files,
         cert_dir=cert_dir.absolute(),
-        algorithm=options.algorithm(key_algorithm),
+        algorithm=options.algorithm(key_algorithm, key),
+        key=key,
         expiration_seconds=None if lifetime is None else int(lifetime.total_seconds()),
         serving=serving,
         addresses=addresses,

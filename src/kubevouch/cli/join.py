@@ -17,6 +17,7 @@ from kubevouch.cli import names, ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags import kubeadm_config, together
 from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.key_file import key_file_option, load_key
 from kubevouch.cli.flags.kubeadm_config import config_option
 from kubevouch.cli.flags.paths import FOLDER, shown
 from kubevouch.cli.flags.preflight import findings_told, ignore_option, take_ignored
@@ -33,13 +34,9 @@ if TYPE_CHECKING:
     from kubevouch.phases.join import Joined, JoinOptions
     from kubevouch.phases.join_phases import Phase
     from kubevouch.phases.join_wait import Serving
-    from kubevouch.pki.x509.signature import PrivateKey
     from kubevouch.records.bootstrap_tokens import Token
 
 T = TypeVar("T")
-
-_LONGEST_KEY = 1 << 16
-
 
 _TURN_SECONDS = 0.1
 
@@ -123,6 +120,12 @@ _FLAGS = (
         metavar="PATH|URL|-",
         help="Kubeconfig that says where the cluster is: a path, an https address, or - for standard input.",
     ),
+    click.option(
+        "--cluster-id",
+        default="",
+        metavar="UID",
+        help="Join no cluster but this one: the UID of its Namespace kube-system.  [default: that of an earlier join]",
+    ),
     click.option("--control-plane", is_flag=True, help="Also make the files of a control plane."),
     click.option(
         "--certificate-key", default="", help="Key under which the other control planes have uploaded theirs."
@@ -137,11 +140,7 @@ _FLAGS = (
     ),
     config_option,
     click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]"),
-    click.option(
-        "--key-file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Private key in PEM to ask with, for a token that is bound to it.  [default: one is made here]",
-    ),
+    key_file_option,
     click.option(
         "--rootfs",
         type=FOLDER,
@@ -170,7 +169,7 @@ join_flags = together(*_FLAGS)
 
 
 @click.command()
-@click.argument("endpoints", metavar="[HOST:PORT]", nargs=-1, shell_complete=names.join_words)
+@click.argument("endpoints", metavar="[HOST:PORT[,HOST:PORT...]]", nargs=-1, shell_complete=names.join_words)
 @join_flags
 @click.option("--skip-phases", multiple=True, metavar="NAME,...", help="Phases to leave out, by kubeadm's names.")
 @click.option(
@@ -180,7 +179,7 @@ join_flags = together(*_FLAGS)
 )
 @click.pass_context
 def join(ctx: click.Context, /, **flags: Any) -> None:
-    """Let this machine join the cluster whose API server is at HOST:PORT.
+    """Let this machine join the cluster whose API server is at HOST:PORT; of several, the first that answers.
 
     The cluster is proven by the token and the hash, or by a discovery file, before anything is believed; the machine's
     key never leaves it. It is safe to run again at any point. "kubevouch join phase NAME" runs one
@@ -319,8 +318,6 @@ def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfigurati
             raise ui.CLIError(f"no JoinConfiguration found in {flags['config']}", code=ExitCode.INVALID)
         return msgspec.structs.replace(found, discovery=join_settings.complete(found.discovery))
     tokens = take_tokens(flags["token"], flags["token_file"], flags["discovery_token"], flags["tls_bootstrap_token"])
-    if len(endpoints) > 1:
-        ui.warning(f"more than one API server endpoint is given; the first one is used: {endpoints[0]}")
     control_plane = None
     if flags["control_plane"]:
         local = kubeadm.APIEndpoint(
@@ -332,7 +329,7 @@ def _configuration(ctx: click.Context, flags: dict[str, Any]) -> JoinConfigurati
     return kubeadm.JoinConfiguration(
         control_plane=control_plane,
         discovery=join_settings.from_flags(
-            endpoints[0] if endpoints else "",
+            ",".join(endpoints),
             token=tokens.token,
             discovery_token=tokens.discovery,
             tls_bootstrap_token=tokens.tls_bootstrap,
@@ -362,35 +359,14 @@ async def _options(config: JoinConfiguration, flags: dict[str, Any], phases: fro
         flags["rootfs"],
         _seconds("tlsBootstrap", times.tls_bootstrap if times else "", timeout),
         tls_bootstrap_token=token,
-        key=_key(flags["key_file"]),
+        key=load_key(flags["key_file"]),
         control_plane=_control_plane(config),
         ignored=ignored,
         kubelet_args=tuple((each.name, each.value) for each in node.kubelet_extra_args),
         phases=phases,
         cri_socket=flags["cri_socket"] or node.cri_socket,
+        cluster_id=flags["cluster_id"],
     )
-
-
-def _key(path: Path | None) -> PrivateKey | None:
-    """Raises :class:`CLIError`: it is no key that a certificate can be asked for with, or others can read it."""
-    from kubevouch.pki import keys
-    from kubevouch.pki.errors import KeyMaterialError
-    from kubevouch.util.files import UnsafeFileError, read_private
-
-    if path is None:
-        return None
-    try:
-        found = keys.load_pem(read_private(path, _LONGEST_KEY))
-        keys.algorithm_of(found)
-    except UnsafeFileError as err:
-        raise ui.CLIError(f"{path} cannot be used: {err}", hint=err.hint, code=ExitCode.INVALID) from err
-    except KeyMaterialError as err:
-        hint = "openssl ecparam -name prime256v1 -genkey -noout makes one"
-        raise ui.CLIError(f"{path} holds no private key: {err}", hint=hint, code=ExitCode.INVALID) from err
-    except OSError as err:
-        why = (err.strerror or str(err)).lower()
-        raise ui.CLIError(f"{path} cannot be read: {why}", code=ExitCode.INVALID) from err
-    return found
 
 
 async def _discovery(

@@ -21,7 +21,7 @@ from kubevouch.agent.certificate_request import credential_refused
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
 from kubevouch.agent.file_discovery import FileDiscovery
-from kubevouch.agent.interface import Observer, SettingsError, Step
+from kubevouch.agent.interface import NotTrustedError, Observer, SettingsError, Step
 from kubevouch.api import catalog
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
@@ -95,6 +95,7 @@ class JoinOptions:
         kubelet_args: for the kubelet, without dashes.
         phases: those that run.
         cri_socket: of the container runtime; empty looks in the usual places.
+        cluster_id: which cluster it has to be, as its cluster-info says; empty is that of an earlier join, if any.
     """
 
     discovery: TokenDiscovery | FileDiscovery | None
@@ -108,6 +109,7 @@ class JoinOptions:
     kubelet_args: tuple[tuple[str, str], ...] = ()
     phases: frozenset[Phase] = ALL
     cri_socket: str = ""
+    cluster_id: str = ""
 
     @property
     def token(self) -> Token:
@@ -307,9 +309,39 @@ async def find_cluster(
 ) -> DiscoveredCluster:
     """By the way that the options name. Raises ``AgentError``."""
     if isinstance(options.discovery, TokenDiscovery):
-        return await discover(options.discovery, clock, observer, random)
-    assert options.discovery is not None
-    return await file_discovery.discover(options.discovery, clock, observer, random)
+        found = await discover(options.discovery, clock, observer, random)
+    else:
+        assert options.discovery is not None
+        found = await file_discovery.discover(options.discovery, clock, observer, random)
+    verify_cluster(found, options, clock.now())
+    return found
+
+
+def verify_cluster(found: DiscoveredCluster, options: JoinOptions, now: dt.datetime) -> None:
+    """Two clusters may have one CA, and an address may change hands: a machine stays in the cluster that it was in.
+
+    Raises:
+        NotTrustedError: it is another cluster than a flag or an earlier join says.
+        OSError: the kubeconfig of an earlier join cannot be read.
+    """
+    if options.cluster_id:
+        if found.cluster_id != options.cluster_id:
+            said = f"the cluster {found.cluster_id}" if found.cluster_id else "a cluster that does not say which it is"
+            raise NotTrustedError(
+                f"{found.server} is {said}, expected {options.cluster_id}",
+                "check the address; kubectl get namespace kube-system -o jsonpath={.metadata.uid} prints a cluster's",
+            )
+        return
+    # What the phase kubelet-start writes is read by the phase behind it alone.
+    starts = Phase.KUBELET_START in options.phases
+    for path in (KUBELET_CONF,) if starts else (KUBELET_CONF, BOOTSTRAP_CONF):
+        known = judge_kubeconfig(options.root / path, now)
+        if known is not None and known.cluster_id and found.cluster_id and known.cluster_id != found.cluster_id:
+            raise NotTrustedError(
+                f"{found.server} is the cluster {found.cluster_id}, and this machine is of {known.cluster_id} "
+                f"({options.root / path})",
+                "check the address; kubevouch reset lets the machine leave the other cluster",
+            )
 
 
 @asynccontextmanager
@@ -383,9 +415,9 @@ def _verify_same(known: KubeconfigState, options: JoinOptions, now: dt.datetime)
         raise JoinError(f"{path} holds a credential that its own CA does not vouch for: {err}", hint) from err
     assert options.discovery is not None
     pinned = options.discovery.pins
-    if (pinned and not any(map(pinned.covers, bundle))) or (
-        not pinned and known.server != options.discovery.endpoint.url
-    ):
+    another = bool(options.cluster_id and known.cluster_id and known.cluster_id != options.cluster_id)
+    elsewhere = known.server not in [each.url for each in options.discovery.endpoints]
+    if another or (pinned and not any(map(pinned.covers, bundle))) or (not pinned and elsewhere):
         raise JoinError(f"this machine has already joined another cluster, {known.server}", hint)
 
 

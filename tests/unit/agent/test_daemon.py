@@ -16,7 +16,7 @@ from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.daemon import Agent
 from kubevouch.agent.interface import NotTrustedError, SettingsError
 from kubevouch.agent.node_access import ClusterFiles
-from kubevouch.agent.options import AgentOptions
+from kubevouch.agent.options import AgentOptions, algorithm
 from kubevouch.agent.report import words
 from kubevouch.agent.rotation_plan import Reason
 from kubevouch.api import catalog
@@ -187,6 +187,38 @@ async def test_a_machine_begins_with_a_bare_token(tmp_path: Path) -> None:
         written = kubeconfig.load(files.kubeconfig.read_bytes())
         assert written.clusters["default-cluster"].server == world.server.endpoint.url
         assert TOKEN.text not in files.kubeconfig.read_text()
+
+
+async def _run_until_certified(options: AgentOptions) -> None:
+    agent, stop = Agent(options, SystemClock()), asyncio.Event()
+    running = asyncio.create_task(agent.run(stop))
+    try:
+        async with asyncio.timeout(30):
+            await until(lambda: running.done() or (agent.client.usable and options.files.kubeconfig.exists()))
+    finally:
+        stop.set()
+        await running
+
+
+@async_test
+async def test_the_first_certificate_has_the_key_that_was_made_beforehand(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "etc" / "kubelet.conf", tmp_path / "etc" / "bootstrap-kubelet.conf")
+    key = keys.generate(KeyAlgorithm.ECDSA_P384)
+    async with join_world(tmp_path) as world, world.clerk_at_work():
+        files = dataclasses.replace(files, discovery=world.discovery())
+        options = AgentOptions(
+            "worker-1", files, cert_dir=tmp_path / "pki", socket=tmp_path / "agent.sock", healthz=None, recovery=False,
+            algorithm=algorithm("", key), key=key,
+        )  # fmt: skip
+        store = CertificateStore(tmp_path / "pki")
+        left = keys.generate(KeyAlgorithm.ECDSA_P384)
+        for first in (True, False):
+            # What a former attempt has left; and what is asked for after the first certificate has a key of its own.
+            store.put_pending_key(left)
+            await _run_until_certified(options)
+            pair = store.current()
+            assert pair is not None and keys.to_pem(pair.key) == keys.to_pem(key)
+            assert first or store.pending_key_path.read_bytes() == keys.to_pem(left)
 
 
 @async_test

@@ -18,7 +18,7 @@ from asynctest import async_test, on_both_loops
 from join_world import TOKEN, JoinWorld, Told, join_world
 from kubevouch.agent import file_discovery
 from kubevouch.agent.discovery import DiscoveredCluster, discover, token_discovery
-from kubevouch.agent.interface import NoClusterError, NotTrustedError, Step
+from kubevouch.agent.interface import NoClusterError, NotTrustedError, SettingsError, Step
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Kubeconfig
@@ -252,3 +252,55 @@ async def test_a_server_that_comes_up_late(tmp_path: Path) -> None:
             found = await task
         assert found.server == f"https://127.0.0.1:{port}"
         assert len(told.waits) == 1
+
+
+# ------------------------------------------------------------------ several addresses
+
+
+@async_test
+async def test_of_several_addresses_the_first_that_proves_itself_counts(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with socket.socket() as deaf:
+        # Bound and not listening: whoever connects is refused.
+        deaf.bind(("127.0.0.1", 0))
+        dead = f"127.0.0.1:{deaf.getsockname()[1]}"
+        async with join_world(tmp_path) as world, join_world(tmp_path / "other") as other:
+            for first, warnings, others in (
+                (dead, 0, (f"https://{dead}",)),
+                # Another cluster, which knows the token, and what a machine of it would believe it.
+                (other.endpoint, 1, ()),
+                (f"{dead}, {other.endpoint}", 1, (f"https://{dead}",)),
+            ):
+                told = Told()
+                found = await _by_token(world, f"{first},{world.endpoint}", told)
+                assert (found.server, found.servers) == (world.server.endpoint.url, others)
+                assert found.certificate_authority_data == world.server.pki.ca_certificate
+                assert len(told.warnings) == warnings
+                assert all(other.endpoint in each and "the next address is tried" in each for each in told.warnings)
+                assert not told.waits
+            # The first that is good ends it.
+            assert (await _by_token(world, f"{world.endpoint},{dead}", told)).server == world.server.endpoint.url
+            with pytest.raises(NotTrustedError):
+                await _by_token(world, f"{other.endpoint},{other.endpoint.replace('127.0.0.1', 'localhost')}", told)
+
+
+@async_test
+async def test_when_none_of_several_answers_each_is_named(tmp_path: Path) -> None:
+    with socket.socket() as one, socket.socket() as two:
+        for each in (one, two):
+            each.bind(("127.0.0.1", 0))
+        dead = [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, two)]
+        settings = token_discovery(",".join(dead), TOKEN.text, ["sha256:" + "a" * 64], timeout=0.01)
+        with pytest.raises(NoClusterError) as refusal:
+            await discover(settings, CLOCK, Told(), lambda: 0.1)
+    assert all(each in str(refusal.value) for each in dead)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("a:1,", "HOST:PORT"), ("a:1,,b:1", "HOST:PORT"), (",".join(f"a{n}:1" for n in range(18)), "17 at most")],
+)
+def test_addresses_that_cannot_be_meant(text: str, why: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        token_discovery(text, TOKEN.text, ["sha256:" + "a" * 64])
+    assert why in f"{refusal.value} {refusal.value.hint}"

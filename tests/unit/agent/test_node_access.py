@@ -224,3 +224,19 @@ async def test_a_cluster_of_the_same_ca_and_another_id_is_another_cluster(tmp_pa
         await access.refresh()
         assert access.recovery_allowed is None
         assert access.bundle() == (world.server.pki.authority.certificate,)
+
+
+@async_test
+async def test_who_discovers_again_takes_nothing_over_from_another_cluster(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        await world.say_id("one")
+        await _joined(world, root)
+        trust_bundle.store(root / KUBELET_CONF, (NEW_CA,))
+        await world.say_id("two")
+        found = NodeAccess(ClusterFiles(root / KUBELET_CONF, discovery=world.discovery()), "worker-1", CLOCK)
+        await found.refresh()
+        assert found.bundle() == (NEW_CA,)
+        await world.say_id("one")
+        await found.refresh()
+        assert found.bundle() == (world.server.pki.authority.certificate,)

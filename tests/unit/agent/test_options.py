@@ -7,6 +7,7 @@ import pytest
 
 from kubevouch.agent import options
 from kubevouch.agent.interface import SettingsError
+from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 
 HEAD = "apiVersion: agent.kubevouch.io/v1alpha1\nkind: AgentConfiguration\n"
@@ -78,3 +79,11 @@ def test_node_names(tmp_path: Path) -> None:
     assert options.node_name("", tmp_path)
     with pytest.raises(SettingsError, match="cannot be used"):
         options.node_name("a_b", tmp_path)
+
+
+def test_the_algorithm_is_the_keys_unless_it_is_named() -> None:
+    key = keys.generate(KeyAlgorithm.ECDSA_P384)
+    assert options.algorithm("") is KeyAlgorithm.ECDSA_P256
+    assert options.algorithm("", key) is options.algorithm("ECDSA-P384", key) is KeyAlgorithm.ECDSA_P384
+    with pytest.raises(SettingsError, match="got a key of ECDSA-P384, and --key-algorithm RSA-2048"):
+        options.algorithm("RSA-2048", key)

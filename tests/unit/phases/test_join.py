@@ -13,7 +13,7 @@ from asynctest import async_test, on_both_loops
 from join_world import TOKEN, WHY, Told, condition, decided, join_world
 from kubevouch import wellknown
 from kubevouch.agent.discovery import DiscoveredCluster
-from kubevouch.agent.interface import AgentError, RequestDeniedError, SettingsError, Step
+from kubevouch.agent.interface import AgentError, NotTrustedError, RequestDeniedError, SettingsError, Step
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.core_v1 import Node
@@ -34,6 +34,7 @@ from kubevouch.phases.join import (
     verify_node_name,
 )
 from kubevouch.phases.join_phases import Phase, without
+from kubevouch.phases.join_rehearsal import rehearse
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
@@ -256,3 +257,53 @@ async def test_a_join_goes_on_at_the_next_address_of_the_cluster(tmp_path: Path)
             async with _reached(replace(cluster, servers=()), options, CLOCK, told) as client:
                 with pytest.raises(TransportError):
                     await client.get(catalog.NODES, "worker-1")
+
+
+@async_test
+async def test_a_machine_stays_in_the_cluster_that_it_was_in(tmp_path: Path) -> None:
+    late = FakeClock(CLOCK.now() + dt.timedelta(hours=1))
+    async with join_world(tmp_path) as world:
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        await world.say_id("one")
+        async with world.clerk_at_work(lambda csr: world.issued(csr, ttl=600)):
+            await join(options, CLOCK, Told())
+        before = {path: path.read_bytes() for path in _files(options.root)}
+        async with world.clerk_at_work():
+            # The same CA at the same address, and the token is known: it is the cluster that is another one.
+            await world.say_id("two")
+            with pytest.raises(NotTrustedError, match="is the cluster two, and this machine is of one") as refusal:
+                await join(options, late, Told())
+            assert "kubevouch reset" in refusal.value.hint
+            with pytest.raises(NotTrustedError):
+                await rehearse(options, late, Told())
+        assert {path: path.read_bytes() for path in _files(options.root)} == before
+        assert len((await world.server.client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items) == 1
+        with pytest.raises(NotTrustedError, match="is the cluster two, expected three"):
+            await join(replace(options, cluster_id="three"), late, Told())
+        # While the certificate is good, nothing is asked, and the flag counts all the same.
+        with pytest.raises(JoinError, match="another cluster"):
+            await join(replace(options, cluster_id="two"), CLOCK, Told())
+        assert (await join(replace(options, cluster_id="one"), CLOCK, Told())).already
+        # A cluster that does not say which it is is as good as before, unless it has to be a certain one.
+        await world.say_id("")
+        with pytest.raises(NotTrustedError, match="does not say which it is, expected one"):
+            await join(replace(options, cluster_id="one"), late, Told())
+        async with world.clerk_at_work():
+            await join(options, late, Told())
+            # What was said beats what was.
+            await world.say_id("two")
+            await join(replace(options, rootfs=tmp_path / "fresh", cluster_id="two"), CLOCK, Told())
+
+
+@async_test
+async def test_the_last_phase_alone_asks_the_cluster_that_the_one_before_has_found(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world:
+        await world.say_id("one")
+        options = JoinOptions(world.discovery(), "worker-1", tmp_path / "node")
+        start = replace(options, phases=frozenset({Phase.KUBELET_START}))
+        await run(start, CLOCK, Told())
+        await world.say_id("two")
+        with pytest.raises(NotTrustedError, match=r"bootstrap-kubelet\.conf"):
+            await run(replace(options, phases=frozenset({Phase.KUBELET_WAIT_BOOTSTRAP})), CLOCK, Told())
+        # Who begins again, begins with another one if that is meant.
+        await run(start, CLOCK, Told())
