@@ -150,6 +150,7 @@ class View:
     Args:
         same_fields: its fields have the same names as the stored ones.
         defaulter: fills in defaults after a server-side apply.
+        deprecation: what whoever uses it is warned of.
     """
 
     resource: Resource[Any]
@@ -159,6 +160,7 @@ class View:
     printer: Printer | None = None
     same_fields: bool = False
     defaulter: Callable[[Any], Any] | None = None
+    deprecation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class Definition(Generic[T]):
         defaulter: fills in defaults after a server-side apply.
         ttl: seconds after which the store forgets an object, or None.
         refuses_creation: why nobody can create one, where that is so.
+        deprecation: what whoever uses its own version is warned of (k8s.io/api, prerelease-lifecycle).
     """
 
     resource: Resource[T]
@@ -187,6 +190,7 @@ class Definition(Generic[T]):
     ttl: float | None = None
     defaulter: Callable[[Any], Any] | None = None
     refuses_creation: str = ""
+    deprecation: str = ""
 
     @property
     def key_prefix(self) -> str:

@@ -44,6 +44,10 @@ class ServedVersion:
         own = self.view.selectable_fields if self.view is not None else self.store.definition.selectable_fields
         return dict(own)
 
+    @property
+    def deprecation(self) -> str:
+        return self.store.definition.deprecation if self.view is None else self.view.deprecation
+
     def to_storage(self, obj: Any) -> Any:
         return obj if self.view is None else self.view.to_storage(obj)
 

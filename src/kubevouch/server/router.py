@@ -95,6 +95,8 @@ class Router:
         handler = self._handler(endpoint, request)
         if not request.typed:
             self._check_media_types(request)
+        if endpoint.deprecation:
+            request.warnings.append(endpoint.deprecation)
         return await handler(self._env, endpoint, request)
 
     def _handler(self, endpoint: ServedVersion, request: Request) -> _EndpointHandler:

@@ -238,6 +238,8 @@ DEFINITION = Definition(
             selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name or ""},
             same_fields=True,
             defaulter=certificates_v1beta1.default_certificate_signing_request,
+            deprecation="certificates.k8s.io/v1beta1 CertificateSigningRequest is deprecated in v1.19+, unavailable in "
+            "v1.22+; use certificates.k8s.io/v1 CertificateSigningRequest",
         ),
     ),
 )

@@ -28,4 +28,5 @@ DEFINITION = Definition(
     printer=Printer((NAME, Column("Endpoints", description="Where they are reached."), AGE), _cells),
     verbs=READ_VERBS,
     refuses_creation=NO_SERVICE_NETWORK,
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 )

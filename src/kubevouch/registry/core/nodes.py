@@ -26,6 +26,9 @@ def _without_config_source(node: Node) -> Node:
     )
 
 
+_EXTERNAL_ID = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+
+
 class NodeStrategy(Strategy[Node]):
     reset_fields: Sequence[tuple[str, ...]] = (("status",),)
 
@@ -41,6 +44,12 @@ class NodeStrategy(Strategy[Node]):
     def validate_update(self, _ctx: Context, new: Node, old: Node) -> list[FieldError]:
         return [*core_v1.validate_node(new), *core_v1.validate_node_update(new, old)]
 
+    def warnings_on_create(self, _ctx: Context, obj: Node) -> list[str]:
+        return [_EXTERNAL_ID] if obj.spec.external_id else []
+
+    def warnings_on_update(self, ctx: Context, new: Node, _old: Node) -> list[str]:
+        return self.warnings_on_create(ctx, new)
+
 
 class NodeStatusStrategy(NodeStrategy):
     reset_fields: Sequence[tuple[str, ...]] = (("spec",),)
@@ -50,6 +59,9 @@ class NodeStatusStrategy(NodeStrategy):
 
     def validate_update(self, _ctx: Context, new: Node, old: Node) -> list[FieldError]:
         return core_v1.validate_node_update(new, old)
+
+    def warnings_on_update(self, _ctx: Context, _new: Node, _old: Node) -> list[str]:
+        return []
 
 
 def _status(node: Node) -> str:

@@ -16,6 +16,19 @@ from kubevouch.registry.printing import AGE, NAME, age
 _EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
 
 
+# pkg/api/node/util.go
+_DEPRECATED = {
+    old: f'deprecated since {since}; use "{label}" instead'
+    for old, since, label in (
+        ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
+        ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
+        ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
+        ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
+        ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
+    )
+}
+
+
 class RuntimeClassStrategy(Strategy[RuntimeClass]):
     create_on_update = False
     unconditional_update = False
@@ -31,6 +44,13 @@ class RuntimeClassStrategy(Strategy[RuntimeClass]):
         if new.handler != old.handler:
             return [field.invalid("handler", new.handler, "field is immutable")]
         return self.validate(ctx, new)
+
+    def warnings_on_create(self, _ctx: Context, obj: RuntimeClass) -> list[str]:
+        selector = obj.scheduling.node_selector if obj.scheduling is not None else {}
+        return [f"scheduling.nodeSelector: {_DEPRECATED[label]}" for label in sorted(selector) if label in _DEPRECATED]
+
+    def warnings_on_update(self, ctx: Context, new: RuntimeClass, _old: RuntimeClass) -> list[str]:
+        return self.warnings_on_create(ctx, new)
 
 
 def _cells(obj: RuntimeClass, now: dt.datetime) -> list[object]:
