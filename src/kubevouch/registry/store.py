@@ -431,13 +431,15 @@ class ResourceStore(ResourceReader[T]):
     def _marked(self, ctx: Context, obj: T, finalizers: list[str]) -> tuple[T, bytes]:
         strategy = self.definition.strategy
         obj = strategy.prepare_for_delete(ctx, obj)
+        meta = obj.metadata
+        # A deletion changes what is wanted: it counts, for kinds that count (registry/generic/registry/store.go).
+        counts = meta.generation > 0 and meta.deletion_grace_period_seconds is None
         marked: T = replace_metadata(
             obj,
             finalizers=finalizers,
-            deletion_timestamp=obj.metadata.deletion_timestamp or Time.of(ctx.now),
-            deletion_grace_period_seconds=(
-                0 if strategy.may_remove(obj) else obj.metadata.deletion_grace_period_seconds
-            ),
+            generation=meta.generation + counts,
+            deletion_timestamp=meta.deletion_timestamp or Time.of(ctx.now),
+            deletion_grace_period_seconds=0 if strategy.may_remove(obj) else meta.deletion_grace_period_seconds,
         )
         return marked, self._value(marked)
 

@@ -14,6 +14,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import AGE, NAME, age
+from kubevouch.registry.resource.generations import SpecCountingStrategy
 
 
 class ClaimStrategy(Strategy[ResourceClaim]):
@@ -75,7 +76,7 @@ def _cells(obj: DeviceClass | ResourceClaimTemplate, now: dt.datetime) -> list[o
 
 
 DEVICE_CLASSES = Definition(
-    resource=catalog.DEVICE_CLASSES, strategy=Strategy[DeviceClass](), printer=Printer((NAME, AGE), _cells)
+    resource=catalog.DEVICE_CLASSES, strategy=SpecCountingStrategy[DeviceClass](), printer=Printer((NAME, AGE), _cells)
 )
 RESOURCE_CLAIMS = Definition(
     resource=catalog.RESOURCE_CLAIMS,
