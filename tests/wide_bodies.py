@@ -23,7 +23,7 @@ _TEXTS = {
 _NEVER = frozenset({"creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"})
 _SCALARS: dict[str, Any] = {
     "bytes": "YWFh", "bool": False, "int32": 1, "int64": 1, "time": "2026-01-01T00:00:00Z",
-    "microtime": "2026-01-01T00:00:00.000000Z", "quantity": "1", "json": {"f:data": {}},
+    "microtime": "2026-01-01T00:00:00.000000Z", "quantity": "1", "json": {"f:data": {}}, "intorstring": 1,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubevouch.api.catalog import SCHEME
 from kubevouch.api.empty_kinds import EMPTY_KINDS
 from kubevouch.machinery.codec import json_codec
-from kubevouch.machinery.declaration import Quantity, RawJSON
+from kubevouch.machinery.declaration import IntOrString, Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
@@ -45,6 +45,7 @@ raw_json = st.recursive(
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "string": texts, "bytes": st.binary(max_size=8), "bool": st.booleans(), "int32": int32s, "int64": int64s,
     "time": times, "microtime": micro_times, "quantity": quantities, "json": raw_json,
+    "intorstring": (int32s | texts).map(IntOrString),
 }  # fmt: skip
 
 

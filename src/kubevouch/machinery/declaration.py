@@ -140,6 +140,24 @@ class Quantity:
         return f"Quantity({self.text!r})"
 
 
+class IntOrString:
+    """A number or a name, such as that of a port (``k8s.io/apimachinery/pkg/util/intstr``)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int | str = 0) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IntOrString) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"IntOrString({self.value!r})"
+
+
 class RawJSON:
     """A JSON document inside a document, kept as its bytes (Go's FieldsV1 and RawExtension)."""
 

@@ -11,14 +11,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from kubevouch.machinery.declaration import GoType, ListType, Opaque, Quantity, RawJSON, Wrapped, wire
+from kubevouch.machinery.declaration import GoType, IntOrString, ListType, Opaque, Quantity, RawJSON, Wrapped, wire
 from kubevouch.machinery.text.times import MicroTime, Time
 
-ScalarKind = Literal["string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "json", "opaque"]
+ScalarKind = Literal[
+    "string", "bytes", "bool", "int32", "int64", "time", "microtime", "quantity", "intorstring", "json", "opaque"
+]
 
 _SCALARS: dict[Any, ScalarKind] = {
     str: "string", bytes: "bytes", bool: "bool", int: "int64", Time: "time", MicroTime: "microtime",
-    Quantity: "quantity", RawJSON: "json",
+    Quantity: "quantity", IntOrString: "intorstring", RawJSON: "json",
 }  # fmt: skip
 
 

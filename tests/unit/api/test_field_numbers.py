@@ -96,7 +96,7 @@ EMBEDDED = {"rule", "ruleWithOperations", "deviceConfiguration"}
 
 SCALARS = {
     "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",
-    "microtime": "MicroTime", "quantity": "Quantity", "json": "FieldsV1",
+    "microtime": "MicroTime", "quantity": "Quantity", "json": "FieldsV1", "intorstring": "IntOrString",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Service, in part: enough to show ``default/kubernetes`` and an otherwise empty collection.
 
-``targetPort`` and other fields are left out; kubevouch routes nothing.
+Other fields are left out; kubevouch routes nothing.
 
 Field numbers and order: k8s.io/api/core/v1 (Kubernetes 1.36).
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from kubevouch.machinery.declaration import Int32, Struct, always, named, wire
+from kubevouch.machinery.declaration import Int32, IntOrString, Struct, always, named, wire
 from kubevouch.machinery.meta import Object
 
 
@@ -22,6 +22,7 @@ class ServicePort(Struct):
     protocol: Annotated[str, wire(2, "TCP, UDP or SCTP.", enum=("SCTP", "TCP", "UDP"))] = ""
     app_protocol: Annotated[str | None, wire(6, "The protocol that is spoken over it.")] = None
     port: Annotated[Int32, wire(3, "The port.", required=True)] = always(int)
+    target_port: Annotated[IntOrString, wire(4, "The port behind it, or its name.")] = always(IntOrString)
     node_port: Annotated[Int32, wire(5, "The port on every node.")] = 0
 
 
@@ -71,9 +72,16 @@ class Service(Object):
 
 
 def default_service(service: Service) -> Service:
-    """Type, session affinity, traffic policy and protocols get their usual values."""
+    """Type, session affinity, traffic policy, protocols and target ports get their usual values."""
     spec = service.spec
-    ports = [port if port.protocol else msgspec.structs.replace(port, protocol="TCP") for port in spec.ports]
+    ports = [
+        msgspec.structs.replace(
+            port,
+            protocol=port.protocol or "TCP",
+            target_port=port.target_port if port.target_port.value else IntOrString(port.port),
+        )
+        for port in spec.ports
+    ]
     kind = spec.type or "ClusterIP"
     filled = msgspec.structs.replace(
         spec,

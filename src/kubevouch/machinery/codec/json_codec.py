@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubevouch.machinery.codec import gojson
-from kubevouch.machinery.declaration import Opaque, Quantity, RawJSON
+from kubevouch.machinery.declaration import IntOrString, Opaque, Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
 from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
 
@@ -48,6 +48,8 @@ def _to_wire(value: Any) -> Any:
         return value.text
     if isinstance(value, Opaque):
         return value.tree
+    if isinstance(value, IntOrString):
+        return value.value
     if isinstance(value, gojson.Number):
         return msgspec.Raw(value.text.encode())
     raise NotImplementedError(f"no JSON form for {type(value)}")
@@ -126,6 +128,10 @@ def _from_wire(kind: type, value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"got {go_kind(value)}, expected a quantity")  # decode then asks the slow path
         return Quantity.parse(value.strip())
+    if kind is IntOrString:
+        if not isinstance(value, (int, str)) or isinstance(value, bool):
+            raise ValueError(f"got {go_kind(value)}, expected an int or a string")
+        return IntOrString(value)
     if kind is RawJSON:
         return RawJSON(encode_in_order(value))
     if issubclass(kind, Opaque):
@@ -199,10 +205,12 @@ def from_tree(tree: Any, struct: type[S], path: str = "") -> Decoded:
 _GO_KINDS: dict[type, str] = {str: "string", bool: "bool", list: "array", int: "number"}
 _GO_SCALARS = {
     "string": "string", "bytes": "[]uint8", "bool": "bool", "int32": "int32", "int64": "int64", "time": "string",
-    "microtime": "string", "quantity": "string", "json": "json.RawMessage", "opaque": "json",
+    "microtime": "string", "quantity": "string", "intorstring": "intstr.IntOrString", "json": "json.RawMessage",
+    "opaque": "json",
 }  # fmt: skip
 _SHOWN = 1024  # characters of a number or a path in an error
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
+_INT32 = ScalarSchema("int32")
 
 
 def go_kind(value: Any) -> str:
@@ -315,6 +323,8 @@ class _Walk:
             return RawJSON(encode_in_order(value))
         if schema.type is not None:
             return self.opaque(value, schema.type, place)
+        if kind == "intorstring":
+            return IntOrString(value if isinstance(value, str) else self.integer(value, _INT32, place))
         if kind in _LIMITS:
             return self.integer(value, schema, place)
         if kind == "bool":
@@ -374,7 +384,8 @@ def _raw_text(value: Any) -> str:
 
 _ZEROS: dict[str, Any] = {
     "string": "", "bytes": b"", "bool": False, "int32": 0, "int64": 0, "time": Time(ZERO_SECONDS),
-    "microtime": MicroTime(ZERO_SECONDS * 1_000_000), "quantity": Quantity("0"), "json": RawJSON(b"null"),
+    "microtime": MicroTime(ZERO_SECONDS * 1_000_000), "quantity": Quantity("0"), "intorstring": IntOrString(),
+    "json": RawJSON(b"null"),
 }  # fmt: skip
 
 

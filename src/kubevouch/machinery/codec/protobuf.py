@@ -15,7 +15,7 @@ from typing import Any, Generic, NewType, TypeVar, cast
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from kubevouch.machinery.declaration import Quantity, RawJSON
+from kubevouch.machinery.declaration import IntOrString, Quantity, RawJSON
 from kubevouch.machinery.schema import (
     FieldSchema,
     ListSchema,
@@ -37,7 +37,13 @@ _SCALAR_TYPES = {
     "string": Descriptor.TYPE_STRING, "bytes": Descriptor.TYPE_BYTES, "bool": Descriptor.TYPE_BOOL,
     "int32": Descriptor.TYPE_INT32, "int64": Descriptor.TYPE_INT64,
 }  # fmt: skip
-_MESSAGE_SCALARS = {"time": "Time", "microtime": "Time", "quantity": "Quantity", "json": "Raw"}
+_MESSAGE_SCALARS = {
+    "time": "Time",
+    "microtime": "Time",
+    "quantity": "Quantity",
+    "intorstring": "IntOrString",
+    "json": "Raw",
+}
 
 _pool = descriptor_pool.DescriptorPool()
 
@@ -105,6 +111,7 @@ def _support_file() -> str:
     for name, fields in {
         "Time": [("seconds", 1, "int64"), ("nanos", 2, "int32")],
         "Quantity": [("string", 1, "string")],
+        "IntOrString": [("type", 1, "int64"), ("intVal", 2, "int32"), ("strVal", 3, "string")],
         "Raw": [("raw", 1, "bytes")],
     }.items():
         msg = file.message_type.add(name=name)
@@ -233,6 +240,12 @@ def _fill_quantity(msg: Any, value: Quantity) -> None:
     msg.string = value.text
 
 
+def _fill_int_or_string(msg: Any, value: IntOrString) -> None:
+    name = value.value if isinstance(value.value, str) else ""
+    number = value.value if isinstance(value.value, int) else 0
+    msg.type, msg.intVal, msg.strVal = int(isinstance(value.value, str)), number, name
+
+
 def _fill_raw(msg: Any, value: RawJSON) -> None:
     msg.raw = value.raw
 
@@ -257,6 +270,10 @@ def _make_quantity(msg: Any) -> Quantity:
     return Quantity.parse(msg.string or "0")
 
 
+def _make_int_or_string(msg: Any) -> IntOrString:
+    return IntOrString(msg.strVal if msg.type else msg.intVal)
+
+
 def _make_raw(msg: Any) -> RawJSON:
     return RawJSON(msg.raw)
 
@@ -266,10 +283,12 @@ def _make_values(msg: Any) -> list[str]:
 
 
 _SCALAR_FILLERS: dict[str, Filler] = {
-    "time": _fill_time, "microtime": _fill_microtime, "quantity": _fill_quantity, "json": _fill_raw,
+    "time": _fill_time, "microtime": _fill_microtime, "quantity": _fill_quantity,
+    "intorstring": _fill_int_or_string, "json": _fill_raw,
 }  # fmt: skip
 _SCALAR_MAKERS: dict[str, Maker] = {
-    "time": _make_time, "microtime": _make_microtime, "quantity": _make_quantity, "json": _make_raw,
+    "time": _make_time, "microtime": _make_microtime, "quantity": _make_quantity,
+    "intorstring": _make_int_or_string, "json": _make_raw,
 }  # fmt: skip
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
+
+import msgspec
 
 from kubevouch.api import catalog, core_v1
 from kubevouch.api.core_v1 import Service
@@ -10,12 +13,29 @@ from kubevouch.registry.interface import (
     NO_SERVICE_NETWORK,
     READ_VERBS,
     Column,
+    Context,
     Definition,
     Printer,
     Strategy,
     Subresource,
 )
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
+
+
+class ServiceStrategy(Strategy[Service]):
+    def prepare_for_create(self, _ctx: Context, obj: Service) -> Service:
+        return _allocated(obj)
+
+    def prepare_for_update(self, _ctx: Context, new: Service, _old: Service) -> Service:
+        return _allocated(new)
+
+
+def _allocated(service: Service) -> Service:
+    """With the lists that Kubernetes derives from the address when it allocates one; nobody owns them."""
+    address = service.spec.cluster_ip
+    families = [f"IPv{ipaddress.ip_address(address).version}"]
+    spec = msgspec.structs.replace(service.spec, cluster_ips=[address], ip_families=families)
+    return msgspec.structs.replace(service, spec=spec)
 
 
 def _ports(service: Service) -> str:
@@ -41,7 +61,7 @@ def _cells(service: Service, now: dt.datetime) -> list[object]:
 DEFINITION = Definition(
     resource=catalog.SERVICES,
     defaulter=core_v1.default_service,
-    strategy=Strategy[Service](),
+    strategy=ServiceStrategy(),
     printer=Printer(
         (
             NAME,

@@ -18,6 +18,7 @@ from kubevouch.api import catalog, core_v1, discovery_v1
 from kubevouch.api.core_v1 import EndpointAddress, Endpoints, EndpointSubset, Service, ServicePort, ServiceSpec
 from kubevouch.api.discovery_v1 import Endpoint, EndpointConditions, EndpointSlice
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.declaration import IntOrString
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.registry.interface import Context
@@ -25,6 +26,8 @@ from kubevouch.registry.store import ResourceStore
 from kubevouch.util.clock import Clock
 
 NAMESPACE, NAME = wellknown.DEFAULT_NAMESPACE, "kubernetes"
+# The program name in the user agent of the original.
+_FIELD_MANAGER = "kube-apiserver"
 _PORT_NAME, _PORT, _TCP = "https", 443, "TCP"
 
 Address = IPv4Address | IPv6Address
@@ -43,10 +46,8 @@ def objects(service_address: Address, address: Address, port: int) -> dict[str, 
             name=NAME, namespace=NAMESPACE, labels={"component": "apiserver", "provider": "kubernetes"}
         ),
         spec=ServiceSpec(
-            ports=[ServicePort(name=_PORT_NAME, protocol=_TCP, port=_PORT)],
+            ports=[ServicePort(name=_PORT_NAME, protocol=_TCP, port=_PORT, target_port=IntOrString(port))],
             cluster_ip=str(service_address),
-            cluster_ips=[str(service_address)],
-            ip_families=[f"IPv{service_address.version}"],
             ip_family_policy="SingleStack",
         ),
     )
@@ -74,18 +75,15 @@ async def ensure(
 ) -> None:
     """Make what is missing, and correct what tells of another address. Raises APIStatusError."""
     for plural, obj in wanted.items():
-        store, ctx = stores[plural], Context(user, clock.now(), field_manager=user.name, own=True)
+        store, ctx = stores[plural], Context(user, clock.now(), field_manager=_FIELD_MANAGER, own=True)
+
+        async def tell(stored: Object | None, told: Object = obj) -> Object:
+            assert stored is not None  # none of these is created by an update
+            return msgspec.structs.replace(told, metadata=stored.metadata)
+
         try:
-            stored: Object = (await store.get(NAMESPACE, NAME)).obj
+            await store.update(ctx, NAMESPACE, NAME, tell)
         except APIStatusError as err:
             if err.code != 404:
                 raise
             await store.create(ctx, NAMESPACE, obj)
-            continue
-        told = msgspec.structs.replace(obj, metadata=stored.metadata)
-        if told != stored:
-
-            async def tell(_stored: Object | None, told: Object = told) -> Object:
-                return told
-
-            await store.update(ctx, NAMESPACE, NAME, tell)

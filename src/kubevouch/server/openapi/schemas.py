@@ -32,6 +32,7 @@ FIELDS_V1 = f"{META}.FieldsV1"
 PATCH = f"{META}.Patch"
 WATCH_EVENT = f"{META}.WatchEvent"
 QUANTITY = f"{APIMACHINERY}.api.resource.Quantity"
+INT_OR_STRING = f"{APIMACHINERY}.util.intstr.IntOrString"
 RAW_EXTENSION = f"{APIMACHINERY}.runtime.RawExtension"
 
 _INLINE: dict[ScalarKind, Tree] = {
@@ -41,7 +42,9 @@ _INLINE: dict[ScalarKind, Tree] = {
     "int32": {"type": "integer", "format": "int32"},
     "int64": {"type": "integer", "format": "int64"},
 }
-_NAMED: dict[ScalarKind, str] = {"time": TIME, "microtime": MICRO_TIME, "quantity": QUANTITY, "json": RAW_EXTENSION}
+_NAMED: dict[ScalarKind, str] = {
+    "time": TIME, "microtime": MICRO_TIME, "quantity": QUANTITY, "intorstring": INT_OR_STRING, "json": RAW_EXTENSION,
+}  # fmt: skip
 _ZEROS: dict[ScalarKind, object] = {"string": "", "bool": False, "int32": 0, "int64": 0}
 
 # Types that are no structs here: their form in JSON is all there is to say of them.
@@ -49,6 +52,7 @@ _FIXED: dict[str, Tree] = {
     TIME: {"type": "string", "format": "date-time", "description": "A moment to the second, as RFC 3339 writes it."},
     MICRO_TIME: {"type": "string", "format": "date-time", "description": "A moment to the microsecond."},
     QUANTITY: {"type": "string", "description": "An amount with its unit, such as 100m or 4Gi."},
+    INT_OR_STRING: {"type": "string", "format": "int-or-string", "description": "A number or a name."},
     FIELDS_V1: {"type": "object", "description": "A set of fields, as a tree of their paths."},
     RAW_EXTENSION: {"type": "object", "description": "An object of any kind."},
     PATCH: {"type": "object", "description": "A change, in the form that the Content-Type names."},

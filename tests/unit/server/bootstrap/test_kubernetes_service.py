@@ -6,11 +6,13 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import MERGE_PATCH
+from kubevouch.machinery.declaration import IntOrString
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
@@ -32,12 +34,32 @@ def test_it_says_where_the_server_is(cluster: Cluster) -> None:
     service = cluster.get(catalog.SERVICES, "kubernetes", "default")
     assert (service.spec.cluster_ip, service.spec.cluster_ips) == ("10.96.0.1", ["10.96.0.1"])
     assert [(each.name, each.port, each.protocol) for each in service.spec.ports] == [("https", 443, "TCP")]
+    assert service.spec.ports[0].target_port == IntOrString(port)
     subset = cluster.get(catalog.ENDPOINTS, "kubernetes", "default").subsets[0]
     assert (subset.addresses[0].ip, subset.ports[0].port) == (host, port)
     part = cluster.get(catalog.ENDPOINT_SLICES, "kubernetes", "default")
     assert part.endpoints is not None and part.ports is not None
     assert (part.address_type, part.endpoints[0].addresses, part.ports[0].port) == ("IPv4", [host], port)
     assert part.metadata.labels == {"kubernetes.io/service-name": "kubernetes"}
+    assert part.metadata.generation == 1
+
+
+def test_who_owns_its_fields(cluster: Cluster) -> None:
+    """Those that the API server names when it creates it; what is allocated or counted is nobody's."""
+    owned: dict[str, set[str]] = {}
+    for resource in KINDS:
+        (entry,) = cluster.get(resource, "kubernetes", "default").metadata.managed_fields
+        assert (entry.manager, entry.operation) == ("kube-apiserver", "Update") and entry.fields_v1 is not None
+        tree = msgspec.json.decode(entry.fields_v1.raw)
+        owned[resource.plural] = set(tree) | set(tree.get("f:spec", ()))
+    assert owned == {
+        "services": {
+            "f:metadata", "f:spec", "f:clusterIP", "f:internalTrafficPolicy", "f:ipFamilyPolicy", "f:ports",
+            "f:sessionAffinity", "f:type",
+        },
+        "endpoints": {"f:metadata", "f:subsets"},
+        "endpointslices": {"f:metadata", "f:addressType", "f:endpoints", "f:ports"},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("resource", KINDS, ids=lambda each: each.plural)
@@ -72,7 +94,8 @@ def test_a_start_changes_only_what_is_another_now(cluster: Cluster) -> None:
     cluster.run(kubernetes_service.ensure(cluster.server.api.stores, wanted, user, cluster.clock))
     service = cluster.get(catalog.SERVICES, "kubernetes", "default")
     assert (service.spec.cluster_ip, service.spec.ip_families) == ("fd00:96::1", ["IPv6"])
-    assert cluster.get(catalog.ENDPOINT_SLICES, "kubernetes", "default").address_type == "IPv6"
+    part = cluster.get(catalog.ENDPOINT_SLICES, "kubernetes", "default")
+    assert (part.address_type, part.metadata.generation) == ("IPv6", 2)
     endpoints = cluster.server.api.stores["endpoints"]
     printed = endpoints.definition.printer.cells(
         cluster.get(catalog.ENDPOINTS, "kubernetes", "default"), cluster.clock.now()
