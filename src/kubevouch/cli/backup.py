@@ -73,6 +73,12 @@ def restore(file: Path, data_dir: Path | None, output: str) -> None:
         ui.say(f"  kubevouch up --data-dir {shown(folder)}")
     else:
         ui.document(_tree(done.manifest) | {"dataDir": str(folder), "goesOnAt": done.revision}, output)
+    # Two are one cluster to whoever reaches either: a name is given twice, what one denies the other grants.
+    ui.warning(
+        "if the server that the backup was made from still runs, stop it before you start this one, and keep it "
+        "stopped: with the same CA they would give one name to two machines, and neither would know what the other has "
+        "denied"
+    )
     _warn(folder, done.manifest)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,7 +54,14 @@ def csr() -> None:
 @csr.command("list")
 @click.option("--pending", is_flag=True, help="Only those that nobody has decided.")
 @click.option("-w", "--watch", is_flag=True, help="Go on with each request that comes, is decided or goes.")
-@ui.output_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Format; wide also shows signer, duration, usages, names and address, and cuts nothing.",
+)
 @kubeconfig_option
 def list_(pending: bool, watch: bool, output: str, kubeconfig: Path | None) -> None:
     """List the requests of the cluster, the undecided on top."""
@@ -62,8 +69,8 @@ def list_(pending: bool, watch: bool, output: str, kubeconfig: Path | None) -> N
     async def work(client: Client, found: Requests) -> None:
         chosen = found.pending if pending else found.all
         reviews = [_reviewed(each, found, signature=False) for each in chosen]
-        if output == "text":
-            _print_list(reviews, "no request is pending" if pending else "no requests", watch=watch)
+        if output in _TABLES:
+            _print_list(reviews, "no request is pending" if pending else "no requests", output, watch=watch)
         elif not watch:
             ui.document([_tree(each) for each in reviews], output)
         if watch:
@@ -141,18 +148,42 @@ def review(kubeconfig: Path | None) -> None:
 # ------------------------------------------------------------------ the list as it changes
 
 _HEADER = ("NAME", "STATE", "AGE", "ASKS FOR", "REQUESTED BY", "MARKS")
+_WIDE = ("SIGNERNAME", "REQUESTEDDURATION", "USAGES", "NAMES", "FROM")
+_TABLES = ("text", "wide")
 _GONE = "Deleted"
 
 
-def _row(each: Review, state: str = "") -> tuple[str, ...]:
-    return (
+def _header(output: str) -> tuple[str, ...]:
+    return (*_HEADER, *_WIDE) if output == "wide" else _HEADER
+
+
+def _row(each: Review, output: str, state: str = "") -> tuple[str, ...]:
+    row = (
         each.name, state or each.state.value, _age(each), _asked_for(each), each.csr.spec.username, _codes(each),
     )  # fmt: skip
+    return (*row, *_more(each)) if output == "wide" else row
 
 
-def _print_list(reviews: Sequence[Review], none: str, *, watch: bool) -> None:
+def _more(each: Review) -> tuple[str, ...]:
+    """For kubectl's two columns its words."""
+    from kubevouch.machinery.text.gotext import human_duration
+    from kubevouch.reviews.csr_review import names_of
+
+    spec = each.csr.spec
+    duration = "" if spec.expiration_seconds is None else human_duration(spec.expiration_seconds)
+    names = [] if each.request is None else names_of(each.request.alt_names)
+    cells = (spec.signer_name, duration, ",".join(spec.usages), ",".join(names), each.source)
+    return tuple(cell or "<none>" for cell in cells)
+
+
+def _table(rows: Iterable[Sequence[str]], output: str) -> list[str]:
+    """Whoever asks for all columns gets them whole, however narrow the terminal is."""
+    return ui.table(_header(output), rows, columns=0 if output == "wide" else None)
+
+
+def _print_list(reviews: Sequence[Review], none: str, output: str, *, watch: bool) -> None:
     if reviews or watch:
-        ui.lines(ui.table(_HEADER, map(_row, reviews)))
+        ui.lines(_table([_row(each, output) for each in reviews], output))
     else:
         ui.say(none)
 
@@ -176,10 +207,10 @@ class _Told:
         self._output = output
         self._only_pending = known is None
         self._states = {each.metadata.uid: state_of(each).value for each in shown}
-        rows = [_HEADER, *map(_row, reviews)]
+        rows = [_header(output), *(_row(each, output) for each in reviews)]
         # One row with the widest cell of each column keeps later lines under the first ones.
         self._widest = tuple(max(column, key=len) for column in zip(*rows, strict=True))
-        if output != "text":
+        if output not in _TABLES:
             for each in reviews:
                 self._document(each)
 
@@ -197,8 +228,8 @@ class _Told:
         if before == state or (gone and before is None):
             return
         review = _reviewed(csr, among, signature=False)
-        if self._output == "text":
-            ui.lines(ui.table(_HEADER, [self._widest, _row(review, state)])[-1:])
+        if self._output in _TABLES:
+            ui.lines(_table([self._widest, _row(review, self._output, state)], self._output)[-1:])
         else:
             self._document(review, state)
 

@@ -195,7 +195,7 @@ def join_command(config: RESTConfig, token: str, tls_bootstrap_token: str = "", 
     type=click.Choice(["text", "wide", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Format; wide also shows uses and bounds.",
+    help="Format; wide also shows uses and bounds, and cuts nothing.",
 )
 @kubeconfig_option
 def list_(output: str, kubeconfig: Path | None) -> None:
@@ -224,7 +224,7 @@ async def _list(config: RESTConfig) -> tuple[list[BootstrapToken], list[str], di
 
 
 def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[str, str] | None = None) -> list[str]:
-    """kubeadm's columns and placeholders; with ``uses_left``, by ID, two columns more."""
+    """kubeadm's columns and placeholders; with ``uses_left``, by ID, two columns more, and nothing is cut."""
     from kubevouch.machinery.text.gotext import short_human_duration
     from kubevouch.machinery.text.times import Time
 
@@ -246,7 +246,7 @@ def text_table(tokens: list[BootstrapToken], now: dt.datetime, uses_left: dict[s
         return ui.table(header, rows, whole=1)
     more = [(uses_left[each.token.token_id], "; ".join(each.bounds.told()) or "<none>") for each in tokens]
     wide_rows = [(*row, *cells) for row, cells in zip(rows, more, strict=True)]
-    return ui.table((*header, "USES LEFT", "BOUNDS"), wide_rows, whole=1)
+    return ui.table((*header, "USES LEFT", "BOUNDS"), wide_rows, columns=0)
 
 
 def document(each: BootstrapToken, output: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import pty
@@ -22,6 +23,7 @@ from kubevouch.cli.main import run
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.reviews.csr_review import decide
 from kubevouch.testing.cluster import Cluster
 
@@ -61,6 +63,57 @@ def test_a_narrow_terminal_shows_the_nodes_name(cluster: Cluster) -> None:
         os.close(terminal)
     assert done.returncode == 0
     assert "worker-17 (node)" in shown[1] and all(len(line) <= 80 for line in shown)
+
+
+def test_a_wide_list_of_tokens_is_whole_too(cluster: Cluster) -> None:
+    token = cluster.token()
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 60))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    line = [*command(cluster, "list", "-o", "wide")]
+    line[line.index("csr")] = "token"
+    try:
+        subprocess.run(line, stdout=terminal, stdin=terminal, env=environment, check=True)
+        header, row = os.read(controller, 4096).decode().splitlines()
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert header.split()[-3:] == ["USES", "LEFT", "BOUNDS"] and "…" not in row
+    assert row.startswith(f"{token}  ") and "signing" in row and row.endswith("<none>")
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_wide_shows_more_and_cuts_nothing(cluster: Cluster, watch: bool) -> None:
+    token_id = cluster.token()[:6]
+    cluster.run(ask(cluster, token_id, NAME, "worker-17"))
+    names = SubjectAltNames(dns_names=("a.example.com",), ip_addresses=(ipaddress.ip_address("192.0.2.9"),))
+    spec = CertificateSigningRequestSpec(
+        request=build_request(KEY, Subject(common_name="eve"), names), signer_name="example.com/serving",
+        usages=["server auth"], expiration_seconds=7200,
+    )  # fmt: skip
+    cluster.run(cluster.client().create(CSRS, CertificateSigningRequest(metadata=ObjectMeta(name="eve"), spec=spec)))
+    line = command(cluster, "list", "-o", "wide", *(["-w"] if watch else []))
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 60))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    listing = subprocess.Popen(line, stdout=terminal, stdin=terminal, env=environment)
+    try:
+        with os.fdopen(os.dup(controller)) as shown:
+            header, *rows = [shown.readline() for _ in range(3)]
+    finally:
+        listing.send_signal(signal.SIGINT)
+        listing.wait(60)
+        os.close(controller)
+        os.close(terminal)
+    assert header.split() == [
+        "NAME", "STATE", "AGE", "ASKS", "FOR", "REQUESTED", "BY", "MARKS",
+        "SIGNERNAME", "REQUESTEDDURATION", "USAGES", "NAMES", "FROM",
+    ]  # fmt: skip
+    (node,), (other,) = ([row for row in rows if row.startswith(name)] for name in (NAME, "eve"))
+    whole = (NAME, "worker-17 (node)", f"system:bootstrap:{token_id}", wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+        "<none>", "digital signature,client auth")  # fmt: skip
+    assert all(f"{text}  " in node for text in whole) and "…" not in node + other
+    assert all(text in other for text in ("example.com/serving", "120m", "server auth", "a.example.com,192.0.2.9"))
 
 
 def test_nobody_but_a_node_looks_like_one(cluster: Cluster, capsys: Captured) -> None:
