@@ -7,6 +7,7 @@ from asynctest import async_test
 from decisions import BOB, rbac_policy
 from kubevouch.api.rbac_v1 import (
     GROUP,
+    MAX_COMBINATIONS,
     AggregationRule,
     ClusterRole,
     ClusterRoleBinding,
@@ -30,7 +31,7 @@ from kubevouch.authorization.policy import user as user_subject
 from kubevouch.authorization.rbac import RBACAuthorizer
 from kubevouch.authorization.rbac_escalation import EscalationGuard, only_lifecycle_changes
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import LabelSelector, ObjectMeta, OwnerReference, replace_metadata
+from kubevouch.machinery.meta import LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference, replace_metadata
 
 MASTER = UserInfo("root", groups=("system:masters",))
 READS = rule("get", "", "secrets")
@@ -114,6 +115,17 @@ async def test_what_is_missing_is_listed_compactly() -> None:
         '{NonResourceURLs:["/metrics"], Verbs:["get"]}'
         '; resolution errors: [clusterrole.rbac.authorization.k8s.io "gone" not found]'
     )
+
+
+@async_test
+async def test_more_rights_than_are_compared() -> None:
+    many = rule(" ".join(f"v{number}" for number in range(MAX_COMBINATIONS + 1)), "", "nodes")
+    checks = guard(READS)
+    for role in (new_cluster_role(many), new_role(many)):
+        refused = await refusal_of_role(checks, role)
+        kind = type(role).__name__
+        assert refused.startswith(f'422 {kind}.rbac.authorization.k8s.io "new" is invalid: rules: Too many: ')
+    assert await refusal_of_role(guard(rule("escalate", RBAC_GROUP, "roles")), new_role(many)) == ""
 
 
 @async_test
@@ -210,6 +222,8 @@ async def refusal_of_binding(
         (guard(rule("bind", RBAC_GROUP, "clusterroles", ["reads"])), binds("reads"), True),
         (guard(rule("bind", RBAC_GROUP, "clusterroles", ["reads"])), binds("all"), False),
         (guard(rule("bind", RBAC_GROUP, "roles")), binds("reads"), False),
+        (guard(rule("bind", RBAC_GROUP, "roles")), binds("reads", "Role", "shop"), True),
+        (guard(rule("bind", RBAC_GROUP, "clusterroles")), binds("reads", "Role", "shop"), False),
         (guard(rule("bind", RBAC_GROUP, "clusterroles"), namespace="shop"), binds("all", namespace="shop"), True),
         (guard(rule("bind", RBAC_GROUP, "clusterroles"), namespace="shop"), binds("all"), False),
         (guard(rule("escalate", RBAC_GROUP, "clusterroles")), binds("all"), False),
@@ -261,6 +275,7 @@ async def test_update_of_a_binding() -> None:
         ({}, True),
         ({"finalizers": ["x"]}, True),
         ({"owner_references": [OwnerReference(api_version="v1", kind="Node", name="n", uid="1")]}, True),
+        ({"managed_fields": [ManagedFieldsEntry(manager="m")]}, True),
         ({"labels": {"a": "b"}}, False),
         ({"annotations": {"a": "b"}}, False),
         ({"finalizers": ["x"], "labels": {"a": "b"}}, False),

@@ -88,6 +88,7 @@ def test_names_of_several_rules_add_up() -> None:
         ("/*/etcd", "/healthz/etcd", False),
         ("/*/etcd", "/*/etcd", True),
         ("/api/**", "/api/v1", True),
+        ("/X*", "/", False),
         ("", "/", False),
     ],
 )
@@ -96,6 +97,11 @@ def test_rule_about_a_url(url: str, path: str, allowed: bool) -> None:
     assert rules.allows_url("get", path) is allowed
     assert not rules.allows_url("post", path)
     assert CompiledRules([PolicyRule(verbs=["*"], non_resource_urls=[url])]).allows_url("post", path) is allowed
+
+
+def test_prefixes_of_several_rules_add_up() -> None:
+    rules = CompiledRules([PolicyRule(verbs=["get"], non_resource_urls=[url]) for url in ("/a*", "/b*")])
+    assert [rules.allows_url("get", path) for path in ("/a1", "/b1", "/c1")] == [True, True, False]
 
 
 def test_resource_rule_opens_no_url() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from structlog.testing import capture_logs
 
-from controller_world import FIXTURES
+from controller_world import FIXTURES, fixture
+from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
+from kubevouch.pki.profile import Profile
 from kubevouch.signers.catalog import PairFiles, SigningOptions, SigningOptionsError, build_signers
+from kubevouch.signers.interface import SignerError
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_SIGNER, KUBELET_SERVING_SIGNER
 
 PAIR = PairFiles(str(FIXTURES / "ca-ec.crt"), str(FIXTURES / "ca-ec.key"))
@@ -36,3 +41,51 @@ def test_contradictions_are_all_told() -> None:
         '"cluster-signing-kubelet-serving": cannot specify cert without key',
         "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time",
     ]
+    options = SigningOptions(pairs={KUBELET_SERVING_SIGNER: PairFiles(key_file="k")})
+    with pytest.raises(SigningOptionsError, match=r"^\"cluster-signing-kubelet-serving\": cannot .* key without cert$"):
+        build_signers(options)
+
+
+RULES = SigningRules(profile=Profile.COMPATIBLE)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (SigningOptions(PAIR, rules=RULES), KUBERNETES_SIGNERS),
+        (SigningOptions(pairs={KUBELET_SERVING_SIGNER: PAIR}, rules=RULES), (KUBELET_SERVING_SIGNER,)),
+    ],
+)
+def test_signers_have_the_rules_that_were_set(options: SigningOptions, names: tuple[str, ...]) -> None:
+    signers = build_signers(options)
+    assert tuple(signers) == names
+    assert all(signer.rules is RULES for signer in signers.values())
+
+
+def test_of_several_certificates_the_keys_own_signs_where_that_was_set(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "ca.crt", tmp_path / "ca.key"
+    certificate.write_bytes(fixture("ca-rsa.crt") + fixture("ca-ec.crt"))
+    key.touch(mode=0o600)
+    key.write_bytes(fixture("ca-ec.key"))
+    assert len(build_signers(SigningOptions(PairFiles(str(certificate), str(key), bundle=True)))) == 4
+    with pytest.raises(SignerError, match="private key type does not match"):
+        build_signers(SigningOptions(PairFiles(str(certificate), str(key))))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (SigningOptions(PairFiles("gone.crt", "gone.key")), "kubernetes.io/kubelet-serving"),
+        (
+            SigningOptions(pairs={KUBE_APISERVER_CLIENT_SIGNER: PairFiles("gone.crt", "k")}),
+            KUBE_APISERVER_CLIENT_SIGNER,
+        ),
+    ],
+)
+def test_a_pair_that_is_not_there(options: SigningOptions, name: str) -> None:
+    with pytest.raises(SignerError) as refusal:
+        build_signers(options)
+    assert str(refusal.value) == (
+        f'failed to init {name} certificate controller: error reading CA cert file "gone.crt": open gone.crt: '
+        "no such file or directory"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,22 @@ from asynctest import async_test
 from controller_world import NOW, fixture
 from kubevouch.pki import issuance
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
+from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.public_key import KeyKind
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
 from kubevouch.signers.issuance import LogRecords, issue
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+
+WANTED = Wanted(
+    "c",
+    "u",
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    x509_request.parse_pem(fixture("client-good.csr")),
+    ["digital signature", "client auth"],
+)
 
 
 def write(folder: Path, certificate: str, key: str) -> tuple[Path, Path]:
@@ -87,13 +99,27 @@ def test_a_signer_does_not_start_without_its_files(tmp_path: Path) -> None:
 
 
 @async_test
+async def test_what_is_signed_follows_files_request_and_rules(tmp_path: Path) -> None:
+    rules = SigningRules(signing_duration=dt.timedelta(hours=2))
+    signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"), rules)
+
+    async def signed(expiration_seconds: int | None) -> Certificate:
+        wanted = dataclasses.replace(WANTED, expiration_seconds=expiration_seconds)
+        return await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
+
+    first = await signed(None)
+    assert first.not_after - NOW <= dt.timedelta(hours=2)
+    assert (await signed(3600)).not_after == first.not_after - dt.timedelta(hours=1)
+    write(tmp_path, "ca-rsa.crt", "ca-rsa.key")
+    assert (await signed(None)).signature_algorithm != first.signature_algorithm
+
+
+@async_test
 async def test_a_certificate_that_was_not_allowed_stops_the_signer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check after the signature never fails with our own builder, so the test makes it."""
     signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
-    parsed = x509_request.parse_pem(fixture("client-good.csr"))
-    wanted = Wanted("c", "u", KUBE_APISERVER_CLIENT_KUBELET_SIGNER, parsed, ["digital signature", "client auth"])
 
     def differs(*_: object, **__: object) -> None:
         raise IssuedMismatchError(("it is a CA",))
@@ -101,6 +127,6 @@ async def test_a_certificate_that_was_not_allowed_stops_the_signer(
     with monkeypatch.context() as patch:
         patch.setattr(issuance, "verify_issued", differs)
         with pytest.raises(IssuedMismatchError):
-            await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
+            await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, records=LogRecords())
     with pytest.raises(SigningStopped, match="it is a CA"):
-        await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
+        await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, records=LogRecords())

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import FIXTURES, NOW, fixture
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.profile import Profile
 from kubevouch.pki.x509 import x509_request
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Decision, Requester, UndecidedError, Wanted
-from kubevouch.signers.issuance import issue
+from kubevouch.signers.issuance import LogRecords, issue
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 REQUESTER = Requester("system:bootstrap:abcdef")
@@ -31,11 +33,11 @@ class Records:
         self.kept.append(f"issued {certificate.subject.common_name} by {decision.approval.reason}")
 
     def refused(self, requester: Requester, wanted: Wanted, why: str) -> None:
-        self.kept.append(f"refused {wanted.name}: {why}")
+        self.kept.append(f"refused {wanted.name} for {requester.username}: {why}")
 
 
-def signer() -> FileSigner:
-    return FileSigner(FIXTURES / "ca-ec.crt", FIXTURES / "ca-ec.key")
+def signer(profile: Profile = Profile.STRICT) -> FileSigner:
+    return FileSigner(FIXTURES / "ca-ec.crt", FIXTURES / "ca-ec.key", SigningRules(profile=profile))
 
 
 def wanted(request: str = "client-good.csr") -> Wanted:
@@ -64,7 +66,36 @@ async def test_a_refusal_is_recorded() -> None:
     records = Records()
     with pytest.raises(PolicyError):
         await issue(signer(), REQUESTER, APPROVAL, wanted("client-wrong-org.csr"), now=NOW, records=records)
-    assert records.kept == ["refused csr-1: subject organization is not system:nodes"]
+    assert records.kept == ["refused csr-1 for system:bootstrap:abcdef: subject organization is not system:nodes"]
+
+
+@async_test
+async def test_the_signers_own_profile_counts() -> None:
+    weak, records = wanted("client-good-p224.csr"), Records()
+    with pytest.raises(PolicyError, match="ECDSA-P224 key has 224 bits"):
+        await issue(signer(Profile.STRICT), REQUESTER, APPROVAL, weak, now=NOW, records=records)
+    assert await issue(signer(Profile.COMPATIBLE), REQUESTER, APPROVAL, weak, now=NOW, records=records)
+
+
+@async_test
+async def test_the_log_says_who_got_what_and_who_did_not() -> None:
+    refused = {"csr": "csr-1", "uid": "uid", "signer": KUBE_APISERVER_CLIENT_KUBELET_SIGNER}
+    with capture_logs() as lines:
+        issued = await issue(signer(), REQUESTER, APPROVAL, wanted(), now=NOW, records=LogRecords())
+        with pytest.raises(PolicyError):
+            await issue(signer(), REQUESTER, APPROVAL, wanted("client-wrong-org.csr"), now=NOW, records=LogRecords())
+    by = {"requester": "system:bootstrap:abcdef"}
+    assert lines == [
+        {"event": "certificate allowed", "log_level": "debug", "csr": "csr-1"} | by,
+        {
+            "event": "certificate issued", "log_level": "info", "approval": "AutoApproved",
+            "subject": "system:node:n1", "serial": f"{issued.serial:x}", "not_after": issued.not_after.isoformat(),
+        } | refused | by,
+        {
+            "event": "certificate refused", "log_level": "info",
+            "why": "subject organization is not system:nodes",
+        } | refused | by,
+    ]  # fmt: skip
 
 
 @async_test

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from decisions import csr
+from decisions import csr, request_pem
+from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -78,6 +80,13 @@ def test_approval_changes_conditions_and_not_the_certificate() -> None:
     assert got.spec == old.spec
 
 
+@pytest.mark.parametrize("name", ["approval", "status"])
+def test_a_subresource_leaves_what_was_asked_for_alone(name: str) -> None:
+    """What was approved is what is signed."""
+    old, new = with_status(), msgspec.structs.replace(with_status(), spec=csr("example.com/other", b"other").spec)
+    assert subresource(name).prepare_for_update(context(), new, old).spec == old.spec
+
+
 def test_times_left_out_are_stamped() -> None:
     stamped = subresource("approval").prepare_for_update(context(), with_status(condition("Approved")), with_status())
     [found] = stamped.status.conditions
@@ -90,6 +99,19 @@ def test_a_transition_is_a_change_of_status(status: str, transition: Time) -> No
     got = subresource("status").prepare_for_update(context(), with_status(condition("Failed", status)), old)
     [found] = got.status.conditions
     assert (found.last_update_time, found.last_transition_time) == (Time.of(NOW), transition)
+
+
+@pytest.mark.parametrize(
+    ("given", "update", "transition"),
+    [
+        ({"last_update_time": EARLIER}, EARLIER, Time.of(NOW)),
+        ({"last_transition_time": EARLIER}, Time.of(NOW), EARLIER),
+    ],
+)
+def test_one_time_left_out_is_stamped(given: dict[str, Time], update: Time, transition: Time) -> None:
+    new = with_status(condition("Approved", **given))
+    [found] = subresource("approval").prepare_for_update(context(), new, with_status()).status.conditions
+    assert (found.last_update_time, found.last_transition_time) == (update, transition)
 
 
 def test_times_that_were_given_stay() -> None:
@@ -169,6 +191,15 @@ def test_the_server_says_from_where_a_request_came(source: str) -> None:
         assert kept.metadata.annotations == ({"z": "", SOURCE: source} if source else {"z": ""})
 
 
+def test_a_requester_does_not_say_why_a_request_waits() -> None:
+    sent = replace_metadata(csr("example.com/a"), annotations={wellknown.JOIN_STUCK_ANNOTATION: "approve it", "x": "y"})
+    made = DEFINITION.strategy.prepare_for_create(context(), sent)
+    assert made.metadata.annotations == {"x": "y"}
+    assert made.spec.signer_name == "example.com/a"
+    told = replace_metadata(made, annotations={wellknown.JOIN_STUCK_ANNOTATION: "no approver"})
+    assert DEFINITION.strategy.prepare_for_update(context(), told, made).metadata == told.metadata
+
+
 def context_from(source: str) -> Context:
     machine = UserInfo("system:bootstrap:abcdef", groups=("system:bootstrappers",))
     return Context(user=machine, now=NOW, api_version="certificates.k8s.io/v1", source=source)
@@ -177,3 +208,42 @@ def context_from(source: str) -> Context:
 def test_a_persons_request_stays_as_it_is() -> None:
     ctx = msgspec.structs.replace(context_from("192.0.2.7"), user=USER)
     assert DEFINITION.strategy.prepare_for_create(ctx, csr("example.com/a")).metadata.annotations == {}
+
+
+# ------------------------------------------------------------------ validation
+
+GOOD = csr("example.com/a", request_pem("a"))
+TWICE = msgspec.structs.replace(GOOD, spec=msgspec.structs.replace(GOOD.spec, usages=["client auth", "client auth"]))
+ISSUED = (Path(__file__).parents[3] / "vectors" / "fixtures-controllers" / "issued-valid.crt").read_bytes()
+
+
+def test_a_new_request_is_validated_as_its_version_has_it() -> None:
+    strategy = DEFINITION.strategy
+    assert strategy.validate(context(), GOOD) == []
+    assert [error.path for error in strategy.validate(context(), TWICE)] == ["spec.usages[1]"]
+    assert strategy.validate(context(V1BETA1), TWICE) == []
+    assert [error.path for error in strategy.validate(context(V1BETA1), csr("example.com/a"))] == ["spec.request"]
+
+
+@pytest.mark.parametrize("name", ["", "approval", "status"])
+def test_a_change_is_validated_as_its_version_has_it(name: str) -> None:
+    strategy = subresource(name) if name else DEFINITION.strategy
+    assert strategy.validate_update(context(), GOOD, GOOD) == []
+    assert strategy.validate_update(context(), TWICE, TWICE) == []
+    assert [error.path for error in strategy.validate_update(context(), TWICE, GOOD)] == ["spec.usages[1]"]
+    assert strategy.validate_update(context(V1BETA1), TWICE, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("", ["status.conditions", "status.certificate"]),
+        ("approval", ["status.certificate"]),
+        ("status", ["status.conditions"]),
+    ],
+)
+def test_each_way_of_writing_has_its_own_right(name: str, refused: list[str]) -> None:
+    strategy = subresource(name) if name else DEFINITION.strategy
+    status = CertificateSigningRequestStatus(conditions=[condition("Approved")], certificate=ISSUED)
+    new = msgspec.structs.replace(GOOD, status=status)
+    assert [error.path for error in strategy.validate_update(context(), new, GOOD)] == refused
