@@ -12,7 +12,8 @@ NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
 CA = ThrowawayCA()
 ANCHORS = TrustAnchors.from_pem(CA.bundle)
-OTHER = TrustAnchors.from_pem(ThrowawayCA("other").bundle)
+OTHER_CA = ThrowawayCA("other")
+OTHER = TrustAnchors.from_pem(OTHER_CA.bundle)
 
 
 def der(certificate: bytes) -> bytes:
@@ -21,7 +22,9 @@ def der(certificate: bytes) -> bytes:
     return block.contents
 
 
-def chain(common_name: str = "alice", *, organizations: tuple[str, ...] = ()) -> tuple[bytes, ...]:
+def chain(
+    common_name: str = "alice", *, organizations: tuple[str, ...] = (), issuer: ThrowawayCA = CA
+) -> tuple[bytes, ...]:
     """What a client sends whose certificate is valid from an hour before to an hour after NOW."""
-    pair = CA.issue(common_name, names=(), organizations=organizations, not_before=NOW - HOUR, not_after=NOW + HOUR)
+    pair = issuer.issue(common_name, names=(), organizations=organizations, not_before=NOW - HOUR, not_after=NOW + HOUR)
     return (der(pair.certificate),)

@@ -18,7 +18,8 @@ async def test_everybody_is_anonymous() -> None:
 async def test_an_ignored_header_is_warned_about() -> None:
     found = await AnonymousAuthenticator().authenticate(Credentials(authorization="Bearer  abc"))
     assert found is not None
-    assert found.warnings == (EXTRA_SPACE,)
+    assert found.user == UserInfo("system:anonymous", groups=("system:unauthenticated",))
+    assert (found.method, found.warnings) == ("anonymous", (EXTRA_SPACE,))
 
 
 @async_test

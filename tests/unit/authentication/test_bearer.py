@@ -24,6 +24,8 @@ from kubevouch.authentication.interface import Authentication, AuthenticationErr
         ("bEaReR abc", "abc"),
         ("  Bearer abc  ", "abc"),
         ("Bearer abc def", "abc"),
+        ("\xa0Bearer abc\x85", "abc"),
+        ("\x1cBearer abc", ""),  # white space for Python, not for Go
         ("abc", ""),
     ],
 )
@@ -38,6 +40,7 @@ def test_bearer_token_of(header: str | None, expected: str) -> None:
         ("bearer  abc def", (EXTRA_SPACE,)),
         ("Bearer abc", ()),
         ("Bearer ", ()),
+        ("\x1cBearer  abc", ()),
         ("Basic  abc", ()),
         (None, ()),
     ],

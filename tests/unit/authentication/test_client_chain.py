@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from kubevouch.authentication import client_chain
@@ -9,7 +11,9 @@ from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.testing.clock import FakeClock
-from unit.authentication.client_certificates import ANCHORS, HOUR, NOW, OTHER, chain
+from unit.authentication.client_certificates import ANCHORS, HOUR, NOW, OTHER, OTHER_CA, chain
+
+SECOND = dt.timedelta(seconds=1)
 
 
 class Concluding:
@@ -54,6 +58,59 @@ def test_bytes_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [it.sees(each) for each in ((*a, b[0]), a)] == [True, True]
     monkeypatch.setattr(client_chain, "MAX_REMEMBERED_BYTES", 0)
     assert [it.sees(each) for each in (b, b)] == [True, True]
+
+
+def test_the_clients_own_certificate_is_what_counts() -> None:
+    it, presented = Concluding(), chain()
+    found = it.verifier.verify(presented)
+    assert found.leaf.contents == presented[0]
+    assert found.conclusion == found.leaf.serial
+
+
+@pytest.mark.parametrize("moment", [NOW - HOUR, NOW + HOUR])
+def test_what_is_remembered_holds_to_the_second(moment: dt.datetime) -> None:
+    it, presented = Concluding(), chain()
+    assert it.sees(presented)
+    it.clock.set(moment)
+    assert not it.sees(presented)
+    it.clock.set(moment + (moment - NOW) / 3600)
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="expired or is not yet valid"):
+            it.verifier.verify(presented)
+
+
+def test_one_refusal_is_not_anothers() -> None:
+    it, good, bad = Concluding(), chain(), chain("b", issuer=OTHER_CA)
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="unknown authority"):
+            it.verifier.verify(bad)
+    assert it.verifier.verify(good).leaf.contents == good[0]
+
+
+@pytest.mark.parametrize(("seconds", "accepted"), [(9, False), (10, True), (-2, False)])
+def test_a_refusal_ends(seconds: int, accepted: bool) -> None:
+    """That of a certificate which has begun meanwhile."""
+    it, presented = Concluding(), chain()
+    it.clock.set(NOW - HOUR - SECOND)
+    with pytest.raises(AuthenticationError, match="expired or is not yet valid"):
+        it.verifier.verify(presented)
+    it.clock.set(NOW - HOUR - SECOND + seconds * SECOND)
+    if accepted:
+        assert it.sees(presented)
+        return
+    with pytest.raises(AuthenticationError, match="expired or is not yet valid"):
+        it.verifier.verify(presented)
+
+
+def test_the_oldest_of_too_many_refusals_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_chain, "MAX_REMEMBERED", 1)
+    it, presented = Concluding(), chain()
+    it.clock.set(NOW - HOUR - SECOND)
+    for each in (presented, chain("b"), chain("c")):
+        with pytest.raises(AuthenticationError):
+            it.verifier.verify(each)
+    it.clock.set(NOW)
+    assert it.sees(presented)
 
 
 def test_a_refusal_is_remembered_with_its_words() -> None:

@@ -17,6 +17,14 @@ def test_no_headers_no_impersonation() -> None:
     assert requested({"impersonate-user": [""], "user-agent": ["x"]}) is None
 
 
+def test_one_extra_in_two_spellings() -> None:
+    wanted = requested(
+        {"impersonate-user": ["carol"], "impersonate-extra-a%2fb": ["1"], "impersonate-extra-a/b": ["2"]}
+    )
+    assert wanted is not None
+    assert wanted.extra == {"a/b": ("1", "2")}
+
+
 def test_all_headers() -> None:
     wanted = requested(
         {
@@ -50,7 +58,16 @@ def test_nothing_without_a_user_name(headers: dict[str, list[str]], shown: str) 
 
 
 @pytest.mark.parametrize(
-    ("key", "expected"), [("Team", "team"), ("a%2Fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("a+b", "a+b")]
+    ("key", "expected"),
+    [
+        ("Team", "team"),
+        ("a%2Fb", "a/b"),
+        ("a%zz", "a%zz"),
+        ("a%2", "a%2"),
+        ("a+b", "a+b"),
+        ("%2f%z", "%2f%z"),
+        ("%2f%", "%2f%"),
+    ],
 )
 def test_extra_keys_are_decoded_where_that_works(key: str, expected: str) -> None:
     assert unescape_extra_key(key) == expected
@@ -77,6 +94,11 @@ def test_resulting_groups(wanted: UserInfo, groups: tuple[str, ...]) -> None:
     assert resulting_user(wanted) == UserInfo(wanted.name, groups=groups)
 
 
+def test_what_was_asked_for_is_what_results() -> None:
+    wanted = UserInfo("carol", "u", ("a", "system:authenticated"), {"team": ("one",)})
+    assert resulting_user(wanted) == wanted
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -85,6 +107,7 @@ def test_resulting_groups(wanted: UserInfo, groups: tuple[str, ...]) -> None:
         ("system:serviceaccount::sa", None),
         ("system:serviceaccount:ns:sa:x", None),
         ("system:serviceaccount:NS:sa", None),
+        ("system:serviceaccount:ns-:sa", None),
         ("system:serviceaccount:a.b:sa", None),
         ("alice", None),
     ],

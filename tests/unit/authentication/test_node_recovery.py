@@ -41,7 +41,12 @@ LEAF = authority.issue_leaf(CA, SPEC, KEY, now=NOW - dt.timedelta(days=20))
 def desk(record: Record | None = RECORD, clock: FakeClock | None = None, secret: bytes = b"s" * 32) -> NodeRecovery:
     anchors = TrustAnchors([CA.certificate])
     return NodeRecovery(
-        RecoveryPolicy(), anchors, clock or FakeClock(NOW), lambda: secret, lambda _node: record, lambda: 0
+        RecoveryPolicy(),
+        anchors,
+        clock or FakeClock(NOW),
+        lambda: secret,
+        {"a": record}.get,
+        lambda: 0,
     )
 
 
@@ -57,7 +62,8 @@ async def test_a_session_is_a_user_with_what_was_proven() -> None:
     token = replica.session(answer(one.challenge("a")))
     found = await one.authenticate_token(token)
     assert found is not None and found.method == "node-recovery"
-    assert (found.user.name, found.user.groups) == ("kubevouch:recovery:a", ("kubevouch:recoverers",))
+    assert (found.user.name, found.user.uid) == ("kubevouch:recovery:a", "")
+    assert found.user.groups == ("kubevouch:recoverers",)
     assert found.user.extra == node_recovery.user_extra(Use(D_ONE, D_NEXT, D_REQUEST))
     assert await one.authenticate_token(token, ["https://somebody"]) is None
     clock.advance(SESSION_LIFE.total_seconds())

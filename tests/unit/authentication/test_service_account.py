@@ -6,10 +6,13 @@ import asyncio
 import base64
 import datetime as dt
 import json
+import uuid
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from joserfc import jws
+from joserfc.jwk import RSAKey
 
 from kubevouch.api.core_v1 import Node, Secret, ServiceAccount
 from kubevouch.authentication.interface import Authentication, AuthenticationError
@@ -27,6 +30,8 @@ URL = "https://kubernetes.default.svc.cluster.local"
 KEY = ec.generate_private_key(ec.SECP256R1())
 ISSUER = Issuer(URL, SigningKeys(KEY))
 ACCOUNT = ServiceAccount(metadata=ObjectMeta(name="robot", namespace="default", uid="u-1"))
+RSA_KEY = rsa.generate_private_key(65537, 2048)
+FORGED = Issuer(URL, SigningKeys(ec.generate_private_key(ec.SECP256R1())))
 HOUR = dt.timedelta(hours=1)
 
 
@@ -81,6 +86,8 @@ def test_a_token_stands_for_its_account(world: World) -> None:
 
 def test_the_claims_are_kubernetes(world: World) -> None:
     claims = claims_of(world.token(bound=BoundObject("Node", "n", "u-3")))
+    assert claims["sub"] == "system:serviceaccount:default:robot"
+    assert str(uuid.UUID(claims["jti"])) == claims["jti"]
     assert claims["exp"] - claims["iat"] == 3600
     assert claims["nbf"] == claims["iat"]
     assert claims["kubernetes.io"] == {
@@ -101,9 +108,8 @@ def test_what_is_no_json_web_token_is_left_to_others(world: World, text: str) ->
 
 
 def test_our_issuer_with_another_key_is_refused(world: World) -> None:
-    forged = Issuer(URL, SigningKeys(ec.generate_private_key(ec.SECP256R1())))
     with pytest.raises(AuthenticationError, match="invalid signature"):
-        world.read(world.token(issuer=forged))
+        world.read(world.token(issuer=FORGED))
 
 
 def test_the_header_does_not_choose_the_algorithm(world: World) -> None:
@@ -120,6 +126,94 @@ def test_a_changed_claim_is_refused(world: World) -> None:
     changed = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
     with pytest.raises(AuthenticationError, match="invalid signature"):
         world.read(f"{head}.{changed}.{signature}")
+
+
+def test_one_good_signature_is_not_anothers(world: World) -> None:
+    """What is remembered of one token says nothing of the next."""
+    good = world.token()
+    for _ in range(2):
+        assert world.read(good) is not None
+    head, payload, _ = good.split(".")
+    for forged in (f"{head}.{payload}.", f"{head}.{payload}.AAAA", world.token(issuer=FORGED)):
+        with pytest.raises(AuthenticationError, match="invalid signature"):
+            world.read(forged)
+    other = ISSUER.keys.sign(claims_of(good) | {"jti": "other"})
+    found = world.read(other)
+    assert found is not None
+    assert found.user.extra == {"authentication.kubernetes.io/credential-id": ("JTI=other",)}
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        None,
+        {},
+        {"namespace": "default"},
+        {"serviceaccount": {"name": "robot", "uid": "u-1"}},
+        {"namespace": "", "serviceaccount": {"name": "robot", "uid": "u-1"}},
+    ],
+)
+def test_a_token_without_the_claims_of_an_account_is_nobodys(world: World, private: dict[str, Any] | None) -> None:
+    world.accounts["", "robot"] = ACCOUNT
+    token = ISSUER.keys.sign(claims_of(world.token()) | {"kubernetes.io": private})
+    with pytest.raises(AuthenticationError, match=r"^token lacks the claims of a service account$"):
+        world.read(token)
+
+
+@pytest.mark.parametrize("claim", ["nbf", "iat"])
+def test_either_time_keeps_a_token_from_being_used_early(world: World, claim: str) -> None:
+    claims = claims_of(world.token())
+    early = ISSUER.keys.sign(claims | {claim: claims[claim] + 60})
+    assert world.read(early) is not None
+    too_early = ISSUER.keys.sign(claims | {claim: claims[claim] + 61})
+    with pytest.raises(AuthenticationError, match="not valid yet"):
+        world.read(too_early)
+
+
+def test_an_audience_may_be_a_text(world: World) -> None:
+    claims = claims_of(world.token())
+    assert world.read(ISSUER.keys.sign(claims | {"aud": URL})) is not None
+    with pytest.raises(AuthenticationError, match="audiences"):
+        world.read(ISSUER.keys.sign(claims | {"aud": f"{URL}/other"}))
+
+
+def test_a_token_of_a_pod_says_on_which_node_it_runs(world: World) -> None:
+    claims = claims_of(world.token(bound=BoundObject("Node", "n", "u-3")))
+    found = world.read(ISSUER.keys.sign(claims))
+    assert found is not None
+    assert found.method == "service-account-token"
+    assert found.audiences == ()
+    assert found.user.extra == {
+        "authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",),
+        "authentication.kubernetes.io/node-name": ("n",),
+        "authentication.kubernetes.io/node-uid": ("u-3",),
+    }
+    del claims["jti"]
+    nameless = world.read(ISSUER.keys.sign(claims))
+    assert nameless is not None
+    assert "authentication.kubernetes.io/credential-id" not in nameless.user.extra
+
+
+def test_of_a_secret_and_a_node_only_the_secret_has_to_be_there(world: World) -> None:
+    """As in Kubernetes: the node of a token bound to something else only says where it was made."""
+    claims = claims_of(world.token(bound=BoundObject("Secret", "s", "u-2")))
+    claims["kubernetes.io"]["node"] = {"name": "gone", "uid": "u-9"}
+    assert world.read(ISSUER.keys.sign(claims)) is not None
+    claims["kubernetes.io"]["secret"]["uid"] = "u-9"
+    with pytest.raises(AuthenticationError, match=r"^secret s is another one than the token was made for$"):
+        world.read(ISSUER.keys.sign(claims))
+
+
+def test_what_relying_parties_are_told() -> None:
+    document = Issuer(URL, ISSUER.keys, accepted_keys=(SigningKeys(RSA_KEY),)).discovery("https://api/keys")
+    assert document == {
+        "issuer": URL,
+        "jwks_uri": "https://api/keys",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256", "RS256"],
+    }
+    assert Issuer(URL, ISSUER.keys, keys_url="https://keys").discovery("https://api/keys")["jwks_uri"] == "https://keys"
 
 
 def test_the_minute_of_leeway_at_the_end(world: World) -> None:
@@ -175,12 +269,38 @@ def test_a_token_ends_with_what_it_is_bound_to(world: World, bound: BoundObject,
 
 
 def test_rsa_keys_sign_too(world: World) -> None:
-    keys = SigningKeys(rsa.generate_private_key(65537, 2048))
+    keys = SigningKeys(RSA_KEY)
     assert keys.algorithm == "RS256"
     entry = Issuer(URL, keys).key_set()["keys"][0]
     assert entry["kty"] == "RSA"
     assert "d" not in entry
     assert keys.verified(world.token(issuer=Issuer(URL, keys)))
+
+
+@pytest.mark.parametrize(
+    ("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384"), (ec.SECP521R1(), "ES512")]
+)
+def test_every_curve_has_its_algorithm(curve: ec.EllipticCurve, algorithm: str) -> None:
+    keys = SigningKeys(ec.generate_private_key(curve))
+    assert claims_of(f".{base64.urlsafe_b64encode(keys.verified(keys.sign({'a': 'b'}))).decode()}.") == {"a": "b"}
+    entry = keys.entry()
+    assert (entry["use"], entry["alg"], entry["kid"], entry["kty"]) == ("sig", algorithm, keys.key_id, "EC")
+    assert len(keys.key_id) == 43  # the digest without padding
+
+
+def test_a_good_signature_by_another_algorithm_than_the_keys_is_refused() -> None:
+    token = jws.serialize_compact({"alg": "RS512"}, b"{}", RSAKey.import_key(RSA_KEY), algorithms=["RS512"])
+    with pytest.raises(AuthenticationError, match="invalid signature"):
+        SigningKeys(RSA_KEY).verified(token)
+
+
+def test_former_keys_are_accepted_still(world: World) -> None:
+    former = [SigningKeys(ec.generate_private_key(ec.SECP256R1())) for _ in range(2)]
+    issuer = Issuer(URL, ISSUER.keys, accepted_keys=tuple(former))
+    for keys in (ISSUER.keys, *former):
+        assert issuer.verified(world.token(issuer=Issuer(URL, keys)))
+    with pytest.raises(AuthenticationError, match="invalid signature"):
+        issuer.verified(world.token(issuer=FORGED))
 
 
 def test_other_keys_are_refused() -> None:

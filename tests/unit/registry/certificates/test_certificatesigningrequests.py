@@ -108,7 +108,7 @@ def test_a_transition_is_a_change_of_status(status: str, transition: Time) -> No
         ({"last_transition_time": EARLIER}, Time.of(NOW), EARLIER),
     ],
 )
-def test_one_time_left_out_is_stamped(given: dict[str, Time], update: Time, transition: Time) -> None:
+def test_one_time_left_out_is_stamped(given: dict[str, Any], update: Time, transition: Time) -> None:
     new = with_status(condition("Approved", **given))
     [found] = subresource("approval").prepare_for_update(context(), new, with_status()).status.conditions
     assert (found.last_update_time, found.last_transition_time) == (update, transition)
