@@ -1,6 +1,7 @@
 """The SQLite store against the suite, on both event loops, and what only a store on a disk can do."""
 
 import asyncio
+import hashlib
 import sqlite3
 import stat
 import subprocess
@@ -27,6 +28,7 @@ from kubevouch.storage.sqlite.rows import Row, insert_rows
 from kubevouch.storage.sqlite.wal import LARGEST_FILE
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.store_suite import StoreSuite, Watch, filled, soon, watching
+from kubevouch.util.turns import give_way
 
 
 class TestSQLiteStore(StoreSuite):
@@ -375,6 +377,24 @@ def test_writes_of_one_turn_share_a_commit_up_to_a_bound(path: Path) -> None:
             assert await commits(store, "few", 100) == 1
             most = writer.MAX_BATCH_WRITES + writer.MAX_GATHERED_WRITES
             assert await commits(store, "many", 2 * most) >= 2
+
+    aio.run(scenario())
+
+
+def test_writes_of_neighbouring_turns_share_a_commit(path: Path) -> None:
+    """A busy loop brings a few with each turn, and each commit has its price."""
+    work = bytes(2 * 1024 * 1024)
+
+    async def scenario() -> None:
+        async with opened(path) as store:
+            before = store.statistics().commits
+            made = []
+            for number in range(writer.MOST_TURNS - 2):
+                made.append(asyncio.create_task(store.create(f"/k{number}", b"x")))
+                hashlib.sha256(work)  # meanwhile the writer's thread has the interpreter
+                await give_way()
+            await asyncio.gather(*made)
+            assert store.statistics().commits - before == 1
 
     aio.run(scenario())
 

@@ -37,6 +37,13 @@ MAX_GATHERED_BYTES = 4 * 1024 * 1024
 """A batch with so much takes no more, and no more is handed over at once. So twice as much shares one commit at most:
 it bounds the memory it takes and how long the first write waits for the last."""
 
+QUIET_TURNS = 2
+MOST_TURNS = 10
+"""What is gathered is handed over after so many turns of the loop in a row that brought no further write, or after so
+many in all. A write that comes alone waits two turns, which take microseconds then; in a busy loop, where a turn takes
+some milliseconds, commits are few and large: each costs a millisecond of processor time besides its rows, and has both
+threads wait for the interpreter lock several times."""
+
 PAGES_PER_ROW = 2
 """An estimate of what a row costs in the log besides its value: a page of each table."""
 
@@ -111,17 +118,25 @@ class Writer:
     def submit(self, write: Write) -> asyncio.Future[Revision]:
         """Accepts a write; from here on it happens, whether or not somebody waits for it.
 
-        Writes of one turn of the loop, and of what that turn set off, go to the thread together. One by one, each would
-        wake the thread while the loop still has the interpreter, and those that come together would not share a commit.
+        Writes of neighbouring turns of the loop go to the thread together. One by one, each would wake the thread while
+        the loop still has the interpreter, and those that come together would not share a commit.
         """
         future: asyncio.Future[Revision] = self.loop.create_future()
         if not self._gathered:
-            self.loop.call_soon(self.loop.call_soon, self.hand_over)
+            self.loop.call_soon(self._gather_on, 1, 0, 1)
         self._gathered.append(Pending(write, future))
         self._gathered_bytes += len(write.value or b"")
         if len(self._gathered) >= MAX_GATHERED_WRITES or self._gathered_bytes >= MAX_GATHERED_BYTES:
             self.hand_over()
         return future
+
+    def _gather_on(self, turns: int, quiet: int, seen: int) -> None:
+        """``quiet``: so many of the last ``turns`` brought no further write to the ``seen`` gathered before."""
+        quiet = quiet + 1 if len(self._gathered) <= seen else 0
+        if quiet >= QUIET_TURNS or turns >= MOST_TURNS:
+            self.hand_over()
+        elif self._gathered:
+            self.loop.call_soon(self._gather_on, turns + 1, quiet, len(self._gathered))
 
     def hand_over(self) -> None:
         """Gives the thread what was gathered."""
