@@ -9,7 +9,7 @@ from functools import lru_cache
 _IPV6_PREFIX = 64
 # What holds many of them: what RIPE-690 has providers give a home and a site, and what a provider has itself.
 _WIDER_IPV6 = (56, 48, 32)
-_WIDER_IPV4 = (24, 16)
+_WIDER_IPV4 = (24, 20, 16)
 WIDER = len(_WIDER_IPV6)
 """How many networks :func:`wider_prefixes` tells at most."""
 

@@ -5,7 +5,7 @@ joins comes again with a token, and each certificate request that is taken gives
 
 All sources have one budget, which a few that read all the time use up. So a part of it is set apart, of which each
 source has a small share, and each network a share for all sources in it: who has many addresses in a network has no
-more of it than the network. It takes hundreds of networks to leave nothing to a source that has read little.
+more of it than the network. It takes a hundred sources to leave nothing to one that has read little.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kubevouch.util.addresses import WIDER, wider_prefixes
 # A join reads twice: 500 machines behind one address start at once, and 2,000 in all.
 SOURCE_BURST, SOURCE_PER_SECOND = 1_000, 20.0
 NETWORK_BURST, NETWORK_PER_SECOND = 1_500, 75.0
-ALL_BURST, ALL_PER_SECOND = 3_000, 150.0
-RESERVE_BURST, RESERVE_PER_SECOND = 1_000, 50.0
-# Of the reserve: of a source, and of each wider network around it. A network's share is four times that of one in it,
-# so that nobody uses up his provider's by himself: 500 sources read all the time until the reserve is used up, or 31
-# sites with a /48 each, or 15 providers with a /32.
-SHARES = ((50, 0.1), (200, 0.4), (800, 1.6), (800, 3.2))
+ALL_BURST, ALL_PER_SECOND = 2_000, 150.0
+RESERVE_BURST, RESERVE_PER_SECOND = 2_000, 50.0
+# Of the reserve: of a source, and of each wider network around it. A network has more than one in it, so that nobody
+# uses up his provider's by himself. 100 sources use the reserve up at once, 25 sites with a /48 each, or six providers;
+# to keep it so takes 500, 31 and 15.
+SHARES = ((20, 0.1), (40, 0.4), (80, 1.6), (320, 3.2))
 CREDIT = 8.0
 """Reads that a certificate request of a bootstrap token is worth: those of its own join, and of three that wait."""
 

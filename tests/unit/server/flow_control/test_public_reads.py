@@ -83,7 +83,7 @@ def test_few_sources_or_networks_never_keep_a_new_source_out(flood: list[str]) -
             answered(reads, each, -(-(9_000 if second == 0 else 400) // len(flood)), float(second))
         if second >= 1 and second % 20 < 2:  # two reads, as a join does; and a machine that comes again later
             newcomers = ("192.0.2.1", "2001:db8:ffff:1::/64")
-            told_to_wait += [reads.wait(read(), ANYBODY, each, second + 0.1) for each in newcomers]
+            told_to_wait += [reads.wait(read(), ANYBODY, each, float(second)) for each in newcomers]
     assert told_to_wait and not any(told_to_wait)
     # It is a flood: who takes part in it is told to wait.
     assert reads.refused > 1_000

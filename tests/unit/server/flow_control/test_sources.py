@@ -26,7 +26,7 @@ def test_ipv6_counts_by_its_network(address: str, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("source", "networks"),
     [
-        ("192.0.2.7", ("192.0.2.0/24", "192.0.0.0/16")),
+        ("192.0.2.7", ("192.0.2.0/24", "192.0.0.0/20", "192.0.0.0/16")),
         ("2001:db8:1:1ff::/64", ("2001:db8:1:100::/56", "2001:db8:1::/48", "2001:db8::/32")),
         ("", ()),
         ("a unix socket", ()),
