@@ -15,15 +15,17 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
+from typing import IO, Self
 
 import msgspec
 
 from kubevouch import __version__
+from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
 from kubevouch.phases import store
 from kubevouch.storage.interface import Revision, StoreError
@@ -39,6 +41,8 @@ MOST_MANIFEST_BYTES = 1 << 20
 MOST_FILE_BYTES = 1 << 20
 """Of a key, a certificate or a kubeconfig; no file of ours has a tenth of it."""
 MOST_FILES = 1000
+MOST_NAME = 255
+"""Letters of a member's name."""
 _TRIES = 3
 _CHUNK = 1 << 20
 # A member is one of these and nothing else: whoever makes an archive does not choose where in the system it ends up.
@@ -212,15 +216,15 @@ def restore(source: Path, data_dir: Path, now: dt.datetime) -> Restored:
 def _unpacked(source: Path, folder: Path) -> Manifest:
     """Writes the files of an archive, each of which is what the manifest says, to ``folder``."""
     try:
-        with source.open("rb") as file, tarfile.TarFile(fileobj=file) as archive:
+        with _naming(source), _opened(source) as file, tarfile.TarFile(fileobj=file, tarinfo=_File) as archive:
             members = iter(archive)
             manifest = _manifest(archive, next(members, None))
             left = dict(manifest.files)
             for info in members:
                 expected = left.pop(info.name, None)
-                content = archive.extractfile(info) if info.isreg() else None
+                content = archive.extractfile(info)
                 if expected is None or content is None or info.size != expected.size:
-                    raise _broken(source, f"the member {info.name}")
+                    raise _broken(source, f"the member {gotext.quote(info.name[:MOST_NAME])}")
                 target = folder / info.name
                 files.make_folder(target.parent, files.PRIVATE_FOLDER if target.parent == folder else files.FOLDER)
                 mode = files.PRIVATE if is_secret(info.name) else files.PUBLIC
@@ -235,16 +239,61 @@ def _unpacked(source: Path, folder: Path) -> Manifest:
 
 def _manifest(archive: tarfile.TarFile, info: tarfile.TarInfo | None) -> Manifest:
     """Raises ValueError."""
-    content = archive.extractfile(info) if info is not None and info.isreg() else None
+    content = archive.extractfile(info) if info is not None else None
     if info is None or content is None or info.name != MANIFEST or info.size > MOST_MANIFEST_BYTES:
         raise ValueError(f"an archive that does not begin with {MANIFEST}")
     found = msgspec.json.decode(content.read(), type=Manifest)
     if found.format != FORMAT:
         raise ValueError(f"a backup of format {found.format} by kubevouch {found.kubevouch}, where {FORMAT} is known")
-    wrong = next((name for name in found.files if not _MEMBER.fullmatch(name)), None)
+    wrong = next((name for name, each in found.files.items() if not _can_be(name, each.size, found.files)), None)
     if wrong is not None or len(found.files) > MOST_FILES or DEFAULT_FILE not in found.files:
-        raise ValueError(f"a list of files with {wrong}" if wrong is not None else "a list of files without a store")
+        got = "without a store" if wrong is None else f"with {gotext.quote(wrong[:MOST_NAME])}"
+        raise ValueError(f"a list of files {got}")
     return found
+
+
+def _can_be(name: str, size: int, others: Collection[str]) -> bool:
+    """Whether a file can have that name and size; it is no folder of another."""
+    if not _MEMBER.fullmatch(name) or len(name) > MOST_NAME:
+        return False
+    folders = {parent.as_posix() for parent in PurePosixPath(name).parents}
+    return folders.isdisjoint(others) and size >= 0 and (size <= MOST_FILE_BYTES or name == DEFAULT_FILE)
+
+
+class _File(tarfile.TarInfo):
+    """A member as backups have them: a plain file with a short name.
+
+    What else there is in archives is refused before it is read: links, devices, files with holes that take more room
+    than the archive, headers that are as long as they say.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise tarfile.ReadError(f"the member {gotext.quote(found.name)}, which is no plain file")
+        return found
+
+
+def _opened(source: Path) -> IO[bytes]:
+    """Raises BackupError, OSError."""
+    # Without waiting for somebody who writes to a pipe.
+    file = os.fdopen(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise _broken(source, "what is no file")
+    return file
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """What the system says of bytes that it cannot read or write does not say of which file."""
+    try:
+        yield
+    except OSError as err:
+        if err.filename is None:
+            err.filename = str(path)
+        raise
 
 
 def _broken(source: Path, got: str) -> BackupError:
@@ -257,9 +306,11 @@ def _written(content: IO[bytes], target: Path, mode: int) -> str:
     with os.fdopen(files.create(target, mode), "wb") as file:
         while chunk := content.read(_CHUNK):
             digest.update(chunk)
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
+            with _naming(target):
+                file.write(chunk)
+        with _naming(target):
+            file.flush()
+            os.fsync(file.fileno())
     return digest.hexdigest()
 
 

@@ -6,6 +6,8 @@ import asyncio
 import datetime as dt
 import io
 import os
+import resource
+import signal
 import stat
 import tarfile
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import aio
+from kubevouch.cli.failures import explain
 from kubevouch.phases import backup as phase
 from kubevouch.phases.backup import BackupError
 from kubevouch.storage.interface import Compacted, Revision
@@ -24,6 +27,8 @@ from kubevouch.testing.store_suite import watching
 from processes import kubevouch
 
 EVIL = ("../evil.key", "/tmp/evil.key", "pki/../../evil.key", "pki//evil.key", "pki/.hidden", "kubevouch.db.mark")
+# What the system would refuse: a file where another's folder is, and names that are too long.
+ODD = ("pki/etcd", "pki/ca.crt/ca.key", f"pki/{'a' * 300}", f"pki/{'a/' * 1500}a")
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 SECRETS = {"admin.conf": b"admin", "pki/ca.key": b"key", "pki/etcd/ca.key": b"etcd"}
 PUBLIC = {"pki/ca.crt": b"certificate"}
@@ -176,6 +181,27 @@ def _a_link(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
     info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/shadow", 0
 
 
+def _a_device(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    info = members["pki/ca.key"][0]
+    info.type, info.size = tarfile.CHRTYPE, 0
+
+
+def _with_holes(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    """It would take 1 TiB of zeros."""
+    info, _ = members["kubevouch.db"]
+    info.size = 512
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 40)}
+    members["kubevouch.db"] = (info, b"1\n0\n1\n".ljust(512, b"\0"))
+
+
+def _large(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
+    info, content = members["manifest.json"]
+    listed = content.replace(b'"size": 3,', b'"size": 1099511627776,')
+    assert listed != content
+    info.size = len(listed)
+    members["manifest.json"] = (info, listed)
+
+
 def _renamed(name: str) -> Callable[[dict[str, tuple[tarfile.TarInfo, bytes]]], None]:
     def change(members: dict[str, tuple[tarfile.TarInfo, bytes]]) -> None:
         info, content = members.pop("manifest.json")
@@ -193,8 +219,8 @@ def _renamed(name: str) -> Callable[[dict[str, tuple[tarfile.TarInfo, bytes]]], 
 @pytest.mark.parametrize(
     "change",
     [
-        _other_bytes, _one_more, _one_less, _twice, _a_link,
-        *map(_renamed, EVIL),
+        _other_bytes, _one_more, _one_less, _twice, _a_link, _a_device, _with_holes, _large,
+        *map(_renamed, EVIL), *map(_renamed, ODD),
     ],
 )  # fmt: skip
 def test_an_archive_that_is_not_what_was_written(
@@ -212,3 +238,25 @@ def test_an_archive_that_was_cut(made: Path, tmp_path: Path, length: int) -> Non
     with pytest.raises(BackupError, match="expected a whole backup"):
         phase.restore(made, tmp_path / "other", NOW)
     assert not (tmp_path / "other").exists()
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(BackupError, match="got what is no file"):
+            phase.restore(source, tmp_path / "other", NOW)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe"}
+
+
+def test_what_the_system_refuses_is_said_of_a_file_and_leaves_nothing(made: Path, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*kubevouch\.db") as caught:
+            phase.restore(made, tmp_path / "other", NOW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, former)
+    assert explain(caught.value) is not None
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster", "backup.tar"}
