@@ -106,6 +106,15 @@ def test_what_has_ended_makes_room_everywhere(cluster: Cluster) -> None:
     assert [cluster.get("ConfigMap", name, "kube-system").data for name in names] == [{}, {}]
 
 
+def test_a_further_one_that_was_deleted_hides_none_of_those_that_follow(cluster: Cluster) -> None:
+    ended = {"0" * 32: _padding(cluster, 900 << 10)}
+    store(cluster, LAYOUT.further[5], ended)
+    join(cluster)
+    cluster.clock.advance(366 * 24 * HOUR)
+    cluster.settle()
+    assert cluster.get("ConfigMap", LAYOUT.further[5], "kube-system").data == {}
+
+
 # ------------------------------------------------------------------ the cleaner
 
 

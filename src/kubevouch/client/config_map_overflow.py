@@ -25,17 +25,12 @@ async def find(client: Client, name: str) -> ConfigMap | None:
 
 
 async def find_further(client: Client, names: Iterable[str]) -> Stored:
-    """They are made one after the other: after the first that is missing none is looked for.
+    """They are made one after the other, but somebody may have deleted one that others follow.
 
     Raises:
         APIStatusError, TransportError
     """
-    found: Stored = {}
-    missing = False
-    for name in names:
-        found[name] = None if missing else await find(client, name)
-        missing = found[name] is None
-    return found
+    return {name: await find(client, name) for name in names}
 
 
 def data_of(found: Mapping[str, ConfigMap | None]) -> dict[str, Mapping[str, str]]:
