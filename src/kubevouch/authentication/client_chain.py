@@ -20,6 +20,8 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # As many as there are nodes in the largest clusters; an entry holds a parsed certificate, some 5 KiB.
 MAX_REMEMBERED = 10_000
@@ -46,12 +48,24 @@ class ClientChainVerifier(Generic[T]):
         anchors: the CA bundle.
         clock: decides about dates.
         conclude: what a verified certificate means; may raise ``ClientCertificateError``.
+        remembered: how many chains, and how many refusals, are kept.
+        remembered_bytes: how much of certificates in DER.
     """
 
-    def __init__(self, anchors: TrustAnchors, clock: Clock, conclude: Callable[[Certificate], T]) -> None:
+    def __init__(
+        self,
+        anchors: TrustAnchors,
+        clock: Clock,
+        conclude: Callable[[Certificate], T],
+        *,
+        remembered: int = MAX_REMEMBERED,
+        remembered_bytes: int = MAX_REMEMBERED_BYTES,
+    ) -> None:
         self._anchors = anchors
         self._clock = clock
         self._conclude = conclude
+        self._remembered = remembered
+        self._remembered_bytes = remembered_bytes
         self._verified: dict[tuple[bytes, ...], Verified[T]] = {}
         self._verified_bytes = 0
         # By digest: whoever is refused must not choose how much memory that takes.
@@ -84,17 +98,25 @@ class ClientChainVerifier(Generic[T]):
         try:
             verified = self._verify(presented, now)
         except ClientCertificateError as err:
-            _remember(self._refused, digest, (now, str(err)), self._refused.__delitem__)
+            self._remember(self._refused, digest, (now, str(err)), self._refused.__delitem__)
             raise AuthenticationError(str(err)) from err
-        _remember(self._verified, presented, verified, self._forget)
+        self._remember(self._verified, presented, verified, self._forget)
         self._verified_bytes += sum(map(len, presented))
-        while self._verified_bytes > MAX_REMEMBERED_BYTES:
+        while self._verified_bytes > self._remembered_bytes:
             self._forget(next(iter(self._verified)))
         return verified
 
     def _forget(self, presented: tuple[bytes, ...]) -> None:
         del self._verified[presented]
         self._verified_bytes -= sum(map(len, presented))
+
+    def _remember(self, table: dict[K, V], key: K, value: V, forget: Callable[[K], None]) -> None:
+        """Puts the newest last, and drops the oldest of too many."""
+        if key in table:
+            forget(key)
+        if len(table) >= self._remembered:
+            forget(next(iter(table)))
+        table[key] = value
 
     def _verify(self, presented: Sequence[bytes], now: dt.datetime) -> Verified[T]:
         chain = verify_presented(presented, self._anchors, now=now)
@@ -104,16 +126,3 @@ class ClientChainVerifier(Generic[T]):
             max(certificate.not_before for certificate in chain),
             min(certificate.not_after for certificate in chain),
         )
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def _remember(table: dict[K, V], key: K, value: V, forget: Callable[[K], None]) -> None:
-    """Puts the newest last, and drops the oldest of too many."""
-    if key in table:
-        forget(key)
-    if len(table) >= MAX_REMEMBERED:
-        forget(next(iter(table)))
-    table[key] = value

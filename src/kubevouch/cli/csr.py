@@ -246,16 +246,7 @@ class _Changes:
         self.arrived = asyncio.Event()
         self._last: dict[str, tuple[CertificateSigningRequest, bool]] = {}
 
-    def on_add(self, obj: CertificateSigningRequest, *, initial: bool) -> None:  # noqa: ARG002 - all are compared
-        self._note(obj, gone=False)
-
-    def on_update(self, old: CertificateSigningRequest, new: CertificateSigningRequest) -> None:  # noqa: ARG002
-        self._note(new, gone=False)
-
-    def on_delete(self, obj: CertificateSigningRequest, *, missed: bool) -> None:  # noqa: ARG002
-        self._note(obj, gone=True)
-
-    def _note(self, obj: CertificateSigningRequest, *, gone: bool) -> None:
+    def note(self, obj: CertificateSigningRequest, gone: bool) -> None:
         # A request that was deleted and made again is two.
         self._last[obj.metadata.uid] = (obj, gone)
         self.arrived.set()
@@ -270,7 +261,7 @@ class _Changes:
 async def _follow(client: Client, told: _Told) -> None:
     """Until somebody ends it; a lost connection is made again."""
     from kubevouch.api import catalog
-    from kubevouch.client.cache.informer import SharedInformer
+    from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
     from kubevouch.reviews.csr_review import Requests
     from kubevouch.util.clock import SystemClock
     from kubevouch.util.tasks import OnCrash, Supervisor
@@ -278,7 +269,7 @@ async def _follow(client: Client, told: _Told) -> None:
     clock = SystemClock()
     informer = SharedInformer(client, catalog.CERTIFICATE_SIGNING_REQUESTS, clock=clock)
     changes = _Changes()
-    informer.add_handler(changes)
+    informer.add_handler(ChangeHandler(changes.note))
     async with Supervisor(clock) as tasks:
         tasks.start("requests", informer.run, OnCrash.ESCALATE)
         while True:

@@ -20,9 +20,9 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.api.core_v1 import Secret
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.client.cache.informer import ChangeHandler
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
-from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.approval.csr_outlook import NOT_LOOKED_AT, Outlook, outlook
 from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, NoRoomError, name_caches
 from kubevouch.controllers.approval.token_admission import TokenAdmission
@@ -198,27 +198,6 @@ class JoinStatus:
         )
 
 
-class _Changes:
-    """Has a join that goes through looked at once: when it has its certificate."""
-
-    def __init__(self, queue: Workqueue[Request], clock: Clock) -> None:
-        self._queue = queue
-        self._clock = clock
-
-    def on_add(self, obj: CertificateSigningRequest, *, initial: bool) -> None:  # noqa: ARG002
-        self._add(obj, patience_left(obj, self._clock.now()))
-
-    def on_update(self, old: CertificateSigningRequest, new: CertificateSigningRequest) -> None:  # noqa: ARG002
-        self._add(new, patience_left(new, self._clock.now()))
-
-    def on_delete(self, obj: CertificateSigningRequest, *, missed: bool) -> None:  # noqa: ARG002
-        self._add(obj, 0.0)
-
-    def _add(self, csr: CertificateSigningRequest, seconds: float) -> None:
-        if is_join(csr):
-            self._queue.add_after(request_of(csr), seconds)
-
-
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     secrets = token_informer(context, context.connect(wellknown.TOKEN_USES_CONTROLLER))
@@ -232,6 +211,11 @@ def build(context: Context) -> QueueController:
     status = JoinStatus(client, csrs.lister, secrets.lister, names, context.clock)
     controller = QueueController(NAME, status, context.clock)
 
-    controller.follow(csrs, _Changes(controller.queue, context.clock))
+    def look_later(csr: CertificateSigningRequest, gone: bool) -> None:
+        """A join that goes through is looked at once: when it has its certificate."""
+        if is_join(csr):
+            controller.queue.add_after(request_of(csr), 0.0 if gone else patience_left(csr, context.clock.now()))
+
+    controller.follow(csrs, ChangeHandler(look_later))
     controller.watch(secrets, resync_seconds=0)
     return controller

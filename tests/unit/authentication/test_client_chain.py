@@ -6,7 +6,6 @@ import datetime as dt
 
 import pytest
 
-from kubevouch.authentication import client_chain
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -19,10 +18,10 @@ SECOND = dt.timedelta(seconds=1)
 class Concluding:
     """Counts how often a certificate was looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, **bounds: int) -> None:
         self.serials: list[int] = []
         self.clock = FakeClock(NOW)
-        self.verifier = ClientChainVerifier(ANCHORS, self.clock, self)
+        self.verifier = ClientChainVerifier(ANCHORS, self.clock, self, **bounds)
 
     def __call__(self, certificate: Certificate) -> int:
         self.serials.append(certificate.serial)
@@ -44,19 +43,18 @@ def test_a_kept_connection_is_looked_at_once() -> None:
     assert it.sees(presented)
 
 
-def test_the_oldest_of_too_many_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED", 2)
-    it, (a, b, c) = Concluding(), map(chain, "abc")
+def test_the_oldest_of_too_many_is_forgotten() -> None:
+    it, (a, b, c) = Concluding(remembered=2), map(chain, "abc")
     assert [it.sees(each) for each in (a, b, a, c, b, a)] == [True, True, False, True, False, True]
 
 
-def test_bytes_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_counted_too() -> None:
     """Behind its own certificate a client may show what it likes."""
-    (a, b), it = map(chain, "ab"), Concluding()
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED_BYTES", len(a[0]) + len(b[0]))
+    a, b = map(chain, "ab")
+    it = Concluding(remembered_bytes=len(a[0]) + len(b[0]))
     assert [it.sees(each) for each in (a, b, a, b)] == [True, True, False, False]
     assert [it.sees(each) for each in ((*a, b[0]), a)] == [True, True]
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED_BYTES", 0)
+    it = Concluding(remembered_bytes=0)
     assert [it.sees(each) for each in (b, b)] == [True, True]
 
 

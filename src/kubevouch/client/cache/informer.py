@@ -49,21 +49,31 @@ class EventHandler(Protocol[T_contra]):
         ...
 
 
-class KeyHandler(Generic[T]):
-    """An :class:`EventHandler` that hands the key of whatever changed to a work queue."""
+class ChangeHandler(Generic[T]):
+    """An :class:`EventHandler` for whom the state counts, not what led to it.
 
-    def __init__(self, add: Callable[[str], None], key: Callable[[T], str] = object_key) -> None:
-        self._add = add
-        self._key = key
+    Args:
+        changed: is told the last state of whatever changed, and whether it is gone.
+    """
 
-    def on_add(self, obj: T, *, initial: bool) -> None:  # noqa: ARG002 - the key is all that counts
-        self._add(self._key(obj))
+    def __init__(self, changed: Callable[[T, bool], None]) -> None:
+        self._changed = changed
+
+    def on_add(self, obj: T, *, initial: bool) -> None:  # noqa: ARG002
+        self._changed(obj, False)
 
     def on_update(self, old: T, new: T) -> None:  # noqa: ARG002
-        self._add(self._key(new))
+        self._changed(new, False)
 
     def on_delete(self, obj: T, *, missed: bool) -> None:  # noqa: ARG002
-        self._add(self._key(obj))
+        self._changed(obj, True)
+
+
+class KeyHandler(ChangeHandler[T]):
+    """Hands the key of whatever changed to a work queue."""
+
+    def __init__(self, add: Callable[[str], None], key: Callable[[T], str] = object_key) -> None:
+        super().__init__(lambda obj, _gone: add(key(obj)))
 
 
 def strip_managed_fields(obj: T) -> T:
