@@ -65,11 +65,23 @@ class _Call:
 
 
 class NodeProxy:
-    """Args: ``credential`` is what the server shows to kubelets, and trusts them by; asked for at each request."""
+    """Passes requests on to kubelets.
 
-    def __init__(self, node_named: Callable[[str], Awaitable[Node]], credential: Callable[[], ClientTLS]) -> None:
+    Args:
+        credential: what the server shows to kubelets, and trusts them by; asked for at each request.
+        seconds: after which nobody waits for a kubelet any longer.
+    """
+
+    def __init__(
+        self,
+        node_named: Callable[[str], Awaitable[Node]],
+        credential: Callable[[], ClientTLS],
+        *,
+        seconds: float = SECONDS,
+    ) -> None:
         self._node_named = node_named
         self._credential = credential
+        self._seconds = seconds
         # A kubelet that takes its time holds one of these, and nothing else.
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -93,7 +105,7 @@ class NodeProxy:
         call = _Call(name, host, kubelet_port, request.method, f"/{rest}{query}", headers, body)
         async with self._turns:
             try:
-                return await _asked(call, self._credential)
+                return await _asked(call, self._credential, self._seconds)
             except _FAILURES as err:
                 raise errors.service_unavailable(f"error trying to reach service: {err}") from err
 
@@ -107,10 +119,10 @@ def _address_of(node: Node) -> tuple[str, int]:
     return found[0].address, node.status.daemon_endpoints.kubelet_endpoint.port or _KUBELET_PORT
 
 
-async def _asked(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResult:
+async def _asked(call: _Call, credential: Callable[[], ClientTLS], seconds: float) -> BytesResult:
     """In a thread of its own: a kubelet decides how slowly it answers, and the loop's threads are for everybody's work.
 
-    After ``SECONDS`` nobody waits any longer, and the connection is cut: that ends the thread. No exit waits for it.
+    After ``seconds`` nobody waits any longer, and the connection is cut: that ends the thread. No exit waits for it.
 
     Raises:
         _Refused: and what the standard library does.
@@ -121,7 +133,7 @@ async def _asked(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResul
 
     def work() -> None:
         try:
-            answered.set_result(_ask(call, connection))
+            answered.set_result(_ask(call, connection, seconds))
         except _FAILURES as err:
             answered.set_exception(err)
         finally:
@@ -129,14 +141,14 @@ async def _asked(call: _Call, credential: Callable[[], ClientTLS]) -> BytesResul
                 answered.set_exception(_Refused("the request to the kubelet ended without an answer"))
 
     threading.Thread(target=work, name="node-proxy", daemon=True).start()
-    deadline = asyncio.timeout(SECONDS)
+    deadline = asyncio.timeout(seconds)
     try:
         async with deadline:
             return await asyncio.wrap_future(answered)
     except TimeoutError:
         if not deadline.expired():  # it is the socket's, of a kubelet that is not reached
             raise
-        raise _Refused(f"the kubelet takes more than {SECONDS:g} s to answer") from None
+        raise _Refused(f"the kubelet takes more than {seconds:g} s to answer") from None
     finally:
         connection.cut()
 
@@ -160,13 +172,13 @@ class _Connection(http.client.HTTPSConnection):
                 self._wire.shutdown(socket.SHUT_RDWR)
 
 
-def _ask(call: _Call, connection: _Connection) -> BytesResult:
+def _ask(call: _Call, connection: _Connection, seconds: float) -> BytesResult:
     """In a thread. Raises what the standard library does, and :class:`_Refused`."""
     try:
         connection.connect()
         assert isinstance(connection.sock, ssl.SSLSocket)
         _verify_is(call.node_name, connection.sock)
-        connection.sock.settimeout(SECONDS)
+        connection.sock.settimeout(seconds)
         connection.request(call.method, call.url, call.body or None, dict(call.headers))
         with connection.getresponse() as answer:
             if not 200 <= answer.status < 600:

@@ -100,9 +100,8 @@ def test_a_refusal_ends(seconds: int, accepted: bool) -> None:
         it.verifier.verify(presented)
 
 
-def test_the_oldest_of_too_many_refusals_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED", 1)
-    it, presented = Concluding(), chain()
+def test_the_oldest_of_too_many_refusals_is_forgotten() -> None:
+    it, presented = Concluding(remembered=1), chain()
     it.clock.set(NOW - HOUR - SECOND)
     for each in (presented, chain("b"), chain("c")):
         with pytest.raises(AuthenticationError):

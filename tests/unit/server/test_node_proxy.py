@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import DaemonEndpoint, NodeAddress, NodeDaemonEndpoints, NodeStatus
+from kubevouch.client.tls import ClientTLS
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.certificates.certs import certificate_pem
 from kubevouch.pki import keys
@@ -25,6 +28,9 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.usages import SERVER_AUTH
 from kubevouch.server import node_proxy
+from kubevouch.server.query import Query
+from kubevouch.server.request import Request
+from kubevouch.server.request_info import parse
 from kubevouch.testing import Cluster
 from kubevouch.util.clock import SystemClock
 from throwaway_ca import Pair
@@ -232,7 +238,7 @@ def test_only_who_may(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_kubelets_that_do_not_answer_hold_nothing_but_their_callers(
-    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, admin: Wire, tmp_path: Path
 ) -> None:
     """Large objects and answers are worked on in the loop's threads: with those taken, everybody would wait."""
     with Kubelet(cluster, tmp_path, "mute") as kubelet, ThreadPoolExecutor(20) as callers:
@@ -245,23 +251,36 @@ def test_kubelets_that_do_not_answer_hold_nothing_but_their_callers(
         assert {each.result().code for each in asked} == {503}
 
 
-def test_a_kubelet_that_takes_too_long_is_cut_off(
-    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(node_proxy, "SECONDS", 0.5)
-    with Kubelet(cluster, tmp_path, "late"):
-        reply = admin.request("GET", path("late", "/mute"))
-    assert reply.code == 503 and b"takes more than 0.5 s to answer" in reply.body
+async def _impatient(cluster: Cluster, name: str, rest: str) -> None:
+    """Asks through a proxy that waits for half a second."""
+    node = cluster.client().get
+
+    async def node_named(wanted: str) -> Node:
+        return await node(catalog.NODES, wanted)
+
+    def credential() -> ClientTLS:
+        mine = pair(cluster, APISERVER_KUBELET_CLIENT.spec)
+        return ClientTLS(cluster.pki.ca_certificate, mine.certificate, mine.key)
+
+    asked, where = Query(""), path(name, rest)
+    request = Request("GET", where, asked, {}, SystemClock().now(), info=parse("GET", where, asked))
+    await node_proxy.NodeProxy(node_named, credential, seconds=0.5).serve(request)
 
 
-def test_the_end_of_an_answer_is_not_the_kubelets_to_choose(
-    cluster: Cluster, admin: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kubelet_that_takes_too_long_is_cut_off(cluster: Cluster, tmp_path: Path) -> None:
+    with (
+        Kubelet(cluster, tmp_path, "late"),
+        pytest.raises(APIStatusError, match=r"takes more than 0\.5 s to answer") as late,
+    ):
+        cluster.run(_impatient(cluster, "late", "/mute"))
+    assert late.value.code == 503
+
+
+def test_the_end_of_an_answer_is_not_the_kubelets_to_choose(cluster: Cluster, tmp_path: Path) -> None:
     """An answer that ends with its connection has taken the socket over; the thread that reads it ends all the same."""
-    monkeypatch.setattr(node_proxy, "SECONDS", 0.5)
     with Kubelet(cluster, tmp_path, "drip"):
-        reply = admin.request("GET", path("drip", "/drip"))
-        assert reply.code == 503 and b"takes more than 0.5 s to answer" in reply.body
+        with pytest.raises(APIStatusError, match=r"takes more than 0\.5 s to answer"):
+            cluster.run(_impatient(cluster, "drip", "/drip"))
         for thread in threading.enumerate():
             if thread.name == "node-proxy":
                 thread.join(20.0)
