@@ -80,7 +80,7 @@ def _verbs(found: dict[str, Any]) -> str:
 
 
 def _resources() -> Iterator[Resource[Any]]:
-    yield from (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.REVIEWS)
+    yield from (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.OLDER.values(), *catalog.REVIEWS)
 
 
 def _empty() -> set[Resource[Any]]:

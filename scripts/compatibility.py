@@ -49,7 +49,13 @@ def _served() -> Iterator[tuple[str, ...]]:
     stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None))
     empty = {definition.resource for definition in stored if definition.refuses_creation}
     usual, groups = RuntimeConfig(), dict[str, list[str]]()
-    for resource in (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.REVIEWS):
+    for resource in (
+        *catalog.STORED,
+        *catalog.VIEWS,
+        *catalog.EMPTY.values(),
+        *catalog.OLDER.values(),
+        *catalog.REVIEWS,
+    ):
         mark = " (*empty*)" if resource in empty else "" if usual.serves(resource) else " (*off*)"
         groups.setdefault(resource.api_version, []).append(resource.kind + mark)
     for name, kinds in sorted(groups.items()):

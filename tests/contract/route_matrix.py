@@ -88,7 +88,10 @@ class Route:
 
 
 # One table makes them all: two stand for them.
-_ALIKE = [each for each in catalog.EMPTY.values() if each.plural not in ("deployments", "apiservices")]
+_ALIKE = [
+    *(each for each in catalog.EMPTY.values() if each.plural not in ("deployments", "apiservices")),
+    *catalog.OLDER.values(),
+]
 SELF_REVIEW = Route("create", catalog.SELF_SUBJECT_REVIEWS.path())
 """What whoever is authenticated may do."""
 

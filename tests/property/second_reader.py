@@ -77,6 +77,9 @@ def _value(group: str, kind: str, raw: Any) -> Any:
             return _time(dict(fields(raw)), micro=kind == "MicroTime")
         case "Quantity":
             return dict(fields(raw)).get(1, b"").decode()
+        case "IntOrString":
+            parts = dict(fields(raw))
+            return parts[3].decode() if parts[1] else _value(group, "i32", parts[2])
         case "FieldsV1" | "RawExtension":
             content = dict(fields(raw)).get(1, b"")
             return json.loads(content) if content else None

@@ -167,6 +167,7 @@ VIEWS: tuple[Resource[Any], ...] = (EVENTS_V1, CERTIFICATE_SIGNING_REQUESTS_V1BE
 """Other versions of stored kinds."""
 
 EMPTY: dict[EmptyKind, Resource[Any]] = {kind: resource_of(kind) for kind in EMPTY_KINDS}
+OLDER = {kind: resource_of(kind._replace(group_version=kind.older)) for kind in EMPTY_KINDS if kind.older}
 """What is served and never there."""
 
 REVIEWS: tuple[Resource[Any], ...] = (
@@ -199,7 +200,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
 
 def _scheme() -> Scheme:
     scheme = Scheme()
-    for resource in (*STORED, *VIEWS, *EMPTY.values(), *REVIEWS):
+    for resource in (*STORED, *VIEWS, *EMPTY.values(), *OLDER.values(), *REVIEWS):
         scheme.add(resource, _DEFAULTERS.get(resource))
     scheme.add_kind(TOKEN_REQUEST, authentication_v1.TokenRequest, authentication_v1.default_token_request)
     unstored: dict[GroupVersion, tuple[type[Any], ...]] = {

@@ -15,7 +15,8 @@ from kubevouch.machinery.scheme import Resource
 
 
 class EmptyKind(NamedTuple):
-    """Args: ``columns``: those of a table, by commas; what is in parentheses shows with ``-o wide`` only."""
+    """Args: ``columns``: those of a table, by commas; what is in parentheses shows with ``-o wide`` only. ``older``:
+    another group version in which it is served."""
 
     group_version: str
     kind: str
@@ -25,6 +26,7 @@ class EmptyKind(NamedTuple):
     namespaced: bool = True
     in_all: bool = False
     has_spec: bool = True
+    older: str = ""
 
 
 _PODS = "(Containers), (Images), (Selector)"
@@ -49,7 +51,7 @@ EMPTY_KINDS: tuple[EmptyKind, ...] = (
     EmptyKind(_APPS, "ReplicaSet", "replicasets", f"Name, Desired, Current, Ready, Age, {_PODS}", "rs", in_all=True),
     EmptyKind(_APPS, "StatefulSet", "statefulsets", "Name, Ready, Age, (Containers), (Images)", "sts", in_all=True),
     EmptyKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
-              "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", "hpa", in_all=True),
+              "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", "hpa", in_all=True, older="autoscaling/v1"),
     EmptyKind(_BATCH, "CronJob", "cronjobs", "Name, Schedule, Timezone, Suspend, Active, Last Schedule, Age,"
               f" {_PODS}", "cj", in_all=True),
     EmptyKind(_BATCH, "Job", "jobs", f"Name, Status, Completions, Duration, Age, {_PODS}", in_all=True),

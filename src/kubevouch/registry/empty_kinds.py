@@ -15,6 +15,7 @@ from kubevouch.registry.interface import (
     Definition,
     Printer,
     Strategy,
+    View,
 )
 from kubevouch.registry.printing import NAME
 
@@ -32,12 +33,18 @@ def _column(name: str) -> Column:
     return NAME if bare == "Name" else Column(bare, description=f"{bare} of the object.", priority=int(name != bare))
 
 
+def _as_it_is(obj: Any) -> Any:
+    """There is nothing to convert."""
+    return obj
+
+
 def _definition(kind: EmptyKind, resource: Resource[Any]) -> Definition[Any]:
     return Definition(
         resource=resource,
         strategy=Strategy(),
         printer=Printer(tuple(map(_column, kind.columns.split(", "))), lambda obj, _now: [obj.metadata.name]),
         verbs=READ_VERBS,
+        views=(View(catalog.OLDER[kind], _as_it_is, _as_it_is),) if kind in catalog.OLDER else (),
         categories=("all",) if kind.in_all else (),
         refuses_creation=_REASONS.get(resource.group, NO_WORKLOADS),
     )

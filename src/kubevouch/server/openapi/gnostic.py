@@ -15,7 +15,7 @@ from kubevouch.server.openapi.schemas import Tree
 
 V = TypeVar("V")
 
-_PATH_METHODS = (("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8))
+_PATH_METHODS = (("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("head", 7), ("patch", 8))
 
 
 def encode(document: Tree) -> bytes:

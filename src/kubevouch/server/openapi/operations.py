@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from kubevouch.machinery.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Status
-from kubevouch.machinery.scheme import GroupVersion, Resource
-from kubevouch.server.endpoints import Action, Served, ServedVersion
+from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource
+from kubevouch.server.endpoints import Action, Connect, Served, ServedVersion
 from kubevouch.server.handlers import patch
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF
 from kubevouch.server.openapi import names, schemas
@@ -41,6 +41,8 @@ _SUBRESOURCE_SENTENCES = {
 _ON_COLLECTION = ("list", "create", "deletecollection")
 _ON_ITEM = ("get", "update", "patch", "delete")
 
+_CONNECTING = ("get", "put", "post", "delete", "head", "patch")
+
 PathItems = dict[str, Tree]
 
 
@@ -58,6 +60,8 @@ class Operations:
             self._endpoint(endpoint)
         for action in served.actions.values():
             self._action(action)
+        for connect in served.connects:
+            self._connect(connect)
         self._plain("version", "getCodeVersion", "version", "The version of this server.", version_schema, (JSON,))
 
     # -------------------------------------------------------------- discovery
@@ -193,6 +197,27 @@ class Operations:
             schemas.GVK: schemas.kind_tree(body.gvk),
         }
         self._add(resource.group_version, path, "post", operation)
+
+    def _connect(self, connect: Connect) -> None:
+        resource, title = connect.resource, connect.subresource.title()
+        group_version = resource.group_version
+        root = f"{_collection(resource)}/{{name}}/{connect.subresource}"
+        for path, suffix in ((root, ""), (f"{root}/{{path}}", "WithPath")):
+            item: Tree = {"parameters": self._parameters.of_connect(_placeholders(path))}
+            for method in _CONNECTING:
+                group = names.group_title(*group_version)
+                item[method] = {
+                    "tags": [names.tag(*group_version)],
+                    "description": f"Connect {method.upper()} requests to {connect.subresource} of a {resource.kind}.",
+                    "operationId": f"connect{group}{method.title()}{resource.kind}{title}{suffix}",
+                    "responses": {
+                        "200": {"description": "OK", "content": {"*/*": {"schema": {"type": "string"}}}},
+                        "401": {"description": "Unauthorized"},
+                    },
+                    "x-kubernetes-action": "connect",
+                    schemas.GVK: schemas.kind_tree(GroupVersionKind(*group_version, connect.kind)),
+                }
+            self.documents[document_of(group_version)][path] = item
 
     def _add(self, group_version: GroupVersion, path: str, method: str, operation: Tree) -> None:
         items = self.documents[document_of(group_version)]

@@ -29,6 +29,11 @@ PRETTY: Tree = {
 }  # fmt: skip
 
 
+_PROXIED: Tree = {
+    "name": "path", "in": "query", "description": "The path to ask for.", "schema": {"type": "string"},
+}  # fmt: skip
+
+
 class Parameters:
     """The parameters of every verb; the lists are shared between operations and must not be changed."""
 
@@ -50,6 +55,7 @@ class Parameters:
         self._path: dict[str, Tree] = {
             "name": _in_path("name", "Name of the object."),
             "namespace": _in_path("namespace", "Namespace of the object."),
+            "path": _in_path("path", "Path to the resource."),
         }
         self._of_path: dict[tuple[str, ...], list[Tree]] = {}
 
@@ -63,6 +69,10 @@ class Parameters:
         if found is None:
             found = self._of_path[names] = [*(self._path[name] for name in names), PRETTY]
         return found
+
+    def of_connect(self, names: tuple[str, ...]) -> list[Tree]:
+        """As :meth:`of_path`, for what is handed on as it is."""
+        return [*(self._path[name] for name in names), _PROXIED]
 
 
 def _in_path(name: str, description: str) -> dict[str, Any]:

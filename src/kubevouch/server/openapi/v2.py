@@ -6,7 +6,7 @@ from kubevouch.server.openapi.schemas import PREFIX, Tree
 from kubevouch.server.openapi.v3 import SECURITY_NAME, SECURITY_SCHEME, Documents
 
 DEFINITIONS = "#/definitions/"
-METHODS = ("get", "put", "post", "delete", "patch")
+METHODS = ("get", "put", "post", "delete", "head", "patch")
 
 
 def build(documents: Documents) -> Tree:

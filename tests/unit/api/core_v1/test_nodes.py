@@ -37,8 +37,8 @@ def test_a_pod_without_containers_prints_null() -> None:
 def test_service_defaults() -> None:
     service = default_service(Service(spec=ServiceSpec(ports=[ServicePort(port=443)])))
     assert json_codec.encode(service) == (
-        b'{"metadata":{},"spec":{"ports":[{"protocol":"TCP","port":443}],"type":"ClusterIP","sessionAffinity":"None",'
-        b'"internalTrafficPolicy":"Cluster"},"status":{"loadBalancer":{}}}'
+        b'{"metadata":{},"spec":{"ports":[{"protocol":"TCP","port":443,"targetPort":443}],"type":"ClusterIP",'
+        b'"sessionAffinity":"None","internalTrafficPolicy":"Cluster"},"status":{"loadBalancer":{}}}'
     )
     assert default_service(service) is service
     assert default_service(Service(spec=ServiceSpec(type="ExternalName"))).spec.internal_traffic_policy is None

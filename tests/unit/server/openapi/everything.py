@@ -13,8 +13,9 @@ from kubevouch.registry.interface import Definition, Printer, Strategy, Validate
 from kubevouch.registry.printing import NAME
 from kubevouch.registry.store import ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
-from kubevouch.server import version
-from kubevouch.server.endpoints import Action, Served, install
+from kubevouch.server import node_proxy, version
+from kubevouch.server.endpoints import Action, Connect, Served, install
+from kubevouch.server.request import NOT_FOUND, Request, Result
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.testing.clock import FakeClock
@@ -45,6 +46,10 @@ async def _answer(_ctx: Any, _namespace: str, _name: str, obj: Any, _validate: V
     return obj
 
 
+async def _hand_on(_request: Request) -> Result:
+    return NOT_FOUND
+
+
 def everything_served() -> Served:
     """Every resource of the catalog, with the real subresources of nodes, namespaces and CSRs, and every review."""
     clock = FakeClock()
@@ -58,5 +63,6 @@ def everything_served() -> Served:
     install(served, stores)
     for review in catalog.REVIEWS:
         served.add_action(Action(review, _answer))
+    served.connects.append(Connect(catalog.NODES, "proxy", node_proxy.KIND, node_proxy.VERBS, _hand_on))
     served.add_action(Action(catalog.SERVICE_ACCOUNTS, _answer, accepts=catalog.TOKEN_REQUEST, subresource="token"))
     return served

@@ -14,7 +14,7 @@ _SCHEMA_KEYS = {
     "$ref", "allOf", "type", "format", "description", "default", "properties", "required", "items", "enum",
     "additionalProperties",
 }  # fmt: skip
-_METHODS = {"get", "put", "post", "delete", "patch"}
+_METHODS = {"get", "put", "post", "delete", "head", "patch"}
 _OPERATION_KEYS_V3 = {"tags", "description", "operationId", "parameters", "requestBody", "responses", "deprecated"}
 _OPERATION_KEYS_V2 = {
     "tags", "description", "operationId", "parameters", "responses", "deprecated", "consumes", "produces", "schemes",
