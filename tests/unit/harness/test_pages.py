@@ -114,8 +114,7 @@ def leaves() -> Iterator[tuple[str, ...]]:
     for ctx in contexts():
         words = ctx.command_path.split()[1:]
         if words and (not isinstance(ctx.command, click.Group) or ctx.command.invoke_without_command):
-            # main.LazyGroup takes the two words, too.
-            yield tuple(words[0].split("-")) if words[0].startswith("join-") else tuple(words)
+            yield tuple(words)
 
 
 @pytest.mark.parametrize("words", sorted(leaves()), ids=" ".join)
