@@ -60,6 +60,19 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     issuer_name: bytes
 
 
+def verify_signable(signer_name: str, request: CertificateRequest, usages: Sequence[str], profile: Profile) -> None:
+    """The signer's rules, then the profile's: only these make a request Failed.
+
+    Raises:
+        PolicyError: the request can never be signed; the text is for the Failed condition.
+        AuthorityError: the signer is unknown.
+
+    Source: pkg/controller/certificates/signer/signer.go, handle (Kubernetes 1.36).
+    """
+    verify_shape(signer_name, request, usages)
+    verify_profile(profile, signer_name, request, usages)
+
+
 def issue(
     authority: CertificateAuthority,
     request: CertificateRequest,
@@ -85,10 +98,8 @@ def issue(
         AuthorityError: the signer is unknown, or the authority has ended.
         IssuedMismatchError: the new certificate is not what was allowed. Stop signing.
     """
-    # 1. The signer's rules, then the profile's: only these make a request Failed
-    #    (pkg/controller/certificates/signer/signer.go, handle; Kubernetes 1.36).
-    verify_shape(signer_name, request, usages)
-    verify_profile(rules.profile, signer_name, request, usages)
+    # 1. Whoever decided has looked already; what is judged here is what is signed (docs/adr/0019-rules-twice.md).
+    verify_signable(signer_name, request, usages, rules.profile)
     # 2. Proof of possession. The text in front is Kubernetes'.
     try:
         x509_request.verify_signature(request, post_quantum=rules.post_quantum)

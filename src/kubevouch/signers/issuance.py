@@ -7,8 +7,7 @@ import datetime as dt
 import structlog
 
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.policy import verify_shape
-from kubevouch.pki.profile import verify_profile
+from kubevouch.pki.issuance import verify_signable
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import (
     Approval,
@@ -86,8 +85,8 @@ def _decide(
         raise UndecidedError(f"certificate signing request {wanted.name} is not approved")
     rules = signer.rules
     try:
-        verify_shape(wanted.signer_name, wanted.request, wanted.usages)
-        verify_profile(rules.profile, wanted.signer_name, wanted.request, wanted.usages)
+        # Before anything is recorded as allowed, and whatever holds the key (docs/adr/0019-rules-twice.md).
+        verify_signable(wanted.signer_name, wanted.request, wanted.usages, rules.profile)
     except PolicyError as err:
         records.refused(requester, wanted, str(err))
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.profile import Profile
 from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Decision, Requester, UndecidedError, Wanted
 from kubevouch.signers.issuance import LogRecords, issue
@@ -117,3 +119,39 @@ async def test_a_decision_cannot_be_made_elsewhere() -> None:
     forged: Any = wanted()
     with pytest.raises(UndecidedError, match="got Wanted, expected a decision"):
         await signer().sign(forged)
+
+
+@async_test
+async def test_the_rules_hold_whatever_holds_the_key() -> None:
+    """A signer that asks a service elsewhere signs what it is given."""
+
+    class Willing:
+        rules = SigningRules()
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        async def sign(self, decision: Decision) -> Certificate:
+            self.asked += 1
+            return await signer().sign(decision)
+
+    willing, records = Willing(), Records()
+    with pytest.raises(PolicyError):
+        await issue(willing, REQUESTER, APPROVAL, wanted("client-wrong-org.csr"), now=NOW, records=records)
+    assert willing.asked == 0 and [each.partition(" ")[0] for each in records.kept] == ["refused"]
+    assert await issue(willing, REQUESTER, APPROVAL, wanted(), now=NOW, records=records)
+
+
+@async_test
+async def test_a_decision_that_was_changed_is_judged_again() -> None:
+    """A copy keeps the seal."""
+
+    class Keeping(Records):
+        def decided(self, decision: Decision) -> None:
+            self.decision = decision
+
+    records = Keeping()
+    await issue(signer(), REQUESTER, APPROVAL, wanted(), now=NOW, records=records)
+    changed = dataclasses.replace(records.decision, wanted=wanted("client-wrong-org.csr"))
+    with pytest.raises(PolicyError, match="subject organization is not system:nodes"):
+        await signer().sign(changed)
