@@ -22,7 +22,14 @@ from kubevouch.agent.manager_interface import Access, Listeners, LoggingObserver
 from kubevouch.agent.node_access import Connect, NodeAccess, over_https, token_user
 from kubevouch.agent.options import AgentOptions, Extra, has_pair
 from kubevouch.agent.recovery_keys import RecoveryKeys
-from kubevouch.agent.serving import PREFIX, AddressWatch, ServingTemplate, extra_addresses
+from kubevouch.agent.serving import (
+    PREFIX,
+    SELF_SIGNED_WARNING,
+    AddressWatch,
+    ServingTemplate,
+    ensure_self_signed,
+    extra_addresses,
+)
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.client_certificate import TrustAnchors
@@ -148,8 +155,20 @@ class Agent:
         if self._options.key is not None and not has_pair(self._options.cert_dir):
             with self._store.locked():
                 self._store.put_pending_key(self._options.key)
+        if self._options.serving and self._options.serve_self_signed:
+            self._serve_meanwhile()
         for manager in self.managers:
             manager.prime()
+
+    def _serve_meanwhile(self) -> None:
+        options = self._options
+        store, extra = CertificateStore(options.cert_dir, PREFIX), extra_addresses(options.addresses)
+        try:
+            if ensure_self_signed(store, options.node_name, extra, now=self._clock.now()):
+                log.warning(SELF_SIGNED_WARNING, path=str(store.current_path))
+        except AgentError as err:
+            # Files that are no pair are put in order by the certificate's manager.
+            log.warning("there is no self-signed serving certificate", error=str(err))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop``.

@@ -54,6 +54,7 @@ class AgentOptions:
 
     Args:
         serving: keep a serving certificate, too.
+        serve_self_signed: have a self-signed one in its place until it is issued.
         addresses: names and IP addresses that it is to have beside those of the Node object.
         healthz: address and port of /healthz and /metrics; None for neither.
         hooks: commands after a renewal, by the certificate's name.
@@ -68,6 +69,7 @@ class AgentOptions:
     algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256
     expiration_seconds: int | None = None
     serving: bool = False
+    serve_self_signed: bool = False
     addresses: tuple[str, ...] = ()
     extras: tuple[Extra, ...] = ()
     socket: Path = SOCKET

@@ -6,6 +6,7 @@ Source: kubelet ``certificate/kubelet.go`` (Kubernetes 1.36).
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import ipaddress
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -14,19 +15,29 @@ import structlog
 
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import RequestTemplate, node_serving
-from kubevouch.agent.interface import AgentError
+from kubevouch.agent.certificate_store import CertificateStore
+from kubevouch.agent.interface import AgentError, SettingsError
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node
 from kubevouch.client.interface import Client, ClientConfigurationError, EventType, TransportError, WatchOptions
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.pki import rotation
+from kubevouch.pki import authority, keys, rotation
+from kubevouch.pki.errors import AuthorityError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("agent.serving")
 
 PREFIX = "kubelet-server"
+SELF_SIGNED_VALIDITY = dt.timedelta(days=365)
+"""As kubelets have it."""
+SELF_SIGNED_WARNING = (
+    "it serves with a self-signed certificate, which proves nothing, until one is issued; whoever connects has to pass "
+    "over that, and can be deceived"
+)
 _WATCH_SECONDS = 300
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 30.0
 
@@ -44,6 +55,36 @@ def _is_ip(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
+    return True
+
+
+def is_self_signed(leaf: Certificate) -> bool:
+    """Whether it names no other issuer than itself."""
+    return leaf.issuer_name == leaf.subject_name
+
+
+def ensure_self_signed(store: CertificateStore, node_name: str, extra: Sequence[Address], *, now: dt.datetime) -> bool:
+    """Have something to serve with until a certificate is issued; whether that is what is in ``store`` afterwards.
+
+    Its subject is the bare name of the node, which is no kubelet's: so kubelet and agent ask at once for another, and
+    replace it as they replace every pair.
+
+    Raises:
+        AgentError: a name cannot be written, or another program is at the store.
+        OSError: a file cannot be read or written.
+    """
+    with store.locked():
+        found = store.current()
+        if found is not None and not is_self_signed(found.leaf):
+            return False
+        if found is None or not rotation.usable(found.leaf, now=now):
+            names = rotation.serving_names((("Hostname", node_name), *extra), allow_dns_only=True) or SubjectAltNames()
+            key = keys.generate(KeyAlgorithm.ECDSA_P256)
+            try:
+                made = authority.create_self_signed(node_name, names, key, now=now, validity=SELF_SIGNED_VALIDITY)
+            except AuthorityError as err:
+                raise SettingsError(str(err), "choose another --node-name or --address") from err
+            store.update(made.pem(), key, now=now)
     return True
 
 

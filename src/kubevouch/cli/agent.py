@@ -69,6 +69,11 @@ _socket = click.option(
 @click.option("--lifetime", type=DURATION, help="Ask for certificates of this life.  [default: the signer's]")
 @click.option("--serving", is_flag=True, help="Keep the kubelet's serving certificate, too.")
 @click.option(
+    "--serve-self-signed",
+    is_flag=True,
+    help="With --serving: put a self-signed pair there until a certificate is issued. It proves nothing to anybody.",
+)
+@click.option(
     "--address", "addresses", multiple=True, help="Name or IP address for the serving certificate; several times."
 )
 @click.option("--config", type=_FILE, help="AgentConfiguration: hooks, and certificates of other programs.")
@@ -136,6 +141,7 @@ def _options(
     key_file: Path | None,
     lifetime: dt.timedelta | None,
     serving: bool,
+    serve_self_signed: bool,
     addresses: tuple[str, ...],
     config: Path | None,
     healthz_address: str,
@@ -149,6 +155,8 @@ def _options(
     from kubevouch.agent import options
     from kubevouch.agent.node_access import ClusterFiles
 
+    if serve_self_signed and not serving:
+        raise ui.CLIError("--serve-self-signed has no effect without --serving", code=ExitCode.INVALID)
     credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
     handed = Path(credentials) / "bootstrap-kubeconfig" if credentials else None
     if bootstrap_kubeconfig is None:
@@ -171,6 +179,7 @@ def _options(
         key=key,
         expiration_seconds=None if lifetime is None else int(lifetime.total_seconds()),
         serving=serving,
+        serve_self_signed=serve_self_signed,
         addresses=addresses,
         extras=extras,
         socket=socket_path.absolute(),

@@ -126,6 +126,11 @@ _FLAGS = (
         metavar="UID",
         help="Join no cluster but this one: the UID of its Namespace kube-system.  [default: that of an earlier join]",
     ),
+    click.option(
+        "--serve-self-signed",
+        is_flag=True,
+        help="Leave a self-signed serving pair for the kubelet until one is issued. It proves nothing to anybody.",
+    ),
     click.option("--control-plane", is_flag=True, help="Also make the files of a control plane."),
     click.option(
         "--certificate-key", default="", help="Key under which the other control planes have uploaded theirs."
@@ -366,6 +371,7 @@ async def _options(config: JoinConfiguration, flags: dict[str, Any], phases: fro
         phases=phases,
         cri_socket=flags["cri_socket"] or node.cri_socket,
         cluster_id=flags["cluster_id"],
+        serve_self_signed=flags["serve_self_signed"],
     )
 
 

@@ -22,6 +22,7 @@ from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.discovery import DiscoveredCluster, TokenDiscovery, discover
 from kubevouch.agent.file_discovery import FileDiscovery
 from kubevouch.agent.interface import NotTrustedError, Observer, SettingsError, Step
+from kubevouch.agent.serving import PREFIX, SELF_SIGNED_WARNING, ensure_self_signed
 from kubevouch.api import catalog
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
@@ -95,6 +96,7 @@ class JoinOptions:
         kubelet_args: for the kubelet, without dashes.
         phases: those that run.
         cri_socket: of the container runtime; empty looks in the usual places.
+        serve_self_signed: leave a self-signed serving pair where the kubelet keeps its own, until one is issued.
         cluster_id: which cluster it has to be, as its cluster-info says; empty is that of an earlier join, if any.
     """
 
@@ -110,6 +112,7 @@ class JoinOptions:
     phases: frozenset[Phase] = ALL
     cri_socket: str = ""
     cluster_id: str = ""
+    serve_self_signed: bool = False
 
     @property
     def token(self) -> Token:
@@ -175,6 +178,10 @@ async def run(
         check(options, observer)
         if options.phases & ASK_THE_CLUSTER:
             joined = await _enter(options, clock, observer, random)
+    if joined is not None and options.serve_self_signed:
+        store = CertificateStore(options.root / CERTIFICATE_FOLDER, PREFIX, relative_links=options.rootfs is not None)
+        if ensure_self_signed(store, options.node_name, (), now=clock.now()):
+            observer.warning(f"{store.current_path}: {SELF_SIGNED_WARNING}")
     if options.control_plane is not None and Phase.MARK_CONTROL_PLANE in options.phases:
         await _mark(options, observer)
     return joined

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubevouch import wellknown
 from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError
-from kubevouch.agent.serving import PREFIX
+from kubevouch.agent.serving import PREFIX, is_self_signed
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
@@ -80,10 +80,13 @@ def read(root: Path) -> Serving | None:
         if self_signed and _asks(root / KUBELET_CONFIG):
             break
         try:
-            return Serving(root / path, x509_certificate.parse_bundle((root / path).read_bytes())[0], self_signed)
+            leaf = x509_certificate.parse_bundle((root / path).read_bytes())[0]
         except (OSError, ParseError):
             # Not there yet, or about to be replaced.
             continue
+        # At the place of the one that is asked for, a self-signed one only fills the time.
+        if self_signed or not is_self_signed(leaf):
+            return Serving(root / path, leaf, self_signed)
     return None
 
 

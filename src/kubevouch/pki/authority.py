@@ -15,7 +15,7 @@ from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.signature import PrivateKey, Signing, signing
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
-from kubevouch.pki.x509.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, resolve
+from kubevouch.pki.x509.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH, resolve
 from kubevouch.pki.x509.x509_certificate import Certificate
 
 AUTHORITY_VALIDITY = dt.timedelta(hours=87600)
@@ -168,6 +168,32 @@ def create_authority(
     name = template.subject.encode()
     contents = certificate_builder.build(template, issuer_name=name, issuer_key_id=b"", signing=signing(key))
     return CertificateAuthority(x509_certificate.parse_der(contents), key)
+
+
+def create_self_signed(
+    common_name: str, alt_names: SubjectAltNames, key: PrivateKey, *, now: dt.datetime, validity: dt.timedelta
+) -> Certificate:
+    """A serving certificate for which nobody but its own key vouches; no authority.
+
+    Raises:
+        AuthorityError: a name cannot be written.
+    """
+    subject = Subject(common_name=common_name)
+    template = CertificateTemplate(
+        serial=certificate_builder.random_serial(certificate_builder.STRICT_SERIAL_BITS),
+        subject=subject,
+        public_key=keys.public_key_of(key),
+        not_before=now - BACKDATE,
+        not_after=now + validity,
+        usages=resolve((DIGITAL_SIGNATURE, SERVER_AUTH)),
+        alt_names=alt_names,
+    )
+    try:
+        return x509_certificate.parse_der(
+            certificate_builder.build(template, issuer_name=subject.encode(), issuer_key_id=b"", signing=signing(key))
+        )
+    except ValueError as error:
+        raise AuthorityError(f"a name of {quote(common_name)} cannot be written: {error}") from error
 
 
 class LeafSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,9 @@ import asyncio
 import dataclasses
 import datetime as dt
 import json
+import re
+import ssl
+import stat
 from pathlib import Path
 
 import msgspec
@@ -19,12 +22,14 @@ from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions, algorithm
 from kubevouch.agent.report import words
 from kubevouch.agent.rotation_plan import Reason
+from kubevouch.agent.serving import PREFIX
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Node, NodeAddress, NodeStatus
 from kubevouch.config import kubeconfig
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.join import CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
-from kubevouch.pki import authority, keys, pins
+from kubevouch.phases.join_wait import read
+from kubevouch.pki import authority, keys, pins, rotation
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing.clock import FakeClock
@@ -187,6 +192,78 @@ async def test_a_machine_begins_with_a_bare_token(tmp_path: Path) -> None:
         written = kubeconfig.load(files.kubeconfig.read_bytes())
         assert written.clusters["default-cluster"].server == world.server.endpoint.url
         assert TOKEN.text not in files.kubeconfig.read_text()
+
+
+@async_test
+async def test_a_self_signed_certificate_fills_the_time_until_one_is_issued(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    store = CertificateStore(root / CERTIFICATE_FOLDER, PREFIX)
+    async with join_world(tmp_path) as world:
+        async with world.clerk_at_work():
+            told = Told()
+            asked = JoinOptions(world.discovery(), "worker-1", root, serve_self_signed=True)
+            await join(asked, SystemClock(), told)
+        assert "self-signed" in told.warnings[-1]
+        # As a kubelet finds its own: a link to a private file with certificate and key, which openssl takes.
+        made = store.current()
+        assert made is not None and store.current_path.is_symlink()
+        assert stat.S_IMODE(store.current_path.stat().st_mode) == 0o600
+        assert re.fullmatch(r"kubelet-server-[0-9]{4}(-[0-9]{2}){5}\.pem", store.current_path.readlink().name)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(store.current_path)
+        assert made.leaf.meaning.alt_names.dns_names == ("worker-1",)
+        assert not made.leaf.meaning.is_ca
+        # Not what is wanted, so that whoever finds it asks at once; and not what join --wait waits for.
+        assert not rotation.satisfies(made.leaf, rotation.WantedCertificate(common_name="system:node:worker-1"))
+        assert read(root) is None
+        await join(asked, SystemClock(), Told())
+        again = store.current()
+        assert again is not None and again.chain == made.chain
+        options = AgentOptions(
+            "worker-1", ClusterFiles(root / KUBELET_CONF), cert_dir=root / CERTIFICATE_FOLDER, serving=True,
+            serve_self_signed=True, socket=tmp_path / "agent.sock", healthz=None, recovery=False,
+        )  # fmt: skip
+        agent, stop = Agent(options, SystemClock()), asyncio.Event()
+        serving = agent.managers[1]
+        running = asyncio.create_task(agent.run(stop))
+        try:
+            status = NodeStatus(addresses=[NodeAddress(type="InternalIP", address="192.0.2.17")])
+            async with asyncio.timeout(120):
+                await until(lambda: running.done() or serving.pair is not None)
+                await world.server.client.create(
+                    catalog.NODES, Node(metadata=ObjectMeta(name="worker-1"), status=status)
+                )
+                async with world.clerk_at_work():
+                    await until(lambda: running.done() or serving.standing.rotations > 0)
+        finally:
+            stop.set()
+            await running
+        issued = store.current()
+        assert issued is not None and issued.leaf.issuer_name == world.server.pki.authority.certificate.subject_name
+        found = read(root)
+        assert found is not None and found.certificate == issued.leaf
+        # What is issued is never replaced by what is not.
+        Agent(options, SystemClock()).prepare()
+        kept = store.current()
+        assert kept is not None and kept.chain == issued.chain
+
+
+def test_an_ended_self_signed_certificate_is_made_again_and_none_without_being_asked(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "kubelet.conf", tmp_path / "bootstrap.conf")
+    (tmp_path / "bootstrap.conf").write_text("{}")
+    options = AgentOptions("worker-1", files, cert_dir=tmp_path / "pki", serving=True, addresses=("192.0.2.7", "a.b"))
+    store = CertificateStore(tmp_path / "pki", PREFIX)
+    Agent(options, FakeClock(NOW)).prepare()
+    assert store.current() is None
+    options = dataclasses.replace(options, serve_self_signed=True)
+    leaves = []
+    for time in (NOW, NOW + dt.timedelta(days=364), NOW + dt.timedelta(days=366)):
+        Agent(options, FakeClock(time)).prepare()
+        pair = store.current()
+        assert pair is not None
+        leaves.append(pair.leaf)
+    assert leaves[0] == leaves[1] != leaves[2]
+    assert leaves[0].meaning.alt_names.dns_names == ("a.b", "worker-1")
+    assert list(map(str, leaves[0].meaning.alt_names.ip_addresses)) == ["192.0.2.7"]
 
 
 async def _run_until_certified(options: AgentOptions) -> None:

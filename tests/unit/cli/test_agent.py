@@ -52,6 +52,7 @@ def test_without_an_agent(tmp_path: Path, capfd: pytest.CaptureFixture[str], com
         (["--node-name", "a_b"], "cannot be used"),
         (["--discover", "a:6443"], "needs a token"),
         (["--refresh-interval", "9s"], "10 s at least"),
+        (["--serve-self-signed"], "no effect without --serving"),
         (["--key-file", "/nowhere/node.key"], "/nowhere/node.key cannot be read"),
         ([], "neither"),
     ],
