@@ -98,6 +98,9 @@ def is_undecided(csr: CertificateSigningRequest) -> bool:
 
 # ------------------------------------------------------------------ validation
 
+INVALID_SIGNATURE_REASON = "InvalidSignature"
+"""Of the Denied condition with which a request is stored that is not signed by its own key, where that is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Tolerated:
@@ -147,7 +150,7 @@ def _errors(csr: CertificateSigningRequest, tolerated: _Tolerated) -> list[Field
     spec = csr.spec
     errors: list[FieldError] = []
     fault = _request_fault(spec.request or b"")
-    if fault:
+    if fault and not (_is_recorded(csr) and signature_fault(spec.request or b"")):
         errors.append(field.invalid("spec.request", spec.request, fault))
     errors += _usage_errors(spec.usages, tolerated)
     if spec.signer_name == wellknown.LEGACY_UNKNOWN_SIGNER and not tolerated.legacy_signer:
@@ -184,19 +187,39 @@ _REMEMBERED_BYTES = 4 << 10
 
 def _request_fault(request: bytes) -> str:
     """What is wrong with ``spec.request``, or nothing."""
+    return _fault(request)[0]
+
+
+def signature_fault(request: bytes) -> str:
+    """What is wrong with the signature of a request that is one otherwise, or nothing."""
+    fault, of_signature = _fault(request)
+    return fault if of_signature else ""
+
+
+def _is_recorded(csr: CertificateSigningRequest) -> bool:
+    """Whether it was denied when it was stored. A request never changes, and nothing takes a denial away."""
+    return any(
+        each.type == wellknown.CSR_DENIED and each.reason == INVALID_SIGNATURE_REASON for each in csr.status.conditions
+    )
+
+
+def _fault(request: bytes) -> tuple[str, bool]:
+    """What is wrong, and whether it is the signature."""
     return _found_fault(request) if len(request) <= _REMEMBERED_BYTES else _found_fault.__wrapped__(request)
 
 
 @lru_cache(maxsize=256)
-def _found_fault(request: bytes) -> str:
+def _found_fault(request: bytes) -> tuple[str, bool]:
     from kubevouch.pki.errors import ParseError, SignatureError
     from kubevouch.pki.x509 import x509_request
 
     try:
         x509_request.verify_signature(x509_request.parse_pem(request))
-    except (ParseError, SignatureError) as err:
-        return str(err)
-    return ""
+    except ParseError as err:
+        return str(err), False
+    except SignatureError as err:
+        return str(err), True
+    return "", False
 
 
 def _certificate_fault(certificate: bytes) -> str:

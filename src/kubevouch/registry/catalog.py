@@ -35,8 +35,14 @@ from kubevouch.registry.resource import claims, resourceslices
 from kubevouch.registry.storage import csidrivers, csinodes
 
 
-def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[Any]]:
-    """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies."""
+def definitions(
+    guard: EscalationGuard, access: ParamAccess, refusals: certificatesigningrequests.RecordedRefusals | None = None
+) -> list[Definition[Any]]:
+    """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies.
+
+    Args:
+        refusals: of signing requests with a wrong signature that are stored; None stores none.
+    """
     return [
         configmaps.DEFINITION,
         endpoints.DEFINITION,
@@ -49,7 +55,7 @@ def definitions(guard: EscalationGuard, access: ParamAccess) -> list[Definition[
         secrets.DEFINITION,
         serviceaccounts.DEFINITION,
         services.DEFINITION,
-        certificatesigningrequests.DEFINITION,
+        certificatesigningrequests.definition(refusals),
         clustertrustbundles.DEFINITION,
         bindings.cluster_role_binding_definition(guard),
         roles.cluster_role_definition(guard),

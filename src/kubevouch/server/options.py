@@ -28,6 +28,7 @@ class ServerOptions:
         tls: versions and cipher suites.
         watch_cache_size: how many events of each resource are remembered for watches and lists.
         compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
+        record_invalid_csr_signatures: store a few signing requests that their own key has not signed, denied.
     """
 
     max_requests_inflight: int = DEFAULT_REQUESTS_INFLIGHT
@@ -38,6 +39,7 @@ class ServerOptions:
     tls: TLSOptions = field(default_factory=TLSOptions)
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
     compaction_interval: dt.timedelta = dt.timedelta()
+    record_invalid_csr_signatures: bool = False
 
     @property
     def seats(self) -> int:

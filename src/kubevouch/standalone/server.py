@@ -26,6 +26,7 @@ from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
+from kubevouch.registry.certificates.certificatesigningrequests import RecordedRefusals
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.bootstrap import (
@@ -115,10 +116,12 @@ class StandaloneServer:
         security = StandaloneSecurity(trust, clock, access, disabled_admission)
         self._security = security
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
+        records = options is not None and options.record_invalid_csr_signatures
+        refusals = RecordedRefusals() if records else None
         self.api = APIServer(
             store,
             clock,
-            definitions(security.guard, ParamAccess(security.authorizer)),
+            definitions(security.guard, ParamAccess(security.authorizer), refusals),
             security.build,
             address=endpoint.address,
             issuer=issuer,

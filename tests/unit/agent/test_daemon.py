@@ -241,8 +241,8 @@ async def test_a_self_signed_certificate_fills_the_time_until_one_is_issued(tmp_
         assert issued is not None and issued.leaf.issuer_name == world.server.pki.authority.certificate.subject_name
         found = read(root)
         assert found is not None and found.certificate == issued.leaf
-        # What is issued is never replaced by what is not.
-        Agent(options, SystemClock()).prepare()
+        # What is issued is never replaced by what is not, also when it has ended.
+        Agent(options, FakeClock(SystemClock().now() + dt.timedelta(days=4000))).prepare()
         kept = store.current()
         assert kept is not None and kept.chain == issued.chain
 

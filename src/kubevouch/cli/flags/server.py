@@ -77,6 +77,12 @@ _FLAGS = (
         show_default=True,
         help="How long the store keeps old states; 0 keeps them for ever.",
     ),
+    click.option(
+        "--record-invalid-csr-signatures",
+        is_flag=True,
+        help="Store requests that their own key has not signed, denied with the reason, 60 an hour at most. Kubernetes "
+        "refuses them with 422.",
+    ),
     tracing_flag,
     click.option(
         "-v",
@@ -102,6 +108,7 @@ def take_server(flags: dict[str, Any]) -> ServerOptions:
         logs_requests=flags.pop("verbosity") >= _REQUESTS,
         watch_cache_size=flags.pop("default_watch_cache_size"),
         compaction_interval=flags.pop("compaction_interval"),
+        record_invalid_csr_signatures=flags.pop("record_invalid_csr_signatures"),
         tls=_tls(flags.pop("tls_min_version"), _names(flags.pop("tls_cipher_suites"))),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -24,11 +25,16 @@ from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.names import path_segment_name
 from kubevouch.machinery.text.times import Time
+from kubevouch.pki.x509 import usages
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
 _MACHINES = (wellknown.BOOTSTRAP_USER_PREFIX, wellknown.NODE_USER_PREFIX)
+RECORDED_AN_HOUR = 60
+"""Requests with a wrong signature; those of two hours are there at once before the cleaner comes."""
+MAX_RECORDED_BYTES = 8 << 10
+REFUSED_ANNOTATION = "certificates.kubevouch.io/refused"
 _DECISIONS = (wellknown.CSR_APPROVED, wellknown.CSR_DENIED)
 
 
@@ -36,15 +42,63 @@ def _is_v1beta1(ctx: Context) -> bool:
     return ctx.api_version == certificates_v1beta1.API_VERSION
 
 
+class RecordedRefusals:
+    """Denies what has a wrong signature as it is stored, so that there is no moment in which it could be approved.
+
+    What is denied is removed after an hour. So many are stored in an hour at most, and only small ones that nothing
+    keeps; all others are refused as ever, with 422.
+    """
+
+    def __init__(self) -> None:
+        self._left, self._seen = float(RECORDED_AN_HOUR), dt.datetime.min.replace(tzinfo=dt.UTC)
+
+    def denied(self, ctx: Context, obj: CertificateSigningRequest) -> CertificateSigningRequest:
+        """``obj``, with the condition if it is to be recorded."""
+        fault = certificates_v1.signature_fault(obj.spec.request or b"")
+        if not fault or ctx.dry_run or not _is_small(obj) or not self._take(ctx.now):
+            return obj
+        message = f"the certificate request is not signed by its own key: {fault}"
+        ctx.annotations[REFUSED_ANNOTATION] = message
+        ctx.warnings.append(f"{message}; it is recorded as denied")
+        condition = CertificateSigningRequestCondition(
+            type=wellknown.CSR_DENIED,
+            status=wellknown.CONDITION_TRUE,
+            reason=certificates_v1.INVALID_SIGNATURE_REASON,
+            message=message,
+        )
+        status = CertificateSigningRequestStatus(conditions=_stamped([condition], [], ctx.now))
+        return msgspec.structs.replace(obj, status=status)
+
+    def _take(self, now: dt.datetime) -> bool:
+        earned = (now - self._seen) / dt.timedelta(hours=1) * RECORDED_AN_HOUR
+        self._left, self._seen = min(self._left + max(earned, 0.0), float(RECORDED_AN_HOUR)), max(now, self._seen)
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _is_small(obj: CertificateSigningRequest) -> bool:
+    """Whether it holds little beside the request, and whatever removes it succeeds."""
+    meta, spec = obj.metadata, obj.spec
+    told = {key for key in meta.annotations if key != SOURCE_ADDRESS_ANNOTATION}
+    bare = not (told or meta.labels or meta.finalizers or meta.owner_references)
+    return bare and len(spec.request or b"") <= MAX_RECORDED_BYTES and len(spec.usages) <= len(usages.ALL)
+
+
 class CSRStrategy(Strategy[CertificateSigningRequest]):
     """The object itself: only its metadata can change after creation."""
 
     reset_fields: Sequence[tuple[str, ...]] = (("spec",), ("status",))
 
+    def __init__(self, refusals: RecordedRefusals | None = None) -> None:
+        """``refusals``: of requests with a wrong signature that are stored and denied; None stores none."""
+        self._refusals = refusals
+
     def prepare_for_create(self, ctx: Context, obj: CertificateSigningRequest) -> CertificateSigningRequest:
         """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
         user = ctx.user
-        return msgspec.structs.replace(
+        made = msgspec.structs.replace(
             _from(_without_reason(obj), ctx.source if _is_machine(user) else ""),
             spec=msgspec.structs.replace(
                 obj.spec,
@@ -55,6 +109,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
             ),
             status=CertificateSigningRequestStatus(),
         )
+        return made if self._refusals is None else self._refusals.denied(ctx, made)
 
     def validate(self, ctx: Context, obj: CertificateSigningRequest) -> list[FieldError]:
         return certificates_v1.validate_certificate_signing_request(obj, v1beta1=_is_v1beta1(ctx))
@@ -243,3 +298,8 @@ DEFINITION = Definition(
         ),
     ),
 )
+
+
+def definition(refusals: RecordedRefusals | None) -> Definition[CertificateSigningRequest]:
+    """``refusals``: of requests with a wrong signature that are stored; None stores none."""
+    return replace(DEFINITION, strategy=CSRStrategy(refusals))
