@@ -47,13 +47,13 @@ def _request(*, signed: bool = False, behind: bytes = b"") -> bytes:
     return pem.encode("CERTIFICATE REQUEST", der) + behind
 
 
-def _csr(name: str, request: bytes, **more: object) -> CertificateSigningRequest:
+def _csr(name: str, request: bytes, metadata: ObjectMeta | None = None) -> CertificateSigningRequest:
     spec = CertificateSigningRequestSpec(
         request=request,
         signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
         usages=["digital signature", "client auth"],
     )
-    return CertificateSigningRequest(metadata=ObjectMeta(name=name, **more), spec=spec)  # type: ignore[arg-type] - by name
+    return CertificateSigningRequest(metadata=metadata or ObjectMeta(name=name), spec=spec)
 
 
 @asynccontextmanager
@@ -112,9 +112,9 @@ async def test_what_is_recorded_is_bounded(tmp_path: Path) -> None:
         # What would be large, or would be kept for ever, is not worth it.
         for number, csr in enumerate((
             _csr("large", _request(behind=b"x" * MAX_RECORDED_BYTES)),
-            _csr("annotated", _request(), annotations={"a": "x" * 100}),
-            _csr("labelled", _request(), labels={"a": "b"}),
-            _csr("kept", _request(), finalizers=["example.com/kept"]),
+            _csr("annotated", _request(), ObjectMeta(name="annotated", annotations={"a": "x" * 100})),
+            _csr("labelled", _request(), ObjectMeta(name="labelled", labels={"a": "b"})),
+            _csr("kept", _request(), ObjectMeta(name="kept", finalizers=["example.com/kept"])),
         )):  # fmt: skip
             await _refused(client, csr)
             assert not (await client.list(CSRS)).items, number

@@ -150,7 +150,7 @@ def _errors(csr: CertificateSigningRequest, tolerated: _Tolerated) -> list[Field
     spec = csr.spec
     errors: list[FieldError] = []
     fault = _request_fault(spec.request or b"")
-    if fault and not (_is_recorded(csr) and signature_fault(spec.request or b"")):
+    if fault and not _is_recorded(csr):
         errors.append(field.invalid("spec.request", spec.request, fault))
     errors += _usage_errors(spec.usages, tolerated)
     if spec.signer_name == wellknown.LEGACY_UNKNOWN_SIGNER and not tolerated.legacy_signer:
