@@ -55,7 +55,7 @@ ALSO: Mapping[str, Sequence[str]] = {
     "pki/certificate_chain": ("unit/authentication/test_x509.py", "contract/test_pki_server.py"),
     "pki/x509/*": ("contract/test_pki_signer.py", "contract/test_pki_server.py"),
     "records/bootstrap_tokens": ("unit/authentication/test_bootstrap_token.py",),
-    "controllers/approval/*": ("unit/controllers/test_csr_approving.py", "unit/controllers/test_node_recovery.py"),
+    "controllers/approval/recovery_admission": ("unit/controllers/test_node_recovery.py",),
 }
 
 # Lines that are nothing but words for a reader: contract tests hold them.

@@ -1,6 +1,7 @@
 """Tokens from a file."""
 
 import pytest
+from structlog.testing import capture_logs
 
 import aio
 from kubevouch.authentication.interface import Authentication, UserInfo
@@ -23,6 +24,16 @@ def test_who_stands_in_the_file() -> None:
         "token3": UserInfo("user3", "uid3", ("group1",)),
         "token4": UserInfo("user4", "uid4", ("",)),
     }
+
+
+def test_what_is_odd_is_told_by_its_line_without_the_token() -> None:
+    with capture_logs() as lines:
+        parse_token_file("tokens.csv", FILE)
+    assert lines == [
+        {"event": f"{what} token has been found in token file", "path": "tokens.csv", "record": number}
+        | {"log_level": "warning"}
+        for what, number in (("empty", 5), ("duplicate", 6))
+    ]
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from asynctest import async_test
@@ -9,7 +10,7 @@ from decisions import BOB, rights_of
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.impersonation import Impersonated, Impersonator, legacy_permissions
-from kubevouch.authorization.interface import Attributes
+from kubevouch.authorization.interface import Attributes, Decision, Verdict
 from kubevouch.authorization.policy import rule
 from kubevouch.machinery.errors import APIStatusError
 
@@ -289,3 +290,122 @@ async def test_own_node_mode_is_for_service_accounts_on_that_node() -> None:
     for who in (elsewhere, two, person, UserInfo(AGENT.name)):
         assert isinstance(await outcome(NODE, *rights, who=who), str)
     assert isinstance(await outcome(UserInfo("system:node:worker-2"), *rights, who=AGENT), str)
+
+
+class Asked:
+    """Refuses the questions that it is told to, and remembers all."""
+
+    def __init__(self, *refused: Attributes) -> None:
+        self.refused = refused
+        self.questions: list[Attributes] = []
+
+    async def authorize(self, attributes: Attributes) -> Verdict:
+        self.questions.append(attributes)
+        refused = attributes in self.refused
+        return Verdict(Decision.DENY, "because", "of this") if refused else Verdict(Decision.ALLOW)
+
+
+LIST: dict[str, Any] = {"api_version": "v1", "resource": "pods", "namespace": "shop"}
+ON_OWN_NODE = UserInfo(
+    AGENT.name,
+    groups=AGENT.groups,
+    extra={
+        "authentication.kubernetes.io/associated-node-keys": ("a.example/x", "authentication.kubernetes.io/node-name")
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("who", "wanted", "mode", "asker", "identity"),
+    [
+        (BOB, ALICE, "user-info", BOB, {"resource": "users", "name": "alice"}),
+        (BOB, NODE, "arbitrary-node", BOB, {"resource": "nodes", "name": "worker-1"}),
+        (BOB, ACCOUNT, "serviceaccount", BOB, {"resource": "serviceaccounts", "namespace": "shop", "name": "robot"}),
+        (
+            UserInfo(AGENT.name, groups=AGENT.groups, extra={**AGENT.extra, "a.example/x": ("y",)}),
+            NODE,
+            "associated-node",
+            ON_OWN_NODE,
+            {"resource": "nodes", "name": "*"},
+        ),
+    ],
+)
+@async_test
+async def test_two_questions_are_asked(
+    who: UserInfo, wanted: UserInfo, mode: str, asker: UserInfo, identity: dict[str, str]
+) -> None:
+    """Of whoever sends the request; for one's own node it counts that one has a node, and not which."""
+    asked = Asked()
+    found = await Impersonator(asked).impersonate(Attributes(who, "list", **LIST), wanted)
+    assert found.constraint == f"impersonate:{mode}"
+    assert asked.questions == [
+        Attributes(asker, f"impersonate-on:{mode}:list", **LIST),
+        Attributes(asker, f"impersonate:{mode}", AUTHENTICATION, "v1", **identity),
+    ]
+
+
+@async_test
+async def test_a_refusal_says_what_the_authorizer_says() -> None:
+    question = Attributes(BOB, "impersonate-on:user-info:list", **LIST)
+    legacy_question = Attributes(BOB, "impersonate", api_version="v1", resource="users", name="alice")
+    with pytest.raises(APIStatusError, match=r' in the namespace "shop": of this: because$'):
+        await Impersonator(Asked(question, legacy_question)).impersonate(Attributes(BOB, "list", **LIST), ALICE)
+
+
+@async_test
+async def test_nobody_vouches_for_the_anonymous() -> None:
+    found = await Impersonator(Asked()).impersonate(Attributes(BOB, "list", **LIST), UserInfo("system:anonymous"))
+    assert found == Impersonated(
+        UserInfo("system:anonymous", groups=("system:unauthenticated",)), "impersonate:user-info"
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "at_once"),
+    [
+        ({"a.example/x": ("1", "2", "3")}, False),
+        ({"a.example/x": ("1", "2", "3", "4")}, True),
+        ({"a.example/x": ("1", "2"), "a.example/y": ("3", "4")}, True),
+    ],
+)
+@async_test
+async def test_one_right_for_many_extra_values(extra: dict[str, tuple[str, ...]], at_once: bool) -> None:
+    question = Attributes(BOB, "impersonate:user-info", AUTHENTICATION, "v1", "userextras")
+    all_of_them = msgspec.structs.replace(question, subresource="*", name="*")
+    each = [
+        msgspec.structs.replace(question, subresource=key, name=value)
+        for key, values in extra.items()
+        for value in values
+    ]
+    wanted = UserInfo("alice", extra=extra)
+    asked = Asked()
+    await Impersonator(asked).impersonate(Attributes(BOB, "list", **LIST), wanted)
+    assert asked.questions[2:] == ([all_of_them] if at_once else each)
+    one_by_one = Asked(all_of_them)
+    await Impersonator(one_by_one).impersonate(Attributes(BOB, "list", **LIST), wanted)
+    assert one_by_one.questions[2:] == ([all_of_them, *each] if at_once else each)
+
+
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [
+        ("/x", '"/x": must be a domain-prefixed path (such as "acme.io/foo")'),
+        ("a.example/", '"a.example/": must be a domain-prefixed path (such as "acme.io/foo")'),
+        ("A/x", '"A": a lowercase RFC 1123 subdomain must'),
+        ("a.example/é", '"é": Invalid path (regex used for validation is'),
+        ("a.example/x/y", ""),
+    ],
+)
+@async_test
+async def test_keys_of_extra(key: str, fault: str) -> None:
+    wanted = UserInfo("alice", extra={key: ("1",)})
+    legacy_question = Attributes(BOB, "impersonate", api_version="v1", resource="users", name="alice")
+    attempt = Impersonator(Asked(legacy_question)).impersonate(Attributes(BOB, "list", **LIST), wanted)
+    if not fault:
+        assert (await attempt).user.extra == wanted.extra
+        return
+    with pytest.raises(APIStatusError) as refused:
+        await attempt
+    assert f"impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {fault}" in str(
+        refused.value
+    )

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from asynctest import async_test
+from decisions import BOB
+from kubevouch.authentication.interface import UserInfo
+from kubevouch.authorization.interface import Attributes, Decision, Verdict
+from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.testing import Cluster
 
@@ -33,6 +38,37 @@ BINDING: dict[str, Any] = {
         "validationActions": ["Deny"],
     },
 }
+
+
+class Asked:
+    """Allows what it is told to, and remembers what it was asked."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.questions: list[Attributes] = []
+
+    async def authorize(self, attributes: Attributes) -> Verdict:
+        self.questions.append(attributes)
+        return Verdict(self.decision)
+
+
+@pytest.mark.parametrize("decision", list(Decision))
+@async_test
+async def test_what_is_asked(decision: Decision) -> None:
+    asked = Asked(decision)
+    access, allowed = ParamAccess(asked), decision is Decision.ALLOW
+    assert await access.may_read_kind(BOB, "apps", "v1", "things") is allowed
+    assert await access.may_read_objects(BOB, "shop", "one") is allowed
+    assert await access.may_read_objects(BOB, "", "") is allowed
+    assert asked.questions == [
+        Attributes(BOB, "get", "apps", "v1", "things", namespace="*", name="*"),
+        Attributes(BOB, "get", "*", "*", "*", namespace="shop", name="one"),
+        Attributes(BOB, "list", "*", "*", "*", namespace="*", name="*"),
+    ]
+    masters = UserInfo("root", groups=("system:masters",))
+    assert await access.may_read_kind(masters, "", "v1", "secrets")
+    assert await access.may_read_objects(masters, "", "")
+    assert len(asked.questions) == 3
 
 
 def grant(cluster: Cluster, *rules: dict[str, Any]) -> None:

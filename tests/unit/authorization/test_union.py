@@ -22,10 +22,12 @@ class Says:
         self._rules = rules or Rules(())
 
     async def authorize(self, attributes: Attributes) -> Verdict:
+        assert attributes == ASKED
         assert self._verdict is not None
         return self._verdict
 
     async def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        assert (user, namespace) == (BOB, "default")
         return self._rules
 
 
@@ -61,3 +63,13 @@ async def test_rules_of_all_resolvers() -> None:
     union = UnionAuthorizer([], [Says(rules=Rules((one,))), Says(rules=Rules((two,), True, "some are unknown"))])
     assert await union.rules_for(BOB, "default") == Rules((one, two), True, "some are unknown")
     assert await UnionAuthorizer([]).rules_for(BOB, "default") == Rules(())
+
+
+@async_test
+async def test_others_are_asked_from_the_next_request_on() -> None:
+    allowed = Rule(("get",), ("",), ("pods",))
+    union = UnionAuthorizer([Says(ALLOW)], [Says(rules=Rules((allowed,)))])
+    assert await union.authorize(ASKED) == ALLOW
+    union.replace([Says(DENY)], [])
+    assert await union.authorize(ASKED) == DENY
+    assert await union.rules_for(BOB, "default") == Rules(())
