@@ -28,7 +28,7 @@ from kubevouch.doctor.tokens import Signature, signature_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import human_duration
 from kubevouch.machinery.text.times import Time
-from kubevouch.pki import pins
+from kubevouch.pki import control_plane, pins
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -95,6 +95,19 @@ def judge_authority(bundle: Iterable[Certificate], *, now: dt.datetime) -> Itera
         elif each.not_after - now < AUTHORITY_SOON:
             left = human_duration((each.not_after - now).total_seconds())
             yield Code.CA_EXPIRING.found(f"the CA {name} ends in {left}, at {Time.of(each.not_after)}")
+
+
+def judge_trust(data: Mapping[str, str]) -> Iterator[Finding]:
+    """``data``: of the ConfigMap that says whom the API servers believe."""
+    try:
+        clients, proxies = (
+            x509_certificate.parse_bundle(data.get(key, "").encode()) if data.get(key) else []
+            for key in ("client-ca-file", "requestheader-client-ca-file")
+        )
+    except ParseError:
+        return  # whoever believes it believes nobody
+    if control_plane.shares_key(clients, proxies):
+        yield Code.CA_SHARED.found("the CA of the front proxy has the key of a CA of clients")
 
 
 def judge_operator(leaf: Certificate | None, *, now: dt.datetime) -> Iterator[Finding]:
@@ -259,7 +272,7 @@ class _Examination:
 
     async def _look(self, client: Client) -> None:
         checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._recovery)
-        for check in (*checks, self._kubelets):
+        for check in (self._trust, *checks, self._kubelets):
             try:
                 await check(client)
             except APIStatusError as err:
@@ -279,6 +292,11 @@ class _Examination:
         anonymous = (wellknown.ANONYMOUS_USER, (wellknown.UNAUTHENTICATED_GROUP,))
         if not await rights.may_somebody(client, *anonymous, rights.READ_CLUSTER_INFO):
             self._found.append(Code.CLUSTER_INFO_FORBIDDEN.found("RBAC lets nobody read cluster-info anonymously"))
+
+    async def _trust(self, client: Client) -> None:
+        name = wellknown.EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP
+        found = await stored.find(client, catalog.CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
+        self._found += judge_trust({} if found is None else found.data)
 
     async def _tokens(self, client: Client) -> None:
         options = replace(PAGES, field_selector=f"type={wellknown.BOOTSTRAP_TOKEN_SECRET}")

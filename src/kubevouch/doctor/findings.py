@@ -435,6 +435,12 @@ class Code(Enum):
         "The cluster's CA ends soon. No certificate outlives it, so that lifetimes get shorter and shorter until then.",
         "kubevouch ca rotate start",
     )  # fmt: skip
+    CA_SHARED = Kind(
+        "ca-shared", Area.CLUSTER,
+        "The CA of clients and that of the front proxy have one key: every client can say that it is anybody. Move "
+        "both `front-proxy-ca` files of the control plane away and make new ones; this ConfigMap is made again.",
+        "kubectl -n kube-system delete configmap extension-apiserver-authentication",
+    )  # fmt: skip
     OPERATOR_CERTIFICATE_EXPIRING = Kind(
         "operator-certificate-expiring", Area.CLUSTER, "The client certificate of this kubeconfig ends soon, or has.",
         "kubevouch certs renew admin.conf",

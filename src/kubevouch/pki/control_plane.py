@@ -11,6 +11,7 @@ from kubevouch import wellknown
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames, canonical
 from kubevouch.pki.x509.usages import CLIENT_AUTH, SERVER_AUTH
+from kubevouch.pki.x509.x509_certificate import Certificate
 
 CA = "ca"
 FRONT_PROXY_CA = "front-proxy-ca"
@@ -45,6 +46,12 @@ class ControlPlaneNames(msgspec.Struct, frozen=True, kw_only=True):
     extra: tuple[str, ...] = ()
     etcd_server_extra: tuple[str, ...] = ()
     etcd_peer_extra: tuple[str, ...] = ()
+
+
+def shares_key(clients: Iterable[Certificate], proxies: Iterable[Certificate]) -> bool:
+    """Whether a CA of clients is one of the front proxy too; another certificate of the same key is no other CA."""
+    keys_of_proxies = {proxy.public_key.canonical_info for proxy in proxies}
+    return any(client.public_key.canonical_info in keys_of_proxies for client in clients)
 
 
 def alt_names_of(names: Iterable[str]) -> SubjectAltNames:

@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client.rest_config import rest_config
-from kubevouch.doctor.cluster import examine, judge_authority, judge_operator
+from kubevouch.doctor.cluster import examine, judge_authority, judge_operator, judge_trust
 from kubevouch.doctor.findings import Code, Finding
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
@@ -172,6 +172,22 @@ def test_set_up(break_it: Break, expected: list[Code]) -> None:
             assert await codes(cluster) == expected
 
     scenario()
+
+
+@async_test
+async def test_a_front_proxy_whose_ca_has_the_key_of_the_clients() -> None:
+    async with Cluster(https=True) as cluster:
+        client, name = cluster.client(), wellknown.EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP
+        found = await client.get(catalog.CONFIG_MAPS, name, "kube-system")
+        assert found.data["client-ca-file"] and found.data["requestheader-client-ca-file"]
+        bundle = found.data["requestheader-client-ca-file"] + found.data["client-ca-file"]
+        data = {**found.data, "requestheader-client-ca-file": bundle}
+        await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data=data))
+        assert await codes(cluster) == [Code.CA_SHARED]
+
+
+def test_a_bundle_that_cannot_be_read_is_nobodys() -> None:
+    assert list(judge_trust({"client-ca-file": "no certificate"})) == []
 
 
 @async_test

@@ -384,13 +384,10 @@ def _first_certificate(pair: Pair) -> Certificate:
 def verify_apart(folder: Path, clients: Iterable[Certificate], proxies: Iterable[Certificate]) -> None:
     """Whoever the front-proxy CA signs may claim to be anyone: a client CA there would hand that to every client.
 
-    Compared are the keys of all CAs in both bundles, for another certificate of the same key is no other CA.
-
     Raises:
         CertsError
     """
-    keys_of_proxies = {proxy.public_key.canonical_info for proxy in proxies}
-    if any(client.public_key.canonical_info in keys_of_proxies for client in clients):
+    if control_plane.shares_key(clients, proxies):
         raise CertsError(
             f"{folder / FRONT_PROXY_CA}.crt has the key of the client CA {CA}.crt",
             f"move both {FRONT_PROXY_CA} files away; new ones are made the next time",
