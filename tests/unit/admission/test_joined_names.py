@@ -60,6 +60,8 @@ def test_what_is_no_other_machine() -> None:
     assert not found.other_machine(_csr("b", SECOND, signer="kubernetes.io/kubelet-serving"), TOKEN_USER)
     assert not _joined(_csr("a", FIRST, issued=False)).other_machine(_csr("b", SECOND), TOKEN_USER)
     assert not _joined(_csr("a", FIRST, user="system:node:worker-1")).other_machine(_csr("b", SECOND), TOKEN_USER)
+    nameless = _csr("b", SECOND, node="")
+    assert not _joined(_csr("a", FIRST, node="")).other_machine(nameless, TOKEN_USER)
     broken = msgspec.structs.replace(_csr("b", SECOND), spec=CertificateSigningRequestSpec(request=b"x"))
     assert not found.other_machine(broken, TOKEN_USER)
 
