@@ -42,7 +42,7 @@ def certs() -> None:
 
 
 @certs.command("check-expiration")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@ui.output_option
 @layout_flags
 def check_expiration(output: str, **flags: Any) -> None:
     """Show when the certificates of this control plane end."""
@@ -202,19 +202,25 @@ def tell_served(served: Served) -> None:
 
 
 @certs.command("certificate-key")
-def certificate_key() -> None:
+@ui.facts_option("certificateKey")
+def certificate_key(output: str) -> None:
     """Print a random key under which certificates can be uploaded. Nothing is asked or changed."""
     from kubevouch.pki import certificate_key as keys
 
-    ui.say(keys.generate())
+    made = keys.generate()
+    if output == "text":
+        ui.say(made)
+    else:
+        ui.document({"certificateKey": made}, output)
 
 
 @certs.command("generate-csr")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
+@ui.facts_option("requests[].name", "requests[].file")
 @settings_flags
 @layout_flags
 @click.pass_context
-def generate_csr(ctx: click.Context, /, names: tuple[str, ...], **flags: Any) -> None:
+def generate_csr(ctx: click.Context, /, names: tuple[str, ...], output: str, **flags: Any) -> None:
     """Make keys and certificate requests, for an authority that signs elsewhere.
 
     NAME is one of those that check-expiration lists, or kubelet.conf for a worker; all of them by default.
@@ -231,21 +237,28 @@ def generate_csr(ctx: click.Context, /, names: tuple[str, ...], **flags: Any) ->
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     specs = control_plane_files.wanted_specs(settings.names)
     certs_requests.verify_absent(wanted, layout)
+    made = []
     for each in wanted:
         server = (settings.local if each.name in LOCAL_CONFS else settings.shared).url
         path = certs_requests.generate(each, specs[each.name], layout, server=server, algorithm=settings.algorithm)
-        ui.say(str(path))
+        made.append({"name": each.name, "file": str(path)})
+        if output == "text":
+            ui.say(str(path))
+    if output != "text":
+        ui.document({"requests": made}, output)
 
 
 @certs.command("import")
 @click.argument("assignments", metavar="[NAME=FILE...]", nargs=-1)
 @click.option("--from", "folder", type=FOLDER, help="Folder with NAME.crt for each request that waits here.")
+@ui.facts_option("certificates[].name", "certificates[].notAfter")
 @layout_flags
-def import_(assignments: tuple[str, ...], folder: Path | None, **flags: Any) -> None:
+def import_(assignments: tuple[str, ...], folder: Path | None, output: str, **flags: Any) -> None:
     """Take certificates that were signed elsewhere, once they are what was asked for.
 
     NAME is that of generate-csr, or ca, front-proxy-ca or etcd-ca for an authority's certificate.
     """
+    from kubevouch.machinery.text.times import Time
     from kubevouch.phases.certificates import certs_requests, control_plane_files
     from kubevouch.phases.certificates.control_plane_files import AUTHORITIES, display_name
     from kubevouch.util.clock import SystemClock
@@ -259,6 +272,7 @@ def import_(assignments: tuple[str, ...], folder: Path | None, **flags: Any) -> 
         raise ui.CLIError("nothing to import", hint="give NAME=FILE, or --from FOLDER", code=ExitCode.INVALID)
     authorities = {display_name(base): base for base in AUTHORITIES}
     now = SystemClock().now()
+    taken = []
     # Authorities first: the others are checked against them.
     for name, path in sorted(files.items(), key=lambda item: item[0] not in authorities):
         if name in authorities:
@@ -266,7 +280,10 @@ def import_(assignments: tuple[str, ...], folder: Path | None, **flags: Any) -> 
         else:
             credential = control_plane_files.credential(name)
             found = certs_requests.import_certificate(credential, path.read_bytes(), layout, now=now)
-        ui.step(f"{name} imported", f"until {found.not_after:%Y-%m-%d %H:%M:%S} UTC")
+        taken.append({"name": name, "notAfter": str(Time.of(found.not_after))})
+        ui.step(f"{name} imported", f"until {found.not_after:%Y-%m-%d %H:%M:%S} UTC", err=output != "text")
+    if output != "text":
+        ui.document({"certificates": taken}, output)
 
 
 def _assigned(assignments: tuple[str, ...]) -> dict[str, Path]:

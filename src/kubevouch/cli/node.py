@@ -28,8 +28,9 @@ def node() -> None:
 @node_argument
 @click.option("--why", default="", help="What others are told; in the record and in the server's log.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@ui.facts_option("node", "lockedUntil", "nodeDeleted", "rejoin")
 @kubeconfig_option
-def remove(node_name: str, why: str, yes: bool, kubeconfig: Path | None) -> None:
+def remove(node_name: str, why: str, yes: bool, output: str, kubeconfig: Path | None) -> None:
     """Delete the Node of NODE and lock its certificates out: the API server answers them with 401 at once.
 
     The machine comes back with a token for that very name, or after kubevouch node lift.
@@ -39,9 +40,16 @@ def remove(node_name: str, why: str, yes: bool, kubeconfig: Path | None) -> None
     if not yes and not ui.confirmed(question):
         raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
     done = run_async(_remove(config, node_name, why))
+    rejoin = f"kubevouch token create --node-name {node_name} --print-join-command"
+    if output != "text":
+        from kubevouch.machinery.text.times import Time
+
+        tree = {"node": node_name, "lockedUntil": str(Time.of(done.until)), "nodeDeleted": done.node_deleted}
+        ui.document(tree | {"rejoin": rejoin}, output)
+        return
     ui.step(f"certificates of node {node_name} locked out", f"until {done.until:%Y-%m-%d}")
     ui.step("Node deleted" if done.node_deleted else "there was no Node")
-    ui.say(f"  it joins again with: kubevouch token create --node-name {node_name} --print-join-command")
+    ui.say(f"  it joins again with: {rejoin}")
 
 
 async def _remove(config: RESTConfig, node_name: str, why: str) -> Removed:

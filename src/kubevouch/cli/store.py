@@ -100,7 +100,8 @@ def _tree(path: Path, verified: Verified) -> dict[str, Any]:
 @store.command("accept-loss")
 @_place
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def accept_loss(path: Path | None, data_dir: Path | None, yes: bool) -> None:
+@ui.facts_option("store", "revision", "keptLog")
+def accept_loss(path: Path | None, data_dir: Path | None, yes: bool, output: str) -> None:
     """Go on with what a store still has, after damage or a restored backup.
 
     Its resourceVersions jump beyond every one that a client may have seen, and watches begin anew.
@@ -116,6 +117,10 @@ def accept_loss(path: Path | None, data_dir: Path | None, yes: bool) -> None:
         revision, kept = phase.accept_loss(path, SystemClock().now())
     except StoreInUse as err:
         raise ui.CLIError(str(err), hint=_IN_USE, code=ExitCode.PREFLIGHT) from err
+    if output != "text":
+        tree = {"store": str(path), "revision": revision, "keptLog": "" if kept is None else str(kept)}
+        ui.document(tree, output)
+        return
     ui.step(f"{path} goes on at revision {revision}")
     if kept is not None:
         ui.say(f"  its log as it was is in {kept}; it may hold Secrets")

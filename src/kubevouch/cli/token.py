@@ -58,6 +58,7 @@ def token() -> None:
     default="",
     help="With --print-join-command: the command is for a control plane, with this key of init phase upload-certs.",
 )
+@ui.facts_option("token", "discoveryToken", "usages", "groups", "expires", "power", "joinCommand")
 @kubeconfig_option
 def create(
     text: str,
@@ -73,6 +74,7 @@ def create(
     print_join_command: bool,
     allow_weak: bool,
     certificate_key: str,
+    output: str,
     kubeconfig: Path | None,
 ) -> None:
     """Create a bootstrap token: TOKEN, or a random one; - reads it from standard input.
@@ -122,12 +124,32 @@ def create(
     # Whatever could be wrong with the command is found before the token is there.
     lines = [join_command(config, *tokens, certificate_key=certificate_key)] if print_join_command else tokens
     run_async(_create(config, plans))
+    if output != "text":
+        ui.document(_created(plans, lines[0] if print_join_command else "", settings["now"]), output)
+        return
     for plan in plans:
         # For the person who typed this; a script gets the token and, as from kubeadm, not a word beside it.
         if AUTHENTICATION in plan.usages and sys.stderr.isatty():
             ui.aside(phase.power(plan.groups, plan.expires, settings["now"], plan.bounds))
     for line in lines:
         ui.say(line)
+
+
+def _created(plans: list[BootstrapToken], command: str, now: dt.datetime) -> dict[str, Any]:
+    """The stable form for scripts. The last token is the one that lets in; with two, the first is for discovery."""
+    from kubevouch.machinery.text.times import Time
+    from kubevouch.phases import bootstrap_token as phase
+    from kubevouch.records.bootstrap_tokens import AUTHENTICATION
+
+    made = plans[-1]
+    tree: dict[str, Any] = {"token": made.token.text, "usages": list(made.usages), "groups": list(made.groups)}
+    if len(plans) > 1:
+        tree["discoveryToken"] = plans[0].token.text
+    if made.expires is not None:
+        tree["expires"] = str(Time.of(made.expires))
+    if AUTHENTICATION in made.usages:
+        tree["power"] = phase.power(made.groups, made.expires, now, made.bounds)
+    return tree | ({"joinCommand": command} if command else {})
 
 
 def _strong(wanted: Token, *, allow_weak: bool) -> Token:
@@ -364,11 +386,16 @@ async def _delete(config: RESTConfig, token_ids: list[str]) -> None:
 
 
 @token.command()
-def generate() -> None:
+@ui.facts_option("token")
+def generate(output: str) -> None:
     """Print a random token. Nothing is asked or changed."""
     from kubevouch.records.bootstrap_tokens import generate_token
 
-    ui.say(generate_token().text)
+    made = generate_token().text
+    if output == "text":
+        ui.say(made)
+    else:
+        ui.document({"token": made}, output)
 
 
 def _parts(text: str) -> list[str]:

@@ -11,8 +11,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ _LABEL_WIDTH = 14
 # More than any name that Kubernetes takes (253); user names and subjects have no such limit.
 _CELL_WIDTH = 256
 _GAP = "   "
+F = TypeVar("F", bound=Callable[..., Any])
 _NARROWEST = 20  # columns in which words are worth wrapping
 
 
@@ -243,6 +244,21 @@ class Group(click.Group):
 output_option = click.option(
     "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True, help="Format."
 )
+
+
+def facts_option(*keys: str) -> Callable[[F], F]:
+    """:data:`output_option` for a command with few results: its help, and so the reference, names the document's keys.
+
+    The keys are stable; a document may get more of them.
+    """
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json", "yaml"]),
+        default="text",
+        show_default=True,
+        help=f"Format; a document has the keys {', '.join(keys)}.",
+    )
 
 
 def document(tree: Any, output: str) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
+import pytest
+import yaml
 
-from kubevouch.cli.main import cli
+from kubevouch.cli.main import cli, run
+from kubevouch.pki import authority, keys
+from kubevouch.storage.options import parse_store
+from kubevouch.testing.cluster import Cluster
+from kubevouch.util.clock import SystemClock
 
-# What these print is their result as it stands: a key, a token, a script, a line for each thing done.
+# What these print is a script, a credential or a log, or that what was asked for is done.
 PLAIN = {
     "agent", "agent rotate", "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
-    "ca rotate sync", "certs certificate-key", "certs generate-csr", "certs import", "completion", "credential",
-    "csr approve", "csr deny", "csr review", "recovery allow", "recovery forget", "recovery revoke",
-    "node lift", "node remove", "store accept-loss",
-    "token create", "token delete", "token generate", "up",
+    "ca rotate sync", "completion", "credential", "csr approve", "csr deny", "csr review", "recovery allow",
+    "recovery forget", "recovery revoke", "node lift", "token delete", "up",
 }  # fmt: skip
 
 
@@ -40,3 +47,60 @@ def test_every_command_that_prints_facts_prints_json_and_yaml() -> None:
         assert isinstance(output.type, click.Choice), name
         assert {"json", "yaml"} <= set(output.type.choices), name
     assert without == PLAIN
+
+
+def _keys(tree: Any) -> set[str]:
+    found = set()
+    for key, value in tree.items():
+        found |= {f"{key}[].{each}" for one in value for each in one} if _is_list_of_trees(value) else {key}
+    return found
+
+
+def _is_list_of_trees(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _documented(path: str) -> set[str]:
+    command = dict(_commands(cli))[path]
+    output = next(each for each in command.params if each.name == "output")
+    assert isinstance(output, click.Option) and output.help is not None
+    return set(output.help.removeprefix("Format; a document has the keys ").removesuffix(".").split(", "))
+
+
+def _tree(arguments: list[str], capsys: pytest.CaptureFixture[str], form: str = "json") -> Any:
+    assert run([*arguments, "-o", form]) == 0
+    return yaml.safe_load(capsys.readouterr().out)
+
+
+def test_documents_have_the_keys_that_the_help_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(https=True, real_time=True) as cluster:
+        admin = ["--kubeconfig", str(cluster.kubeconfig)]
+        both = _tree(["token", "create", "--print-join-command", *admin], capsys)
+        assert _keys(both) == _documented("token create")
+        assert f"--tls-bootstrap-token {both['token']}" in both["joinCommand"]
+        assert f"--discovery-token {both['discoveryToken']}" in both["joinCommand"]
+        bare = _tree(["token", "create", "--ttl", "0", "--usages", "signing", *admin], capsys, "yaml")
+        assert set(bare) == {"token", "usages", "groups"} and bare["usages"] == ["signing"]
+        removed = _tree(["node", "remove", "worker-1", "--yes", *admin], capsys)
+        assert _keys(removed) == _documented("node remove") and removed["nodeDeleted"] is False
+    for path in ("token generate", "certs certificate-key"):
+        assert _keys(_tree(path.split(), capsys)) == _documented(path)
+    layout = ["--cert-dir", str(tmp_path / "pki"), "--kubeconfig-dir", str(tmp_path)]
+    asked = _tree(["certs", "generate-csr", "apiserver", *layout], capsys)
+    assert _keys(asked) == _documented("certs generate-csr") and Path(asked["requests"][0]["file"]).exists()
+    now = SystemClock().now()
+    made = authority.create_authority("kubernetes", keys.generate(keys.KeyAlgorithm.ECDSA_P256), now=now)
+    (tmp_path / "ca.crt").write_bytes(made.certificate.pem())
+    imported = _tree(["certs", "import", f"ca={tmp_path / 'ca.crt'}", *layout], capsys)
+    assert _keys(imported) == _documented("certs import") and imported["certificates"][0]["name"] == "ca"
+
+
+def test_a_loss_that_is_accepted_is_a_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def make_store() -> None:
+        store = await parse_store("sqlite:", tmp_path).open(SystemClock())
+        await store.close()
+
+    asyncio.run(make_store())
+    accepted = _tree(["store", "accept-loss", "--yes", "--data-dir", str(tmp_path)], capsys)
+    assert _keys(accepted) == _documented("store accept-loss")
+    assert accepted["revision"] > 0
