@@ -277,12 +277,10 @@ class _File(tarfile.TarInfo):
 
 def _opened(source: Path) -> IO[bytes]:
     """Raises BackupError, OSError."""
-    # Without waiting for somebody who writes to a pipe.
-    file = os.fdopen(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    # A pipe would be waited for.
+    if not stat.S_ISREG(source.stat().st_mode):
         raise _broken(source, "what is no file")
-    return file
+    return source.open("rb")
 
 
 @contextlib.contextmanager
