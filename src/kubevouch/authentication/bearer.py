@@ -50,10 +50,12 @@ class BearerAuthenticator:
         bearer_token = bearer_token_of(credentials.authorization)
         if not bearer_token:
             return None
-        found = await self._find(bearer_token)
-        if found.source_ranges and not covers(found.source_ranges, credentials.source):
-            raise AuthenticationError(f"the token of {found.user.name} is not accepted from {credentials.source}")
-        return found
+        authentication = await self._find(bearer_token)
+        if authentication.source_ranges and not covers(authentication.source_ranges, credentials.source):
+            raise AuthenticationError(
+                f"the token of {authentication.user.name} is not accepted from {credentials.source}"
+            )
+        return authentication
 
     async def authenticate_token(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication:
         """Who the token stands for; what a TokenReview asks.
@@ -62,21 +64,21 @@ class BearerAuthenticator:
             AuthenticationError: no authenticator accepts it, or only from some addresses: a review does not say where
                 the token came from.
         """
-        found = await self._find(bearer_token, audiences)
-        if found.source_ranges:
-            raise AuthenticationError(f"the token of {found.user.name} is accepted from some addresses only")
-        return found
+        authentication = await self._find(bearer_token, audiences)
+        if authentication.source_ranges:
+            raise AuthenticationError(f"the token of {authentication.user.name} is accepted from some addresses only")
+        return authentication
 
     async def _find(self, bearer_token: str, audiences: Sequence[str] = ()) -> Authentication:
         errors = []
         for authenticator in self._authenticators:
             try:
-                found = await authenticator.authenticate_token(bearer_token, audiences)
+                authentication = await authenticator.authenticate_token(bearer_token, audiences)
             except AuthenticationError as err:
                 errors.append(str(err))
                 continue
-            if found is not None:
-                return found
+            if authentication is not None:
+                return authentication
         if errors:
             raise AuthenticationError(aggregate(errors))
         raise AuthenticationError(INVALID_TOKEN)

@@ -143,7 +143,7 @@ class NodeRecovery:
             return None
         try:
             payload = jws.deserialize_compact(text.encode(), key, algorithms=[_ALGORITHM]).payload
-            found = msgspec.json.decode(payload, type=kind)
+            content = msgspec.json.decode(payload, type=kind)
         except (JoseError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
-        return found if self._clock.now().timestamp() < found.exp else None
+        return content if self._clock.now().timestamp() < content.exp else None

@@ -81,9 +81,9 @@ class OIDCAuthenticator:
             claims = await self._verifier.verified(bearer_token)
             if self._distributed is not None:
                 claims = await self._distributed.expanded(bearer_token, claims)
-            found = Authentication(await self._user_of(claims), METHOD, audiences=accepted)
+            authentication = Authentication(await self._user_of(claims), METHOD, audiences=accepted)
             failed = False
-            return found
+            return authentication
         finally:
             self.recorder.authenticated(self.url, self._clock.monotonic() - begun, failed=failed)
 
@@ -137,12 +137,12 @@ class ConfiguredIssuers:
         errors = []
         for authenticator in self._authenticators:
             try:
-                found = await authenticator.authenticate_token(bearer_token, audiences)
+                authentication = await authenticator.authenticate_token(bearer_token, audiences)
             except AuthenticationError as err:
                 errors.append(str(err))
                 continue
-            if found is not None:
-                return found
+            if authentication is not None:
+                return authentication
         if errors:
             raise AuthenticationError(aggregate(errors))
         return None

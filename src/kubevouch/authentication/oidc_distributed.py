@@ -107,12 +107,12 @@ class DistributedClaims:
         if not isinstance(issuer, str):
             raise _error(f'getting untrusted issuer from endpoint {endpoint.url} failed for claim "{claim}"')
         try:
-            found = await self._verifier(issuer).verified(text)
+            claims = await self._verifier(issuer).verified(text)
         except AuthenticationError as err:
             raise _error(f"verify distributed claim token: {err}") from err
-        if found.get(claim) is None:
+        if claims.get(claim) is None:
             raise _error(f'jwt returned by distributed claim endpoint "{endpoint.url}" did not contain claim: {claim}')
-        return found[claim]
+        return claims[claim]
 
     def _verifier(self, url: str) -> TokenVerifier:
         if url not in self._verifiers:

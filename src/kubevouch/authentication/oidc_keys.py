@@ -130,12 +130,12 @@ class IssuerKeys:
     async def _discover(self) -> str:
         """Where the keys are. The document has to name the very issuer that was asked (section 4.3)."""
         url = self._issuer.discovery_url or f"{self._issuer.url.rstrip('/')}{WELL_KNOWN}"
-        found = msgspec.json.decode(await self._http.get(url), type=_Discovery)
-        if found.issuer != self._issuer.url:
-            raise ValueError(f"got issuer {found.issuer!r} from discovery, expected {self._issuer.url!r}")
-        if not found.jwks_uri.startswith("https://"):
-            raise ValueError(f"got jwks_uri {found.jwks_uri!r} from discovery, expected https")
-        return found.jwks_uri
+        discovery = msgspec.json.decode(await self._http.get(url), type=_Discovery)
+        if discovery.issuer != self._issuer.url:
+            raise ValueError(f"got issuer {discovery.issuer!r} from discovery, expected {self._issuer.url!r}")
+        if not discovery.jwks_uri.startswith("https://"):
+            raise ValueError(f"got jwks_uri {discovery.jwks_uri!r} from discovery, expected https")
+        return discovery.jwks_uri
 
 
 def _key_id(token: str) -> str:

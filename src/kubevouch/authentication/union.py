@@ -43,16 +43,16 @@ class UnionAuthenticator:
         errors = []
         for authenticator in self._authenticators:
             try:
-                found = await authenticator.authenticate(credentials)
+                authentication = await authenticator.authenticate(credentials)
             except AuthenticationError as err:
                 errors.append(str(err))
                 continue
-            if found is not None:
-                return with_authenticated_group(found)
+            if authentication is not None:
+                return with_authenticated_group(authentication)
         if errors:
             raise AuthenticationError(aggregate(errors))
         if self._anonymous is not None:
-            found = await self._anonymous.authenticate(credentials, path)
-            if found is not None:
-                return found
+            authentication = await self._anonymous.authenticate(credentials, path)
+            if authentication is not None:
+                return authentication
         raise AuthenticationError(NO_CREDENTIAL)

@@ -91,10 +91,10 @@ class WebhookTokenAuthenticator:
                 task.add_done_callback(lambda _: self._asking.pop(key, None))
             # Whoever waits may go away; the others want the answer all the same.
             answer = await asyncio.shield(task)
-        found, error = answer
+        authentication, error = answer
         if error:
             raise AuthenticationError(error)
-        return found
+        return authentication
 
     async def _ask(self, key: _Key, token: str) -> tuple[Authentication | None, str]:
         _, audiences = key

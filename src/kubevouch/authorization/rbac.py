@@ -69,8 +69,8 @@ class _Binding:
     @classmethod
     def of(cls, binding: RoleBinding | ClusterRoleBinding) -> _Binding:
         namespace = binding.metadata.namespace
-        found = ((_identity(subject, namespace), subject) for subject in binding.subjects)
-        subjects = tuple((identity, subject) for identity, subject in found if identity is not None)
+        identities = ((_identity(subject, namespace), subject) for subject in binding.subjects)
+        subjects = tuple((identity, subject) for identity, subject in identities if identity is not None)
         return cls(namespace, binding.metadata.name, binding.role_ref, subjects)
 
     def reason(self, identities: set[_Identity]) -> str:
@@ -237,10 +237,10 @@ class RBACPolicy:
             key = ("", role_ref.name)
         elif role_ref.kind == ROLE_KIND and namespace:
             key = (namespace, role_ref.name)
-        found = self._roles.get(key) if key is not None else None
-        if found is None:
+        role = self._roles.get(key) if key is not None else None
+        if role is None:
             raise RoleNotFoundError(role_ref)
-        return found
+        return role
 
     # -------------------------------------------------------------- working out a user
 
@@ -269,10 +269,10 @@ class RBACPolicy:
 
     def _bindings_of(self, identities: set[_Identity]) -> Iterator[_Binding]:
         """ClusterRoleBindings first, then by namespace; by name within."""
-        found: dict[_Key, _Binding] = {}
+        bindings: dict[_Key, _Binding] = {}
         for identity in identities:
-            found.update(self._by_subject.get(identity, {}))
-        return (found[key] for key in sorted(found))
+            bindings.update(self._by_subject.get(identity, {}))
+        return (bindings[key] for key in sorted(bindings))
 
 
 def _identities(user: UserInfo) -> set[_Identity]:

@@ -46,9 +46,9 @@ class UnionAuthorizer:
         errors: list[str] = []
         incomplete = False
         for resolver in self._resolvers:
-            found = await resolver.rules_for(user, namespace)
-            rules += found.rules
-            incomplete = incomplete or found.incomplete
-            if found.error:
-                errors.append(found.error)
+            resolved = await resolver.rules_for(user, namespace)
+            rules += resolved.rules
+            incomplete = incomplete or resolved.incomplete
+            if resolved.error:
+                errors.append(resolved.error)
         return Rules(tuple(rules), incomplete, aggregate(errors))

@@ -89,10 +89,12 @@ def own_certificate(bundle_pem: bytes, key_pem: bytes) -> bytes:
     """
     try:
         mine = keys.public_key_of(keys.load_pem(key_pem)).canonical_info
-        found = [each for each in x509_certificate.parse_bundle(bundle_pem) if each.public_key.canonical_info == mine]
+        belonging = [
+            each for each in x509_certificate.parse_bundle(bundle_pem) if each.public_key.canonical_info == mine
+        ]
     except (ParseError, KeyMaterialError):
         return bundle_pem
-    return found[0].pem() if found else bundle_pem
+    return belonging[0].pem() if belonging else bundle_pem
 
 
 def load_key_pair(
@@ -105,16 +107,16 @@ def load_key_pair(
     Raises:
         AuthorityError: with Go's text.
     """
-    found, skipped = None, []
+    certificate_block, skipped = None, []
     for block in pem.blocks(certificate_pem):
         if block.type == pem.CERTIFICATE:
-            found = block
+            certificate_block = block
             break
         skipped.append(block.type)
-    if found is None:
+    if certificate_block is None:
         raise AuthorityError(_no_certificate(skipped))
     try:
-        certificate = x509_certificate.parse_der(found.contents)
+        certificate = x509_certificate.parse_der(certificate_block.contents)
         key = keys.load_pem(key_pem, trusted=trusted_key)
         mine = keys.public_key_of(key)
     except (ParseError, KeyMaterialError) as error:

@@ -16,7 +16,7 @@ def verify_certificate_chain(text: bytes) -> list[Certificate]:
     Raises:
         ParseError: with the API server's text; the first violation counts.
     """
-    found: list[Certificate] = []
+    chain: list[Certificate] = []
     seen = False
     for block in pem.blocks(text):
         if block.type != pem.CERTIFICATE:
@@ -26,8 +26,8 @@ def verify_certificate_chain(text: bytes) -> list[Certificate]:
         certificates = parse_concatenated(block.contents)
         if not certificates:
             raise ParseError("found CERTIFICATE PEM block containing 0 certificates")
-        found.extend(certificates)
+        chain.extend(certificates)
         seen = True
     if not seen:
         raise ParseError("must contain at least one CERTIFICATE PEM block")
-    return found
+    return chain

@@ -105,11 +105,11 @@ def _etcd_member(base_name: str, names: ControlPlaneNames, extra: tuple[str, ...
 
 def catalog(names: ControlPlaneNames, *, etcd: bool = True) -> tuple[ControlPlaneCertificate, ...]:
     """Every leaf of ``/etc/kubernetes/pki``, in kubeadm's order."""
-    found = (apiserver(names), APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT)
+    leaves = (apiserver(names), APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT)
     if not etcd:
-        return found
+        return leaves
     return (
-        *found,
+        *leaves,
         _etcd_member("etcd/server", names, names.etcd_server_extra),
         _etcd_member("etcd/peer", names, names.etcd_peer_extra),
         ETCD_HEALTHCHECK_CLIENT,

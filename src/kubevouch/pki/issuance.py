@@ -172,25 +172,25 @@ def verify_issued(contents: bytes, allowance: Allowance, *, authority_key: Publi
 
 
 def _differing_fields(certificate: Certificate, allowance: Allowance) -> list[str]:
-    found = []
+    differences = []
     if certificate.version != 3:
-        found.append(f"version {certificate.version}, allowed 3")
+        differences.append(f"version {certificate.version}, allowed 3")
     if certificate.issuer_name != allowance.issuer_name:
-        found.append(f"issuer {certificate.issuer_name.hex()}, allowed {allowance.issuer_name.hex()}")
+        differences.append(f"issuer {certificate.issuer_name.hex()}, allowed {allowance.issuer_name.hex()}")
     if certificate.public_key.info != allowance.public_key:
-        found.append("another public key")
+        differences.append("another public key")
     issued, allowed = certificate.subject, allowance.subject
     if _comparable(issued) != _comparable(allowed):
-        found.append(f"subject {issued}, allowed {allowed}")
+        differences.append(f"subject {issued}, allowed {allowed}")
     # What Go does not read of a name, others may: a user's UID is such an attribute.
     unread = sorted({oid for oid, _ in issued.attributes} - KNOWN_ATTRIBUTES)
     if unread:
-        found.append(f"subject attributes {unread} are not issued")
+        differences.append(f"subject attributes {unread} are not issued")
     if certificate.not_before < allowance.validity.not_before.replace(microsecond=0):
-        found.append(f"not before {certificate.not_before}, allowed from {allowance.validity.not_before}")
+        differences.append(f"not before {certificate.not_before}, allowed from {allowance.validity.not_before}")
     if certificate.not_after > allowance.validity.not_after:
-        found.append(f"not after {certificate.not_after}, allowed until {allowance.validity.not_after}")
-    return found
+        differences.append(f"not after {certificate.not_after}, allowed until {allowance.validity.not_after}")
+    return differences
 
 
 def _comparable(subject: Subject) -> tuple[object, ...]:
@@ -243,18 +243,20 @@ _EXPECTED_EXTENSIONS = frozenset(
 
 def _differing_extensions(certificate: Certificate, allowed: CertificateUsages) -> list[str]:
     meaning = certificate.meaning
-    found = [f"extension {e.oid} is not issued" for e in certificate.extensions if e.oid not in _EXPECTED_EXTENSIONS]
+    differences = [
+        f"extension {e.oid} is not issued" for e in certificate.extensions if e.oid not in _EXPECTED_EXTENSIONS
+    ]
     if meaning.is_ca:
-        found.append("it is a CA")
+        differences.append("it is a CA")
     extra_bits = meaning.key_usage - allowed.key_usage
     if extra_bits:
-        found.append(f"key usage bits {sorted(extra_bits)} were not asked for")
+        differences.append(f"key usage bits {sorted(extra_bits)} were not asked for")
     extra_usages = [oid for oid in meaning.extended_key_usages if oid not in allowed.extended]
     if extra_usages:
-        found.append(f"extended key usages {extra_usages} were not asked for")
+        differences.append(f"extended key usages {extra_usages} were not asked for")
     # Without the extension a certificate serves every purpose (RFC 5280 section 4.2.1.12).
     if allowed.extended and not meaning.extended_key_usages:
-        found.append("extended key usages are missing")
+        differences.append("extended key usages are missing")
     if allowed.key_usage and not meaning.key_usage:
-        found.append("key usages are missing")
-    return found
+        differences.append("key usages are missing")
+    return differences

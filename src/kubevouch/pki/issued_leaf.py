@@ -65,8 +65,8 @@ def differences(
 
 
 def _attributes(subject: Subject) -> list[Attribute]:
-    found: list[Attribute] = [(ORGANIZATION, each) for each in subject.organizations]
-    return [*found, (COMMON_NAME, subject.common_name)] if subject.common_name else found
+    organizations: list[Attribute] = [(ORGANIZATION, each) for each in subject.organizations]
+    return [*organizations, (COMMON_NAME, subject.common_name)] if subject.common_name else organizations
 
 
 def _kinds(names: SubjectAltNames) -> tuple[tuple[object, ...], ...]:

@@ -96,16 +96,16 @@ def serving_names(addresses: Iterable[tuple[str, str]], *, allow_dns_only: bool 
         early.
     """
     names: set[str] = set()
-    found: set[IPAddress] = set()
+    ip_addresses: set[IPAddress] = set()
     for kind, address in addresses:
         parsed = _parse_sloppy(address) if kind in _ADDRESSES or kind == HOSTNAME else None
         if parsed is not None:
-            found.add(parsed)
+            ip_addresses.add(parsed)
         elif address and (kind in _NAMES or kind == HOSTNAME):
             names.add(address)
-    if not found and not (allow_dns_only and names):
+    if not ip_addresses and not (allow_dns_only and names):
         return None
-    return SubjectAltNames(dns_names=tuple(sorted(names)), ip_addresses=tuple(sorted(found, key=str)))
+    return SubjectAltNames(dns_names=tuple(sorted(names)), ip_addresses=tuple(sorted(ip_addresses, key=str)))
 
 
 def _parse_sloppy(text: str) -> IPAddress | None:

@@ -80,18 +80,18 @@ class SigningOptions:
     def problems(self) -> list[str]:
         """What contradicts, in kube-controller-manager's words and order."""
         pairs = {name: self.pairs[name] for name in _LABELS if self.pairs.get(name)}
-        found = []
+        contradictions = []
         for name, pair in pairs.items():
             if not pair.certificate_file:
-                found.append(f"{quote(_LABELS[name])}: cannot specify key without cert")
+                contradictions.append(f"{quote(_LABELS[name])}: cannot specify key without cert")
             elif not pair.key_file:
-                found.append(f"{quote(_LABELS[name])}: cannot specify cert without key")
+                contradictions.append(f"{quote(_LABELS[name])}: cannot specify cert without key")
         if self.default and pairs:
-            found.append(
+            contradictions.append(
                 "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the "
                 "same time"
             )
-        return found
+        return contradictions
 
 
 def build_signers(options: SigningOptions) -> dict[str, Signer]:

@@ -212,10 +212,10 @@ class NameAdmission:
 
     def _in_ledger(self, name: str) -> list[Held]:
         key = _ledger_key(name)
-        found = (certificate_ledger.entry_in(data, key) for data in self._caches.records.path(LAYOUT, key[0]))
+        entries = (certificate_ledger.entry_in(data, key) for data in self._caches.records.path(LAYOUT, key[0]))
         return [
             Held(key=entry.public_key, issued=entry.not_before + BACKDATE, not_after=entry.not_after)
-            for entry in found
+            for entry in entries
             if entry is not None
         ]
 

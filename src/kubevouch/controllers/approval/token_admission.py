@@ -135,12 +135,12 @@ class TokenAdmission:
 
     async def _read(self, name: str) -> Secret | None:
         try:
-            found = await self._client.get(SECRETS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
+            secret = await self._client.get(SECRETS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
         except APIStatusError as err:
             if err.code == 404:
                 return None
             raise
-        return found if found.type == wellknown.BOOTSTRAP_TOKEN_SECRET else None
+        return secret if secret.type == wellknown.BOOTSTRAP_TOKEN_SECRET else None
 
 
 def _bounded_uid(csr: CertificateSigningRequest) -> str:

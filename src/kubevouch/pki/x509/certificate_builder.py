@@ -116,28 +116,28 @@ _SUBJECT_ALT_NAME = der.encode_object_identifier(certificate_extensions.SUBJECT_
 # A signer issues nearly all its certificates with the same usages.
 @lru_cache(maxsize=64)
 def _usage_extensions(usages: CertificateUsages, is_ca: bool | None) -> bytes:
-    found = b""
+    extensions = b""
     if usages.key_usage:
-        found += _extension(_KEY_USAGE, der.encode_named_bits(usages.key_usage), critical=True)
+        extensions += _extension(_KEY_USAGE, der.encode_named_bits(usages.key_usage), critical=True)
     if usages.extended:
-        found += _extension(_EXTENDED_KEY_USAGE, usages.encode_extended())
+        extensions += _extension(_EXTENDED_KEY_USAGE, usages.encode_extended())
     if is_ca is not None:
         constraints = der.encode(der.SEQUENCE, _TRUE if is_ca else b"")
-        found += _extension(_BASIC_CONSTRAINTS, constraints, critical=True)
-    return found
+        extensions += _extension(_BASIC_CONSTRAINTS, constraints, critical=True)
+    return extensions
 
 
 def _extensions(template: CertificateTemplate, subject: bytes, issuer_name: bytes, issuer_key_id: bytes) -> list[bytes]:
     """In Go's order; what would be empty is left out."""
-    found = [_usage_extensions(template.usages, template.is_ca)]
+    extensions = [_usage_extensions(template.usages, template.is_ca)]
     if template.with_subject_key_id:
         key_id = der.encode(der.OCTET_STRING, template.subject_key_id or key_identifier(template.public_key))
-        found.append(_extension(_SUBJECT_KEY_ID, key_id))
+        extensions.append(_extension(_SUBJECT_KEY_ID, key_id))
     # Go takes a certificate whose issuer has its own name for self-signed.
     if issuer_key_id and subject != issuer_name:
-        found.append(_extension(_AUTHORITY_KEY_ID, der.encode(der.SEQUENCE, der.encode(0x80, issuer_key_id))))
+        extensions.append(_extension(_AUTHORITY_KEY_ID, der.encode(der.SEQUENCE, der.encode(0x80, issuer_key_id))))
     if template.alt_names:
         # RFC 5280 section 4.2.1.6: critical where the subject says nothing.
         critical = subject == _EMPTY_SEQUENCE
-        found.append(_extension(_SUBJECT_ALT_NAME, template.alt_names.encode(), critical=critical))
-    return found
+        extensions.append(_extension(_SUBJECT_ALT_NAME, template.alt_names.encode(), critical=critical))
+    return extensions

@@ -143,11 +143,11 @@ def _alt_names(extension: Extension, meaning: dict[str, Any]) -> bool:
 def _extended_key_usages(extension: Extension, meaning: dict[str, Any]) -> bool:
     value, refusal = extension.value, "invalid extended key usages"
     position, stop = _sequence(value, refusal)
-    found = []
+    oids = []
     while position < stop:
         oid, position = _oid(value, position, stop, refusal)
-        found.append(oid)
-    meaning["extended_key_usages"] = tuple(found)
+        oids.append(oid)
+    meaning["extended_key_usages"] = tuple(oids)
     return True
 
 

@@ -117,10 +117,10 @@ def _base128(octets: bytes, position: int, end: int) -> tuple[int, int]:
 
 def element(octets: bytes, position: int, end: int) -> Element:
     """Any element that ends before ``end``. Raises :class:`DERError` otherwise."""
-    found = header(octets, position, end)
-    if found[2] > end:
+    bounds = header(octets, position, end)
+    if bounds[2] > end:
         raise syntax_error("data truncated")
-    return found
+    return bounds
 
 
 def expect(octets: bytes, position: int, end: int, tag: int, base: int = 0, what: str = "") -> tuple[int, int]:
@@ -133,9 +133,9 @@ def expect(octets: bytes, position: int, end: int, tag: int, base: int = 0, what
     Raises:
         DERError: nothing there, another identifier, or contents beyond ``end``.
     """
-    found, start, stop = header(octets, position, end)
-    if found != tag:
-        raise _mismatch(tag, found, stop - start, start - base, what)
+    identifier, start, stop = header(octets, position, end)
+    if identifier != tag:
+        raise _mismatch(tag, identifier, stop - start, start - base, what)
     if stop > end:
         raise syntax_error("data truncated")
     return start, stop
@@ -147,11 +147,11 @@ _PARAMETERS = (
 )
 
 
-def _mismatch(wanted: int, found: int, length: int, offset: int, what: str) -> DERError:
-    number = found >> 9 if found >= _HIGH_TAG else found & 0x1F
-    constructed = "true" if found & 0x20 else "false"
+def _mismatch(wanted: int, identifier: int, length: int, offset: int, what: str) -> DERError:
+    number = identifier >> 9 if identifier >= _HIGH_TAG else identifier & 0x1F
+    constructed = "true" if identifier & 0x20 else "false"
     return structure_error(
-        f"tags don't match ({wanted & 0x1F} vs {{class:{(found & 0xFF) >> 6} tag:{number} length:{length} "
+        f"tags don't match ({wanted & 0x1F} vs {{class:{(identifier & 0xFF) >> 6} tag:{number} length:{length} "
         f"isCompound:{constructed}}}) {_PARAMETERS} {what} @{offset}"
     )
 
@@ -165,7 +165,7 @@ def elements(octets: bytes, start: int, stop: int, tag: int | None) -> list[tupl
     Raises:
         DERError: an element with another identifier, or one that is cut off.
     """
-    found = []
+    bounds = []
     position = start
     while position < stop:
         got, begin, end = header(octets, position, stop)
@@ -173,9 +173,9 @@ def elements(octets: bytes, start: int, stop: int, tag: int | None) -> list[tupl
             raise structure_error("sequence tag mismatch")
         if end > stop:
             raise syntax_error("truncated sequence")
-        found.append((position, begin, end))
+        bounds.append((position, begin, end))
         position = end
-    return found
+    return bounds
 
 
 def integer(contents: bytes) -> int:

@@ -117,8 +117,8 @@ def algorithm_of(identifier: bytes) -> SignatureAlgorithm:
 def algorithm_for(key: PublicKey) -> SignatureAlgorithm:
     """What :func:`signing` uses for the private half of ``key``; of what never signs :data:`UNKNOWN`."""
     if key.kind is KeyKind.ECDSA:
-        found = _ECDSA_SIGNERS.get(key.bits)
-        return algorithm_of(found[0][2:]) if found is not None else UNKNOWN
+        signer = _ECDSA_SIGNERS.get(key.bits)
+        return algorithm_of(signer[0][2:]) if signer is not None else UNKNOWN
     if key.kind is KeyKind.RSA:
         return algorithm_of(_RSA_IDENTIFIERS[Digest.SHA256][2:])
     return next((each for each in _BY_OID.values() if each.kind is key.kind and key.name == each.name), UNKNOWN)
@@ -148,8 +148,8 @@ def _explicit(octets: bytes, position: int, end: int, tag: int, inner: int) -> t
 
     Like ``encoding/asn1``, this takes no notice of the length of the tag around it, as long as it is not zero.
     """
-    found, start, stop = der.header(octets, position, end)
-    if found != tag or start == stop:
+    identifier, start, stop = der.header(octets, position, end)
+    if identifier != tag or start == stop:
         raise der.structure_error("explicitly tagged member didn't match")
     begin, limit = der.expect(octets, start, end, inner)
     return octets[begin:limit], limit
@@ -286,12 +286,12 @@ def signing(key: PrivateKey, *, rsa_digest: Digest = Digest.SHA256) -> Signing:
         digest = _HASHES[rsa_digest]()
         return Signing(_RSA_IDENTIFIERS[rsa_digest], lambda octets: key.sign(octets, padding.PKCS1v15(), digest))
     if isinstance(key, ec.EllipticCurvePrivateKey):
-        found = _ECDSA_SIGNERS.get(key.curve.key_size)
-        if found is None or key.curve.name not in {"secp224r1", "secp256r1", "secp384r1", "secp521r1"}:
+        signer = _ECDSA_SIGNERS.get(key.curve.key_size)
+        if signer is None or key.curve.name not in {"secp224r1", "secp256r1", "secp384r1", "secp521r1"}:
             raise KeyMaterialError(
                 f"no signature algorithm for curve {key.curve.name}, expected P-224, P-256, P-384 or P-521"
             )
-        identifier, scheme = found
+        identifier, scheme = signer
         return Signing(identifier, lambda octets: key.sign(octets, scheme))
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return Signing(_ED25519_IDENTIFIER, key.sign)

@@ -123,12 +123,12 @@ def parse_der(contents: bytes) -> Certificate:
 
 def parse_concatenated(contents: bytes) -> list[Certificate]:
     """The certificates that follow each other in ``contents`` without a gap. Raises :class:`ParseError`."""
-    found = []
+    certificates = []
     position = 0
     while position < len(contents):
-        found.append(_at(contents, position))
-        position += len(found[-1].contents)
-    return found
+        certificates.append(_at(contents, position))
+        position += len(certificates[-1].contents)
+    return certificates
 
 
 def parse_pem(text: bytes) -> Certificate:
@@ -151,15 +151,15 @@ def parse_bundle(text: bytes) -> list[Certificate]:
     Raises:
         ParseError: a block does not parse, or there is none.
     """
-    found = [
+    certificates = [
         certificate
         for block in pem.blocks(text)
         if block.type == pem.CERTIFICATE and not block.headers
         for certificate in parse_concatenated(block.contents)
     ]
-    if not found:
+    if not certificates:
         raise ParseError("data does not contain any valid RSA or ECDSA certificates")
-    return found
+    return certificates
 
 
 def _at(octets: bytes, at: int) -> Certificate:
@@ -312,14 +312,14 @@ def _extensions(octets: bytes, info: _Reader, version: int) -> tuple[Extension, 
         return ()
     wrapper = _Reader(octets, *info.step(_EXTENSIONS, "malformed extensions"))
     start, stop = wrapper.step(der.SEQUENCE, "malformed extensions")
-    found: dict[str, Extension] = {}
+    extensions: dict[str, Extension] = {}
     reader = _Reader(octets, start, stop)
     while reader.position < stop:
         extension = _extension(_Reader(octets, *reader.step(der.SEQUENCE, "malformed extension")))
-        if extension.oid in found:
+        if extension.oid in extensions:
             raise ParseError(f"x509: certificate contains duplicate extension with OID {quote(extension.oid)}")
-        found[extension.oid] = extension
-    return tuple(found.values())
+        extensions[extension.oid] = extension
+    return tuple(extensions.values())
 
 
 def _extension(reader: _Reader) -> Extension:

@@ -128,17 +128,17 @@ def _requested_extensions(octets: bytes, attributes: list[tuple[int, int, int]])
 
     Attributes that do not parse are passed over, as Go does (challengePassword, unstructuredName).
     """
-    found: list[Extension] = []
+    requested: list[Extension] = []
     for position, _, end in attributes:
         value = _first_value_of_extension_request(octets, position, end)
         if value is None:
             continue
         extensions = _extensions(octets, *value)
         for extension in extensions:
-            if any(extension.oid == seen.oid for seen in found):
+            if any(extension.oid == seen.oid for seen in requested):
                 raise ParseError("x509: certificate request contains duplicate requested extensions")
-            found.append(extension)
-    return tuple(found)
+            requested.append(extension)
+    return tuple(requested)
 
 
 def _first_value_of_extension_request(octets: bytes, position: int, end: int) -> tuple[int, int] | None:
@@ -156,7 +156,7 @@ def _first_value_of_extension_request(octets: bytes, position: int, end: int) ->
 
 def _extensions(octets: bytes, position: int, end: int) -> list[Extension]:
     start, stop = der.expect(octets, position, end, der.SEQUENCE, position, "")
-    found = []
+    extensions = []
     for _, begin, limit in der.elements(octets, start, stop, der.SEQUENCE):
         oid_start, oid_stop = der.expect(octets, begin, limit, der.OBJECT_IDENTIFIER, begin, "ObjectIdentifier")
         oid = der.object_identifier(octets[oid_start:oid_stop])
@@ -165,8 +165,8 @@ def _extensions(octets: bytes, position: int, end: int) -> list[Extension]:
             value_start, at = der.expect(octets, at, limit, der.BOOLEAN)
             critical = der.boolean(octets[value_start:at])
         value_start, value_stop = der.expect(octets, at, limit, der.OCTET_STRING, begin, "")
-        found.append(Extension(oid, critical, octets[value_start:value_stop]))
-    return found
+        extensions.append(Extension(oid, critical, octets[value_start:value_stop]))
+    return extensions
 
 
 def verify_signature(request: CertificateRequest, *, post_quantum: bool = False) -> CertificateRequest:
