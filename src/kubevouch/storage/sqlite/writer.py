@@ -37,10 +37,10 @@ MAX_GATHERED_BYTES = 4 * 1024 * 1024
 """A batch with so much takes no more, and no more is handed over at once. So twice as much shares one commit at most:
 it bounds the memory it takes and how long the first write waits for the last."""
 
-QUIET_TURNS = 2
+QUIET_TURNS = 4
 MOST_TURNS = 10
 """What is gathered is handed over after so many turns of the loop in a row that brought no further write, or after so
-many in all. A write that comes alone waits two turns, which take microseconds then; in a busy loop, where a turn takes
+many in all. A write that comes alone waits four turns, which take microseconds then; in a busy loop, where a turn takes
 some milliseconds, commits are few and large: each costs a millisecond of processor time besides its rows, and has both
 threads wait for the interpreter lock several times."""
 
