@@ -29,8 +29,8 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Wire:
     return Wire.of_kubeconfig(cluster.kubeconfig, tmp_path_factory.mktemp("pair"))
 
 
-def read(api: Wire, path: str, **headers: str) -> Any:
-    return json.loads(api.request("GET", path, **headers).body)
+def read(api: Wire, path: str, accept: str = "*/*") -> Any:
+    return json.loads(api.request("GET", path, Accept=accept).body)
 
 
 @pytest.mark.parametrize("document", ["/openapi/v2", "/openapi/v3/api/v1"])
@@ -55,7 +55,7 @@ def test_a_proxy_is_discovered(api: Wire) -> None:
     assert row == {
         "name": "nodes/proxy", "singularName": "", "namespaced": False, "kind": "NodeProxyOptions", "verbs": VERBS
     }  # fmt: skip
-    (core,) = read(api, "/api", Accept=AGGREGATED)["items"]
+    (core,) = read(api, "/api", AGGREGATED)["items"]
     (nodes,) = [each for each in core["versions"][0]["resources"] if each["resource"] == "nodes"]
     (proxy,) = [each for each in nodes["subresources"] if each["subresource"] == "proxy"]
     kind = {"group": "", "version": "", "kind": "NodeProxyOptions"}
