@@ -80,7 +80,14 @@ def _verbs(found: dict[str, Any]) -> str:
 
 
 def _resources() -> Iterator[Resource[Any]]:
-    yield from (*catalog.STORED, *catalog.VIEWS, *catalog.EMPTY.values(), *catalog.OLDER.values(), *catalog.REVIEWS)
+    yield from (
+        *catalog.STORED,
+        *catalog.VIEWS,
+        *catalog.EMPTY.values(),
+        *catalog.OLDER.values(),
+        catalog.COMPONENT_STATUSES,
+        *catalog.REVIEWS,
+    )
 
 
 def _empty() -> set[Resource[Any]]:

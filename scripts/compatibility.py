@@ -47,13 +47,14 @@ def page() -> str:
 def _served() -> Iterator[tuple[str, ...]]:
     # Nobody is asked anything: the definitions only say which kinds there are.
     stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None))
-    empty = {definition.resource for definition in stored if definition.refuses_creation}
+    empty = {definition.resource for definition in stored if definition.refuses_creation} | {*catalog.OLDER.values()}
     usual, groups = RuntimeConfig(), dict[str, list[str]]()
     for resource in (
         *catalog.STORED,
         *catalog.VIEWS,
         *catalog.EMPTY.values(),
         *catalog.OLDER.values(),
+        catalog.COMPONENT_STATUSES,
         *catalog.REVIEWS,
     ):
         mark = " (*empty*)" if resource in empty else "" if usual.serves(resource) else " (*off*)"

@@ -126,6 +126,10 @@ OPTIONS = {
 }
 
 
+# What is made up when it is read has no versions and no pages: they are passed over there, as in Kubernetes.
+UNVERSIONED = "/api/v1/componentstatuses"
+
+
 def test_options_that_no_verb_of_any_resource_takes() -> None:
     async def scenario() -> dict[str, int]:
         async with Cluster(https=True) as cluster:
@@ -133,7 +137,7 @@ def test_options_that_no_verb_of_any_resource_takes() -> None:
             before, wrong = await cluster.server.api.store.revision(), {}
             async with route_matrix.session(cluster, admin) as client:
                 for route in routes:
-                    for option in OPTIONS.get(route.verb, ()):
+                    for option in OPTIONS.get(route.verb, ()) if route.path != UNVERSIONED else ():
                         url = f"{route.url.partition('?')[0]}?{'watch=1&' if route.verb == 'watch' else ''}{option}"
                         headers = MERGE if route.verb == "patch" else JSON
                         body = b"{}" if route.verb in ("create", "update", "patch") else None

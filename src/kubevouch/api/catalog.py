@@ -128,6 +128,12 @@ VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
     policies.ValidatingAdmissionPolicyBinding, namespaced=False,
 )  # fmt: skip
 
+# ------------------------------------------------------------------ made up when they are read
+
+COMPONENT_STATUSES = Resource(
+    "", "v1", "ComponentStatus", "componentstatuses", core_v1.ComponentStatus, namespaced=False, short_names=("cs",)
+)
+
 # ------------------------------------------------------------------ reviews: created, answered, never stored
 
 TOKEN_REVIEWS = Resource(
@@ -200,7 +206,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
 
 def _scheme() -> Scheme:
     scheme = Scheme()
-    for resource in (*STORED, *VIEWS, *EMPTY.values(), *OLDER.values(), *REVIEWS):
+    for resource in (*STORED, *VIEWS, *EMPTY.values(), *OLDER.values(), COMPONENT_STATUSES, *REVIEWS):
         scheme.add(resource, _DEFAULTERS.get(resource))
     scheme.add_kind(TOKEN_REQUEST, authentication_v1.TokenRequest, authentication_v1.default_token_request)
     unstored: dict[GroupVersion, tuple[type[Any], ...]] = {

@@ -175,6 +175,7 @@ class Definition(Generic[T]):
         defaulter: fills in defaults after a server-side apply.
         ttl: seconds after which the store forgets an object, or None.
         refuses_creation: why nobody can create one, where that is so.
+        is_stored: False for what is made up at each read.
         deprecation: what whoever uses its own version is warned of (k8s.io/api, prerelease-lifecycle).
     """
 
@@ -191,6 +192,7 @@ class Definition(Generic[T]):
     defaulter: Callable[[Any], Any] | None = None
     refuses_creation: str = ""
     deprecation: str = ""
+    is_stored: bool = True
 
     @property
     def key_prefix(self) -> str:

@@ -30,6 +30,7 @@ from kubevouch.machinery.scheme import Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
 from kubevouch.registry.certificates.durations import duration_honored
+from kubevouch.registry.core.componentstatuses import Ask, ComponentStatuses
 from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
@@ -184,6 +185,13 @@ class APIServer:
         self.served = Served(scheme)
         self._serves = (runtime_config or RuntimeConfig()).serves
         install(self.served, self.stores.values(), self._serves)
+        # By Kubernetes' names.
+        self.components: dict[str, Ask] = {
+            "controller-manager": _no_controllers,
+            "scheduler": _no_scheduler,
+            "etcd-0": self._store_health,
+        }
+        install(self.served, (ComponentStatuses(self.components),), self._serves)
         self._install_reviews()
         if kubelet_credential is not None:
             self._install_node_proxy(kubelet_credential)
@@ -348,6 +356,13 @@ class APIServer:
         except StoreUnavailable as err:
             raise HealthError(str(err)) from err
 
+    async def _store_health(self) -> str:
+        try:
+            await self._store_writes()
+        except HealthError as err:
+            return str(err)
+        return ""
+
     async def _caches_loaded(self) -> None:
         if not self.cacher.is_ready:
             raise HealthError("the watch cache is not loaded")
@@ -410,6 +425,14 @@ class APIServer:
 
 async def _passes() -> None:
     """A check that passes whenever the process can answer at all."""
+
+
+async def _no_controllers() -> str:
+    return "no controllers run inside of this server"
+
+
+async def _no_scheduler() -> str:
+    return "there is none: kubevouch runs no workloads"
 
 
 def _index(paths: list[str]) -> Result:

@@ -125,7 +125,9 @@ class Discovery:
             verbs=list(endpoint.verbs),
             short_names=list(resource.short_names),
             categories=list(endpoint.store.definition.categories),
-            storage_version_hash=endpoint.store.definition.resource.storage_version_hash,
+            storage_version_hash=(
+                endpoint.store.definition.resource.storage_version_hash if endpoint.store.definition.is_stored else ""
+            ),
         )
         subresources = [
             APIResource(

@@ -123,7 +123,9 @@ class ObjectEncoder:
     ) -> Iterator[bytes]:
         """A reply that is a list, one piece after another; see ``server/pieces.py``."""
         meta = ListMeta(
-            resource_version=str(page.revision), continue_=page.continue_token, remaining_item_count=page.remaining
+            resource_version=str(page.revision or ""),
+            continue_=page.continue_token,
+            remaining_item_count=page.remaining,
         )
         transform = how.transform
         if transform.kind == "Table":

@@ -48,6 +48,10 @@ class RunningControllers:
         self._server = server
         self.manager = manager
         self._task = asyncio.create_task(manager.run(), name="controllers")
+        server.api.components["controller-manager"] = self._health
+
+    async def _health(self) -> str:
+        return "the controllers have stopped" if self._task.done() else ""
 
     async def settle(self) -> None:
         """Until the caches are as new as the server and nobody has anything to do before an event or a time comes.

@@ -30,6 +30,7 @@ from kubevouch.api import (
 from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
 from kubevouch.api.apiextensions_v1 import definitions, schema_props
 from kubevouch.api.core_v1 import (
+    components,
     configmaps,
     endpoints,
     events,
@@ -51,8 +52,8 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = json.loads(
 )
 MODULES: dict[str, tuple[ModuleType, ...]] = {
     "core/v1": (
-        configmaps, endpoints, events, namespaces, nodes, pods, quotas, references, secrets, serviceaccounts,
-        services,
+        components, configmaps, endpoints, events, namespaces, nodes, pods, quotas, references, secrets,
+        serviceaccounts, services,
     ),
     "events.k8s.io/v1": (events_v1,),
     "coordination.k8s.io/v1": (coordination_v1,),

@@ -4,6 +4,7 @@ The ``validate_*`` functions check what is particular to a kind. The metadata th
 ``machinery.object_meta``, which the registry calls with the kind's rule for names.
 """
 
+from kubevouch.api.core_v1.components import ComponentCondition, ComponentStatus
 from kubevouch.api.core_v1.configmaps import ConfigMap, validate_config_map, validate_config_map_update
 from kubevouch.api.core_v1.endpoints import EndpointAddress, EndpointPort, Endpoints, EndpointSubset
 from kubevouch.api.core_v1.events import Event, EventSeries, EventSource, validate_event, validate_event_update
@@ -48,6 +49,8 @@ from kubevouch.api.core_v1.serviceaccounts import (
 from kubevouch.api.core_v1.services import Service, ServicePort, ServiceSpec, ServiceStatus, default_service
 
 __all__ = [
+    "ComponentCondition",
+    "ComponentStatus",
     "ConfigMap",
     "Container",
     "DaemonEndpoint",
