@@ -83,7 +83,7 @@ def test_the_version(capsys: Captured) -> None:
         (
             ["csr", "list", "-o", "jsn"],
             (
-                "error: invalid value for '-o' / '--output': 'jsn' is not one of 'text', 'json', 'yaml'\n"
+                "error: invalid value for '-o' / '--output': 'jsn' is not one of 'text', 'wide', 'json', 'yaml'\n"
                 "hint: did you mean json? see kubevouch csr list --help\n"
             ),
         ),
