@@ -27,11 +27,11 @@ def algorithm(dotted: str, parameters: bytes = b"") -> SignatureAlgorithm:
 
 def pss(
     digest: str = OID_SHA256, inner: str = OID_SHA256, salt: int = 32, *, mgf: str = "1.2.840.113549.1.1.8",
-    digest_parameters: bytes = b"", trailer: bytes = b"",
+    digest_parameters: bytes = b"", trailer: bytes = b"", first: int = 0xA0,
 ) -> SignatureAlgorithm:  # fmt: skip
     parameters = der.encode(
         der.SEQUENCE,
-        der.encode(0xA0, der.encode(der.SEQUENCE, oid(digest), digest_parameters)),
+        der.encode(first, der.encode(der.SEQUENCE, oid(digest), digest_parameters)),
         der.encode(0xA1, der.encode(der.SEQUENCE, oid(mgf), der.encode(der.SEQUENCE, oid(inner), b"\x05\x00"))),
         der.encode(0xA2, der.encode_integer(salt)),
         trailer,
@@ -60,6 +60,7 @@ def test_pss_settings() -> None:
         pss(trailer=der.encode(0xA3, der.encode_integer(2))),
         pss(trailer=der.encode(0xA3)),
         pss("1.3.14.3.2.26", "1.3.14.3.2.26", 20),
+        pss(first=0xA4),
         algorithm("1.2.840.113549.1.1.10"),
         algorithm("1.2.840.113549.1.1.10", b"\x30\x02\xa0\x00"),
     ):
@@ -76,6 +77,7 @@ def test_ecdsa(curve: ec.EllipticCurve) -> None:
     how = signature.signing(key)
     identifier = how.identifier[2:]
     found = signature.algorithm_of(identifier)
+    assert signature.algorithm_for(public(key)) == found
     signature.verify(found, public(key), b"text", how.sign(b"text"))
     with pytest.raises(SignatureError, match="x509: ECDSA verification failure"):
         signature.verify(found, public(key), b"other", how.sign(b"text"))
@@ -85,6 +87,7 @@ def test_ed25519() -> None:
     key = ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32)
     how = signature.signing(key)
     found = signature.algorithm_of(how.identifier[2:])
+    assert signature.algorithm_for(public(key)) == found
     signature.verify(found, public(key), b"text", how.sign(b"text"))
     with pytest.raises(SignatureError, match="x509: Ed25519 verification failure"):
         signature.verify(found, public(key), b"text", b"short")
@@ -96,9 +99,16 @@ def test_rsa(rsa_key: rsa.RSAPrivateKey, digest: Digest) -> None:
     start, stop = der.expect(how.identifier, 0, len(how.identifier), der.SEQUENCE)
     found = signature.algorithm_of(how.identifier[start:stop])
     assert found.digest is digest
+    assert signature.algorithm_for(public(rsa_key)).name == "SHA256-RSA"
     signature.verify(found, public(rsa_key), b"text", how.sign(b"text"))
     with pytest.raises(SignatureError, match="crypto/rsa: verification error"):
         signature.verify(found, public(rsa_key), b"other", how.sign(b"text"))
+
+
+def test_the_smallest_rsa_key_that_verifies() -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    made = key.sign(b"text", padding.PKCS1v15(), hashes.SHA256())
+    signature.verify(algorithm("1.2.840.113549.1.1.11"), public(key), b"text", made)
 
 
 def test_rsa_pss(rsa_key: rsa.RSAPrivateKey) -> None:
