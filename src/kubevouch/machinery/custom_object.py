@@ -11,7 +11,7 @@ import msgspec
 
 from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.codec.json_codec import Decoded, UnmarshalError
-from kubevouch.machinery.codec.object_codec import ObjectCodec
+from kubevouch.machinery.codec.object_codec import ObjectCodec, use_codec
 from kubevouch.machinery.declaration import wire
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.schema import schema_of
@@ -44,21 +44,19 @@ class Cleaner(Protocol):
 
 
 class CustomCodec(ObjectCodec[CustomObject]):
-    """Of one version of a custom kind.
-
-    Args:
-        cleaner: the version's schema; None takes documents as they are, as clients do.
-        merge_type: how documents merge; deduced from the values where there is no schema.
-    """
+    """Of a custom kind of which no schema is known: as a client reads and writes it."""
 
     struct = CustomObject
     schema = None
 
-    def __init__(self, cleaner: Cleaner | None = None, merge_type: MapType | None = None) -> None:
-        self._cleaner = cleaner
-        declared = {} if merge_type is None else merge_type.fields
-        rest = DEDUCED if merge_type is None else merge_type.element
-        self.merge_type = MapType({**_OWN_TYPES, **declared, "metadata": _META_TYPE}, rest)
+    @property
+    def merge_type(self) -> MapType:  # type: ignore[override]  # read only
+        """Deduced from the values."""
+        return _DEDUCED_OBJECT
+
+    def cleaner(self, api_version: str) -> Cleaner | None:  # noqa: ARG002
+        """The schema of a version; the codec's own for an empty text. None takes documents as they are."""
+        return None
 
     def to_json(self, obj: CustomObject) -> bytes:
         """With kind and apiVersion: items of lists have them, too."""
@@ -92,8 +90,8 @@ class CustomCodec(ObjectCodec[CustomObject]):
         metadata = Decoded(ObjectMeta()) if given is None else _metadata(given)
         unknown = sorted(metadata.strict_errors)
         plain["metadata"] = given if isinstance(given, dict) else {}
-        if self._cleaner is not None:
-            paths = self._cleaner.clean(plain)
+        if (cleaner := self.cleaner("")) is not None:
+            paths = cleaner.clean(plain)
             unknown += (f'unknown field "{path}"' for path in paths)
         return Decoded(_object(plain, metadata.value), [*repeated, *unknown])
 
@@ -111,12 +109,16 @@ class CustomCodec(ObjectCodec[CustomObject]):
         tree = msgspec.json.decode(value)
         if not isinstance(tree, dict):
             raise UnmarshalError("a stored value that is no object")
-        if self._cleaner is not None:
-            self._cleaner.clean(tree)
+        stored_in = tree.get("apiVersion")
+        if isinstance(stored_in, str) and (cleaner := self.cleaner(stored_in)) is not None:
+            cleaner.clean(tree)
         return _object(tree, _stored_metadata(tree.get("metadata")))
 
     def bare(self, obj: CustomObject) -> CustomObject:
         return obj
+
+    def blank(self, metadata: ObjectMeta, kind: str, api_version: str) -> CustomObject:
+        return CustomObject(kind=kind, api_version=api_version, metadata=metadata)
 
     def compare(self, old: CustomObject, new: CustomObject) -> tuple[FieldSet, FieldSet]:
         changed, removed = struct_compare.compare(_Metadata(metadata=old.metadata), _Metadata(metadata=new.metadata))
@@ -132,7 +134,7 @@ class _Metadata(Object):
 
 _META_TYPE: MergeType = typed_tree.merge_type(schema_of(ObjectMeta))
 _STRING: MergeType = typed_tree.ScalarType("string")
-_OWN_TYPES: dict[str, MergeType] = {"kind": _STRING, "apiVersion": _STRING}
+_DEDUCED_OBJECT = MapType({"kind": _STRING, "apiVersion": _STRING, "metadata": _META_TYPE}, DEDUCED)
 
 
 def _object(tree: Tree, metadata: ObjectMeta) -> CustomObject:
@@ -181,3 +183,6 @@ def _normal(value: Any) -> Any:
 
 def _no_protobuf() -> UnmarshalError:
     return UnmarshalError("custom resources have no protobuf")
+
+
+use_codec(CustomCodec())

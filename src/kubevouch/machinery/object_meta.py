@@ -26,9 +26,18 @@ _IMMUTABLE = "field is immutable"
 
 
 def validate_object_meta(
-    meta: ObjectMeta, namespaced: bool, name_rule: NameRule, path: str = "metadata"
+    meta: ObjectMeta,
+    namespaced: bool,
+    name_rule: NameRule,
+    path: str = "metadata",
+    *,
+    standard_finalizers: bool = True,
 ) -> list[FieldError]:
-    """What is wrong with the metadata of an object to be created; a generated name must already be in place."""
+    """What is wrong with the metadata of an object to be created; a generated name must already be in place.
+
+    Args:
+        standard_finalizers: as in :func:`validate_object_meta_update`.
+    """
     errors = _validate_names(meta, name_rule, path)
     if namespaced:
         if meta.namespace:
@@ -40,7 +49,8 @@ def validate_object_meta(
     if meta.generation < 0:
         errors.append(field.invalid(f"{path}.generation", meta.generation, "must be greater than or equal to 0"))
     errors += _validate_common(meta, path, finalizers=True)
-    errors += validate_standard_finalizers(meta.finalizers, f"{path}.finalizers")
+    if standard_finalizers:
+        errors += validate_standard_finalizers(meta.finalizers, f"{path}.finalizers")
     return errors
 
 

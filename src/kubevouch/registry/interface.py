@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -62,6 +62,8 @@ class Strategy(Generic[T]):
     unconditional_update = True
     # Validation takes long whatever the object's size, as compiling does: it is done in a thread.
     validates_elsewhere = False
+    # Finalizers have a domain, or are among the few of Kubernetes' own.
+    standard_finalizers = True
     # Field paths (as in FieldsV1, without the f: prefix) that this way of writing never owns.
     reset_fields: Sequence[tuple[str, ...]] = ()
 
@@ -74,6 +76,10 @@ class Strategy(Generic[T]):
     def prepare_for_create(self, ctx: Context, obj: T) -> T:
         """The object with server-owned fields cleared or set."""
         return obj
+
+    def validate_kind(self, obj: T) -> list[FieldError]:
+        """Before anything else."""
+        return []
 
     def validate(self, ctx: Context, obj: T) -> list[FieldError]:
         return []
@@ -132,6 +138,26 @@ class Subresource(Generic[T]):
     prints_table: bool = True
 
 
+class Conversion(Protocol[T]):
+    """Between the versions of a kind whose versions differ: one of them is served, another may be stored."""
+
+    def serves(self, obj: T) -> bool:
+        """Whether ``obj`` is in the served version."""
+        ...
+
+    def at_once(self, obj: T) -> T:
+        """``obj`` in the served version, or as it is where others have to be asked for that."""
+        ...
+
+    async def to_served(self, objs: Sequence[T]) -> list[T]:
+        """Raises ``APIStatusError``."""
+        ...
+
+    async def to_stored(self, obj: T) -> T:
+        """Raises ``APIStatusError``."""
+        ...
+
+
 FieldGetter = Callable[[Any], str]
 
 NO_WORKLOADS = "kubevouch runs no workloads"
@@ -177,6 +203,8 @@ class Definition(Generic[T]):
         refuses_creation: why nobody can create one, where that is so.
         is_stored: False for what is made up at each read.
         deprecation: what whoever uses its own version is warned of (k8s.io/api, prerelease-lifecycle).
+        kindred: other versions of the kind, whose fields have the same names.
+        conversion: for a kind whose objects may be stored in another version than this one.
     """
 
     resource: Resource[T]
@@ -193,6 +221,8 @@ class Definition(Generic[T]):
     refuses_creation: str = ""
     deprecation: str = ""
     is_stored: bool = True
+    kindred: tuple[str, ...] = ()
+    conversion: Conversion[T] | None = None
 
     @property
     def key_prefix(self) -> str:

@@ -20,7 +20,11 @@ class FieldTracker(Generic[T]):
     def __init__(self, definition: Definition[T]) -> None:
         stored = definition.resource
         views = {view.resource.api_version: view for view in definition.views if not view.same_fields}
-        same = [stored.api_version, *(view.resource.api_version for view in definition.views if view.same_fields)]
+        same = [
+            *definition.kindred,
+            stored.api_version,
+            *(view.resource.api_version for view in definition.views if view.same_fields),
+        ]
         writers = {"": definition.strategy} | {sub.name: sub.strategy for sub in definition.subresources}
         self._managers: dict[tuple[str, str], ManagedFieldsManager] = {}
         for resource, defaulter in (

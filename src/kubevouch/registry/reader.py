@@ -18,7 +18,7 @@ from kubevouch.registry.interface import Definition
 from kubevouch.storage.interface import Compacted, Revision, Store
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
-from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, Watcher
+from kubevouch.storage.watchcache.resource_cache import Change, ResourceCache, Scope, Watcher
 from kubevouch.util import turns
 from kubevouch.util.clock import Clock, wait_at_most
 
@@ -45,20 +45,29 @@ class ListResult(Generic[T]):
 class ResourceReader(Generic[T]):
     """What is stored of one resource, from the watch cache where it has it."""
 
-    def __init__(self, definition: Definition[T], store: Store, cacher: Cacher, clock: Clock) -> None:
+    def __init__(
+        self,
+        definition: Definition[T],
+        store: Store,
+        cacher: Cacher,
+        clock: Clock,
+        cache: ResourceCache[T] | None = None,
+    ) -> None:
         self.definition = definition
         self._store = store
         self._cacher = cacher
         self._clock = clock
         self._codec: ObjectCodec[T] = definition.resource.codec
-        self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self._load)
+        self._conversion = definition.conversion
+        self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self.load) if cache is None else cache
 
-    def _load(self, value: bytes, revision: Revision) -> T:
+    def load(self, value: bytes, revision: Revision) -> T:
         resource = self.definition.resource
-        return self._at(self._codec.from_value(value, resource.api_version, resource.kind), revision)
+        return self.at(self._codec.from_value(value, resource.api_version, resource.kind), revision)
 
     @staticmethod
-    def _at(obj: T, revision: Revision) -> T:
+    def at(obj: T, revision: Revision) -> T:
+        """``obj`` as it was stored at ``revision``."""
         changed: T = replace_metadata(obj, resource_version=str(revision))
         return changed
 
@@ -69,7 +78,45 @@ class ResourceReader(Generic[T]):
         stored = self.cache.get(self.definition.key(namespace, name))
         if stored is None:
             raise errors.not_found(self.definition.resource.group_resource, name)
-        return stored
+        return stored if self._conversion is None else await self._one_served(stored)
+
+    # -------------------------------------------------------------- versions
+
+    def seen(self, stored: Stored[T]) -> T:
+        """The object in the served version, as far as nobody has to be asked for that."""
+        if self._conversion is None:
+            return stored.obj
+        known: Stored[T] | None = stored.in_version(self.definition.resource.api_version)
+        return self._conversion.at_once(stored.obj) if known is None else known.obj
+
+    async def _one_served(self, stored: Stored[T]) -> Stored[T]:
+        (served,) = await self.served([stored])
+        return served
+
+    async def served(self, found: list[Stored[T]]) -> list[Stored[T]]:
+        """``found`` in the served version, which each is brought to once. Raises ``APIStatusError``."""
+        conversion, version = self._conversion, self.definition.resource.api_version
+        if conversion is None:
+            return found
+        # An object that was superseded is decoded anew each time that one looks at it.
+        shown = [each.in_version(version) or each for each in found]
+        others = [(at, obj) for at, obj in enumerate(each.obj for each in shown) if not conversion.serves(obj)]
+        made = await conversion.to_served([obj for _, obj in others]) if others else []
+        for (at, _), obj in zip(others, made, strict=True):
+            each = found[at]
+            shown[at] = Stored(each.key, obj, each.revision, each.raw)
+            each.add_version(version, shown[at])
+        return shown
+
+    async def served_changes(self, changes: list[Change[T]]) -> list[Change[T]]:
+        """As :meth:`served`."""
+        if self._conversion is None:
+            return changes
+        stored = await self.served([change.stored for change in changes])
+        return [
+            change if each is change.stored else Change(change.type, each, change.revision)
+            for change, each in zip(changes, stored, strict=True)
+        ]
 
     async def _fresh(self, at_least: Revision) -> None:
         if at_least == 0:
@@ -154,12 +201,16 @@ class ResourceReader(Generic[T]):
     ) -> ListResult[T]:
         """``total``: how many there are in ``found`` and after it, if the cache can't tell."""
         keep = scope.covers if scope.key or scope.matches else None
+        if self._conversion is not None and scope.matches is not None:
+            # Selectors look at the served version, for which others may have to be asked.
+            found = iter(await self.served(list(found)))
         size = max(SCAN_SLICE // scope.cost, 1)
         items = await turns.take(found, size, keep=keep, most=limit + 1 if limit > 0 else None)
         if limit <= 0 or len(items) <= limit:
-            return ListResult(items, revision)
+            return ListResult(await self.served(items), revision)
         following = items.pop()
         token = _token(items[-1].key, scope, revision)
+        items = await self.served(items)
         if keep is not None:
             return ListResult(items, revision, token)
         rest = self.cache.count(scope.prefix, following.key, revision) if total is None else total - limit
@@ -177,7 +228,7 @@ class ResourceReader(Generic[T]):
             if consistent:
                 raise
             raise errors.expired("The resourceVersion for the provided list is too old.") from None
-        stored = (Stored(e.key, self._load(e.value, e.revision), e.revision, e.value) for e in page.items)
+        stored = (Stored(e.key, self.load(e.value, e.revision), e.revision, e.value) for e in page.items)
         loaded = await turns.take(stored, LOAD_SLICE)
         return await self._page(scope, revision, iter(loaded), limit, page.total)
 

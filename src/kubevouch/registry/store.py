@@ -18,6 +18,7 @@ from kubevouch.machinery import errors, field, object_meta
 from kubevouch.machinery.codec import elements
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_metadata
+from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text.generate_name import generate_name
 from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Definition, Strategy
@@ -35,6 +36,7 @@ from kubevouch.storage.interface import (
 )
 from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.uuids import random_uuid
 from kubevouch.util.worker import compute, elsewhere, is_large, weigh
@@ -68,8 +70,9 @@ class ResourceStore(ResourceReader[T]):
         admission: AdmissionChain,
         clock: Clock,
         write_budget: WriteBudget,
+        cache: ResourceCache[T] | None = None,
     ) -> None:
-        super().__init__(definition, store, cacher, clock)
+        super().__init__(definition, store, cacher, clock, cache)
         self._write_budget = write_budget
         self._admission = admission
         self.fields = FieldTracker(definition)
@@ -84,6 +87,12 @@ class ResourceStore(ResourceReader[T]):
         if obj.metadata.resource_version or obj.metadata.self_link:
             obj = replace_metadata(obj, resource_version="", self_link="")
         return self._codec.to_value(obj, resource.api_version, resource.kind)
+
+    async def _value_of(self, obj: T) -> bytes:
+        """In the stored version. Raises ``APIStatusError``."""
+        if self._conversion is not None:
+            obj = await self._conversion.to_stored(obj)
+        return await compute(self._value, obj)
 
     # -------------------------------------------------------------- create
 
@@ -141,7 +150,7 @@ class ResourceStore(ResourceReader[T]):
                 if self.cache.get(key) is not None:
                     raise KeyExists(key)
                 return Stored(key, created, Revision(0), b"")
-            value = await compute(self._value, created)
+            value = await self._value_of(created)
             self._spend(ctx, value)
             revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
             return await self._stored(key, revision, created, value)
@@ -155,7 +164,7 @@ class ResourceStore(ResourceReader[T]):
         created = self._before_create(ctx, namespace, obj)
         problems = self._validate_create(ctx, created)
         if problems:
-            raise errors.invalid(definition.resource.gvk, created.metadata.name, problems)
+            raise errors.invalid(_named_kind(definition.resource.gvk, created), created.metadata.name, problems)
         ctx.warnings.extend(strategy.warnings_on_create(ctx, created))
         return created
 
@@ -181,7 +190,11 @@ class ResourceStore(ResourceReader[T]):
 
     def _validate_create(self, ctx: Context, obj: T) -> FieldErrors:
         definition = self.definition
-        problems = object_meta.validate_object_meta(obj.metadata, definition.resource.namespaced, definition.name_rule)
+        problems = definition.strategy.validate_kind(obj)
+        problems += object_meta.validate_object_meta(
+            obj.metadata, definition.resource.namespaced, definition.name_rule,
+            standard_finalizers=definition.strategy.standard_finalizers,
+        )  # fmt: skip
         problems += definition.strategy.validate(ctx, obj)
         if problems:
             return problems
@@ -213,6 +226,7 @@ class ResourceStore(ResourceReader[T]):
         while True:
             if existing is not None:
                 weigh(len(existing.raw))
+                existing = await self._one_served(existing)
             if existing is None:
                 if subresource or not may_create or not (strategy.create_on_update or applies):
                     raise errors.not_found(self.definition.resource.group_resource, name)
@@ -272,11 +286,12 @@ class ResourceStore(ResourceReader[T]):
             updated = await compute(self._prepared_to_update, ctx, tracked, old, strategy)
         request = self._request(ctx, Operation.UPDATE, namespace, name, updated, old, subresource)
         await self._admission.validate(request)
-        updated, value = await compute(self._settled, updated, old)
+        updated = await compute(self.fields.settle, updated, old)
+        value = await self._value_of(updated)
         if value == existing.raw:
             return existing
         if ctx.dry_run:
-            return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
+            return Stored(existing.key, self.at(updated, existing.revision), existing.revision, b"")
         if updated.metadata.deletion_timestamp is not None and self._may_go(updated):
             return await self._finish_deletion(existing, updated)
         self._spend(ctx, value)
@@ -294,21 +309,19 @@ class ResourceStore(ResourceReader[T]):
         updated = self._before_update(ctx, wanted, old, strategy)
         problems = self._validate_update(ctx, updated, old, strategy)
         if problems:
-            raise errors.invalid(self.definition.resource.gvk, old.metadata.name, problems)
+            raise errors.invalid(_named_kind(self.definition.resource.gvk, updated), old.metadata.name, problems)
         ctx.warnings.extend(strategy.warnings_on_update(ctx, updated, old))
         return updated
-
-    def _settled(self, updated: T, old: T) -> tuple[T, bytes]:
-        settled = self.fields.settle(updated, old)
-        return settled, self._value(settled)
 
     def _validate_update(self, ctx: Context, new: T, old: T, strategy: Strategy[T]) -> FieldErrors:
         """Kubernetes runs the metadata rules twice on updates: in common and in the strategy; both show in causes."""
         namespaced, rule = self.definition.resource.namespaced, self.definition.name_rule
+        standard = strategy.standard_finalizers
         return [
+            *strategy.validate_kind(new),
             *object_meta.validate_object_meta_update(new.metadata, old.metadata),
-            *object_meta.validate_object_meta(new.metadata, namespaced, rule),
-            *object_meta.validate_object_meta_update(new.metadata, old.metadata, standard_finalizers=True),
+            *object_meta.validate_object_meta(new.metadata, namespaced, rule, standard_finalizers=standard),
+            *object_meta.validate_object_meta_update(new.metadata, old.metadata, standard_finalizers=standard),
             *strategy.validate_update(ctx, new, old),
         ]
 
@@ -322,14 +335,14 @@ class ResourceStore(ResourceReader[T]):
         except RevisionConflict as err:
             return _Moved(await self._from_conflict(err))
         await self._cacher.reach(revision)
-        return Stored(existing.key, self._at(updated, existing.revision), existing.revision, b"")
+        return Stored(existing.key, self.at(updated, existing.revision), existing.revision, b"")
 
     async def _from_conflict(self, err: RevisionConflict) -> Stored[T] | None:
         current = err.current
         if current is None:
             return None
         weigh(len(current.value))
-        obj = await compute(self._load, current.value, current.revision)
+        obj = await compute(self.load, current.value, current.revision)
         return Stored(current.key, obj, current.revision, current.value)
 
     def _check_version(self, wanted: T, existing: Stored[T], strategy: Strategy[T]) -> None:
@@ -383,6 +396,7 @@ class ResourceStore(ResourceReader[T]):
             if existing is None:
                 raise errors.not_found(self.definition.resource.group_resource, name)
             weigh(len(existing.raw))
+            existing = await self._one_served(existing)
             self._check_preconditions(existing, options)
             request = self._request(ctx, Operation.DELETE, namespace, name, None, existing.obj, "")
             await self._admission.admit(request)
@@ -417,7 +431,8 @@ class ResourceStore(ResourceReader[T]):
         finalizers = object_meta.deletion_finalizers(existing.obj.metadata, options)
         if not finalizers and strategy.may_remove(existing.obj):
             return await self._remove(ctx, existing)
-        marked, value = await compute(self._marked, ctx, existing.obj, finalizers)
+        marked = await compute(self._marked, ctx, existing.obj, finalizers)
+        value = await self._value_of(marked)
         if value == existing.raw:
             return Deleted(existing, gone=False)
         if ctx.dry_run:
@@ -428,7 +443,7 @@ class ResourceStore(ResourceReader[T]):
             return _Moved(await self._from_conflict(err))
         return Deleted(await self._stored(existing.key, revision, marked, value), gone=False)
 
-    def _marked(self, ctx: Context, obj: T, finalizers: list[str]) -> tuple[T, bytes]:
+    def _marked(self, ctx: Context, obj: T, finalizers: list[str]) -> T:
         strategy = self.definition.strategy
         obj = strategy.prepare_for_delete(ctx, obj)
         meta = obj.metadata
@@ -441,7 +456,7 @@ class ResourceStore(ResourceReader[T]):
             deletion_timestamp=meta.deletion_timestamp or Time.of(ctx.now),
             deletion_grace_period_seconds=0 if strategy.may_remove(obj) else meta.deletion_grace_period_seconds,
         )
-        return marked, self._value(marked)
+        return marked
 
     async def _remove(self, ctx: Context, existing: Stored[T]) -> Deleted[T] | _Moved[T]:
         if not ctx.dry_run:
@@ -477,8 +492,8 @@ class ResourceStore(ResourceReader[T]):
         await self._cacher.reach(revision)
         cached = self.cache.get(key)
         if cached is not None and cached.revision == revision:
-            return cached
-        return Stored(key, self._at(obj, revision), revision, value)
+            return await self._one_served(cached)
+        return Stored(key, self.at(obj, revision), revision, value)
 
     def _request(
         self, ctx: Context, operation: Operation, namespace: str, name: str, obj: T | None, old: T | None, sub: str
@@ -500,6 +515,11 @@ class ResourceStore(ResourceReader[T]):
             versions=self._versions.get(ctx.api_version, self._versions[self.definition.resource.api_version]),
             options=ctx.options,
         )
+
+
+def _named_kind(kind: GroupVersionKind, obj: Object) -> GroupVersionKind:
+    """What a refusal calls the kind: as the object does, where objects say theirs."""
+    return kind._replace(kind=obj.kind) if obj.kind else kind
 
 
 def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:

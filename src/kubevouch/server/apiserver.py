@@ -38,6 +38,7 @@ from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
+from kubevouch.server.custom_resources import CustomResources
 from kubevouch.server.discovery import Discovery
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
@@ -192,6 +193,15 @@ class APIServer:
             "etcd-0": self._store_health,
         }
         install(self.served, (ComponentStatuses(self.components),), self._serves)
+        self.custom = CustomResources(
+            self.cacher,
+            self.served,
+            lambda definition, cache: ResourceStore(
+                definition, self.store, self.cacher, admission, clock, self._write_budget, cache
+            ),
+            self.metrics.storage,
+        )
+        self.custom.follow(self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural])
         self._install_reviews()
         if kubelet_credential is not None:
             self._install_node_proxy(kubelet_credential)
@@ -325,6 +335,8 @@ class APIServer:
     async def _serve_metrics(self, request: Request) -> Result:
         for each in self.stores.values():
             self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
+        for kind in self.custom:
+            self.metrics.storage.objects(*kind.counted())
         body, content_type = await exposition(self.metrics.registry, request.headers.get("Accept", ""))
         return BytesResult(body, content_type)
 
@@ -409,7 +421,7 @@ class APIServer:
         self._stopping = True
         if self._compacting is not None:
             self._compacting.cancel()
-        for cache in self.caches.by_plural.values():
+        for cache in (*self.caches.by_plural.values(), *(kind.cache for kind in self.custom)):
             cache.close_watchers()
         await self._https.close(grace_seconds)
         if self._audit is not None:

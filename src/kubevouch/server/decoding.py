@@ -41,10 +41,15 @@ def media_type(content_type: str) -> str:
     """
     media = content_type.partition(";")[0].strip().lower() or JSON
     if media not in ACCEPTED:
-        raise errors.unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(ACCEPTED)
-        )
+        raise unsupported_media_type()
     return media
+
+
+def unsupported_media_type(accepted: Iterable[str] = ACCEPTED) -> APIStatusError:
+    """415, in the words of handlers."""
+    return errors.unsupported_media_type(
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    )
 
 
 def decode(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> Body:
@@ -53,12 +58,18 @@ def decode(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> 
     Raises:
         APIStatusError: 400.
     """
+    custom = expected.codec.schema is None
+    if custom and media == PROTOBUF:
+        raise unsupported_media_type()
     try:
         body = _protobuf(data, expected, scheme) if media == PROTOBUF else _text(data, media, expected, scheme)
     except _Unrecognized as err:
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {expected.kind}): {err} ({_summary(data)})"
         ) from None
+    if custom:
+        # Validation looks at the kind.
+        body = replace(body, gvk=body.gvk._replace(kind=expected.kind))
     if body.gvk != expected.gvk:
         raise _other_kind(body.gvk, expected)
     return replace(body, obj=scheme.default(body.obj))
@@ -116,11 +127,15 @@ def _word(tree: Mapping[str, Any], name: str) -> str:
 
 
 def _target(api_version: str, kind: str, expected: Resource[Any]) -> GroupVersionKind:
+    group_version = _group_version(api_version) if api_version else expected.group_version
+    return GroupVersionKind(group_version.group, group_version.version, kind or expected.kind)
+
+
+def _group_version(api_version: str) -> GroupVersion:
     try:
-        group_version = GroupVersion.parse(api_version) if api_version else expected.group_version
+        return GroupVersion.parse(api_version)
     except ValueError as err:
         raise _Unrecognized(str(err)) from None
-    return GroupVersionKind(group_version.group, group_version.version, kind or expected.kind)
 
 
 def _codec_for(gvk: GroupVersionKind, expected: Resource[Any], scheme: Scheme) -> ObjectCodec[Any]:
@@ -171,8 +186,20 @@ def _text(data: bytes, media: str, expected: Resource[Any], scheme: Scheme) -> B
         raise _Unrecognized(
             f"couldn't get version/kind; json parse error: error converting YAML to JSON: {err}"
         ) from None
-    gvk = _target(*_type_meta(tree), expected)
-    return from_tree(tree, gvk, _codec_for(gvk, expected, scheme), expected.kind, repeated)
+    api_version, kind = _type_meta(tree)
+    if expected.codec.schema is not None:
+        gvk = _target(api_version, kind, expected)
+        return from_tree(tree, gvk, _codec_for(gvk, expected, scheme), expected.kind, repeated)
+    if not kind:
+        raise _Unrecognized(without_kind(data.decode("utf-8", "replace")))
+    return from_tree(
+        tree, GroupVersionKind(*_group_version(api_version), kind), expected.codec, expected.kind, repeated
+    )
+
+
+def without_kind(text: str) -> str:
+    """What the decoder of custom objects says of a body that does not name its kind."""
+    return f"Object 'Kind' is missing in '{text}'"
 
 
 def from_tree(
@@ -185,6 +212,13 @@ def from_tree(
         raise cannot_handle(gvk, expected_kind, str(err)) from None
     obj = codec.bare(decoded.value)
     return Body(obj, gvk, tuple(decoded.strict_errors), tuple(repeated or ()), managed_fields.asks_reset(tree))
+
+
+def of_custom_kind(obj: Any, expected: Resource[Any]) -> Body:
+    """An object of any Python type as one of the ``expected`` kind, which has a schema. Raises ``APIStatusError``."""
+    whole: dict[str, Any] = {**codec_of(type(obj)).to_tree(obj)}
+    whole |= {"kind": expected.kind, "apiVersion": expected.api_version}
+    return from_tree(whole, expected.gvk, expected.codec, expected.kind)
 
 
 def _type_meta(tree: Any) -> tuple[str, str]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
 from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status
 from kubevouch.machinery.scheme import Resource
@@ -78,7 +76,7 @@ class ObjectEncoder:
 
     # -------------------------------------------------------------- one object
 
-    def _json(self, stored: Stored[Any]) -> bytes:
+    def item_json(self, stored: Stored[Any]) -> bytes:
         """The object without kind and apiVersion, as it stands in lists."""
         return stored.encoded(self._json_form, lambda s: self._codec.to_json(self.view(s.obj)))
 
@@ -98,7 +96,7 @@ class ObjectEncoder:
     def _whole_json(self, stored: Stored[Any], transform: Transform) -> bytes:
         if transform.kind == "PartialObjectMetadata":
             return _partial_json(self._metadata_json(stored), transform.version)
-        return self._codec.whole_json(self._json(stored), self.resource.kind, self.resource.api_version)
+        return self._codec.whole_json(self.item_json(stored), self.resource.kind, self.resource.api_version)
 
     def _envelope(self, stored: Stored[Any], transform: Transform) -> bytes:
         if transform.kind == "PartialObjectMetadata":
@@ -140,7 +138,7 @@ class ObjectEncoder:
             return pieces.message(api_version, kind, encoded, page.items, body)
         head = json_codec.with_type_meta(b'{"metadata":' + json_codec.encode(meta) + b"}", kind, api_version)
         if not partial:
-            return pieces.document(head, "items", page.items, self._json, how)
+            return pieces.document(head, "items", page.items, self.item_json, how)
         return pieces.document(
             head, "items", page.items, lambda s: _partial_json(self._metadata_json(s), transform.version), how
         )
@@ -287,7 +285,7 @@ class ObjectEncoder:
     def _bookmark(self, item: Bookmark, how: Negotiated, *, columns: bool) -> bytes:
         annotations = {INITIAL_EVENTS_END_ANNOTATION: "true"} if item.initial_end else {}
         meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
-        empty = msgspec.structs.replace(self.resource.type(), metadata=meta)
+        empty = self._codec.blank(meta, self.resource.kind, self.resource.api_version)
         stored = Stored("", empty, item.revision, b"")
         if how.transform.kind == "Table":
             listed = ListMeta(resource_version=str(item.revision))

@@ -29,6 +29,8 @@ class ServedVersion:
     store: ResourceStore[Any]
     encoder: ObjectEncoder
     view: View | None = None
+    # Of a kind that came at run time: returns once requests for it can be answered.
+    ready: Callable[[], Awaitable[None]] | None = None
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -165,6 +167,12 @@ class Served:
             return endpoint is not None and verb in endpoint.verbs
         found = endpoint.store.definition.subresource(subresource)
         return found is not None and verb in found.verbs
+
+    def is_custom(self, group: str, version: str) -> bool:
+        """Whether kinds that came at run time are served there."""
+        return any(
+            each.ready is not None for key, each in self.endpoints.items() if key[:2] == (group, version)
+        )  # fmt: skip
 
     def serves(self, group_version: GroupVersion) -> bool:
         return group_version in self.group_versions

@@ -75,7 +75,7 @@ class LoopbackClient:
         name = selected_name(options.field_selector)
         result = await self._send(resource, "list", namespace, name, "", query=query, selectors=options)
         assert isinstance(result, ListingResult)  # what the list handler returns
-        view = _view(result)
+        view = _view(result, resource)
         return Items(
             [view(stored) for stored in result.page.items],
             str(result.page.revision),
@@ -90,7 +90,7 @@ class LoopbackClient:
         name = selected_name(options.field_selector)
         result = await self._send(resource, "watch", namespace, name, "", query=query, selectors=options)
         assert isinstance(result, WatchResult)  # what the watch handler returns
-        view = _view(result)
+        view = _view(result, resource)
         try:
             async for batch in result.batches:
                 for item in batch:
@@ -185,7 +185,7 @@ class LoopbackClient:
             answer: T = result.obj
             return answer
         assert isinstance(result, ObjectResult)  # what handlers of single objects return
-        obj: T = _view(result)(result.stored)
+        obj: T = _view(result, resource)(result.stored)
         return obj
 
     async def _send(
@@ -260,9 +260,11 @@ def _path(resource: Resource[Any], verb: str, namespace: str, name: str, subreso
     return paths.object_path(resource, namespace, name, subresource)
 
 
-def _view(result: ObjectResult | ListingResult | WatchResult) -> Callable[[Stored[Any]], Any]:
-    """From a stored object to the version that was asked for."""
+def _view(result: ObjectResult | ListingResult | WatchResult, resource: Resource[Any]) -> Callable[[Stored[Any]], Any]:
+    """From a stored object to the version and the Python type that were asked for."""
     encoder = result.encoder
+    if encoder.resource.codec.schema is None and resource.codec.schema is not None:
+        return lambda stored: resource.codec.bare(resource.codec.from_json(encoder.item_json(stored)))
     return lambda stored: encoder.view(stored.obj)
 
 
@@ -272,7 +274,7 @@ def _event(item: WatchItem, view: Callable[[Stored[Any]], Any], resource: Resour
     if isinstance(item, Bookmark):
         annotations = {INITIAL_EVENTS_END_ANNOTATION: "true"} if item.initial_end else {}
         meta = ObjectMeta(resource_version=str(item.revision), annotations=annotations)
-        return WatchEvent(EventType.BOOKMARK, resource.type(metadata=meta))
+        return WatchEvent(EventType.BOOKMARK, resource.codec.blank(meta, resource.kind, resource.api_version))
     stored: Stored[Any] = item.stored
     return WatchEvent(EventType(item.type), view(stored))
 

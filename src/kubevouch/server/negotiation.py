@@ -104,17 +104,22 @@ def check_routed(accept: str, *, streams: bool) -> None:
     raise errors.not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}", routed=True)
 
 
-def negotiate(accept: str, use: Use, *, tables: bool = True, pretty: bool = False, go_type: str = "") -> Negotiated:
+def negotiate(
+    accept: str, use: Use, *, tables: bool = True, pretty: bool = False, go_type: str = "", protobuf: bool = True
+) -> Negotiated:
     """The first acceptable clause of the header's first ``MAX_ACCEPT_BYTES``.
+
+    Args:
+        protobuf: whether the objects themselves can be written in it; their metadata always can.
 
     Raises:
         APIStatusError: 406 when there is none.
     """
-    return _negotiated(accept[:MAX_ACCEPT_BYTES], use, tables, pretty, go_type)
+    return _negotiated(accept[:MAX_ACCEPT_BYTES], use, tables, pretty, go_type, protobuf)
 
 
 @lru_cache(maxsize=256)
-def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, go_type: str) -> Negotiated:
+def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, go_type: str, protobuf: bool) -> Negotiated:
     streams = use == "watch"
     offered = _STREAMS if streams else ACCEPTED
     if not accept:
@@ -124,7 +129,7 @@ def _negotiated(accept: str, use: Use, tables: bool, pretty: bool, go_type: str)
         if media not in offered:
             continue
         transform = _transform(clause, media, use, tables=tables, go_type=go_type)
-        if transform is None:
+        if transform is None or (not protobuf and media == PROTOBUF and not transform):
             continue
         return Negotiated(_ENCODINGS[media], transform, stream=streams, pretty=pretty)
     names = ", ".join(f"{media};stream=watch" if streams else media for media in offered)

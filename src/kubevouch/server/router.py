@@ -91,13 +91,48 @@ class Router:
             return await self._action(action, request)
         endpoint = self._served.endpoint(info.group, info.version, info.resource)
         if endpoint is None:
+            if self._served.is_custom(info.group, info.version):
+                return NOT_FOUND
             raise errors.unknown_resource()
-        handler = self._handler(endpoint, request)
-        if not request.typed:
-            self._check_media_types(request)
+        if endpoint.ready is not None:
+            custom = self._custom_handler(endpoint, request)
+            if custom is None:
+                return NOT_FOUND
+            await endpoint.ready()
+            handler = custom
+        else:
+            handler = self._handler(endpoint, request)
+            if not request.typed:
+                self._check_media_types(request)
         if endpoint.deprecation:
             request.warnings.append(endpoint.deprecation)
         return await handler(self._env, endpoint, request)
+
+    def _custom_handler(self, endpoint: ServedVersion, request: Request) -> _EndpointHandler | None:
+        """The handler of a request about a custom resource, None for one that is none of theirs.
+
+        It finds them by the request's verb, not by path and method as go-restful does (apiextensions-apiserver
+        pkg/apiserver/customresource_handler.go, Kubernetes 1.36).
+        """
+        info, namespaced = request.target, endpoint.resource.namespaced
+        anywhere = not info.name and not info.subresource and info.verb in ("list", "watch")
+        if bool(info.namespace) != namespaced and not (namespaced and (anywhere or info.verb in ("list", "watch"))):
+            return None
+        name, resource = info.name, endpoint.resource.group_resource
+        if info.subresource:
+            found = endpoint.store.definition.subresource(info.subresource)
+            if found is None:
+                raise errors.not_found(resource, name)
+            handler = _WHOLE.get(info.verb)
+            if handler is None or info.verb not in found.verbs:
+                raise errors.method_not_supported(resource, info.verb)
+            return handler
+        handler = {**_COLLECTION, **_ITEM}.get(info.verb)
+        if handler is None:
+            raise errors.method_not_supported(resource, info.verb)
+        if info.verb in ("update", "patch") and not name:
+            raise errors.bad_request("name must be provided")
+        return handler
 
     def _handler(self, endpoint: ServedVersion, request: Request) -> _EndpointHandler:
         info = request.target

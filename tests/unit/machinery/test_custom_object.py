@@ -53,13 +53,16 @@ def test_numbers_are_what_go_makes_of_them(text: str, made: float) -> None:
 
 
 def test_what_strict_reading_finds_is_told_in_kubernetes_order() -> None:
-    class Cleaner:
+    class Extra:
         def clean(self, tree: dict[str, Any]) -> list[str]:
             del tree["extra"]
             return ["extra"]
 
-    codec = CustomCodec(Cleaner())
-    decoded = codec.from_tree(gojson.loads(b'{"extra":1,"metadata":{"odd":1},"spec":{"a":1,"a":2}}'))
+    class ExtraCodec(CustomCodec):
+        def cleaner(self, _api_version: str) -> Extra:
+            return Extra()
+
+    decoded = ExtraCodec().from_tree(gojson.loads(b'{"extra":1,"metadata":{"odd":1},"spec":{"a":1,"a":2}}'))
     assert decoded.strict_errors == [
         'duplicate field "spec.a"', 'unknown field "metadata.odd"', 'unknown field "extra"',
     ]  # fmt: skip

@@ -14,6 +14,7 @@ import msgspec
 
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.codec.json_codec import Decoded
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.schema import StructSchema, schema_of
 from kubevouch.machinery.writing import struct_compare, typed_tree
 from kubevouch.machinery.writing.field_set import FieldSet
@@ -79,6 +80,10 @@ class ObjectCodec(ABC, Generic[T]):
     @abstractmethod
     def bare(self, obj: T) -> T:
         """The object as it stands in memory, of one that was just read."""
+
+    @abstractmethod
+    def blank(self, metadata: ObjectMeta, kind: str, api_version: str) -> T:
+        """An object that has nothing else."""
 
     @abstractmethod
     def compare(self, old: T, new: T) -> tuple[FieldSet, FieldSet]:
@@ -151,11 +156,21 @@ class StructCodec(ObjectCodec[T]):
         read: Any = obj
         return msgspec.structs.replace(obj, kind="", api_version="") if read.kind or read.api_version else obj
 
+    def blank(self, metadata: ObjectMeta, kind: str, api_version: str) -> T:  # noqa: ARG002
+        make: Any = self.struct
+        made: T = make(metadata=metadata)
+        return made
+
     def compare(self, old: T, new: T) -> tuple[FieldSet, FieldSet]:
         return struct_compare.compare(old, new)
 
 
 _codecs: dict[type[Any], ObjectCodec[Any]] = {}
+
+
+def use_codec(codec: ObjectCodec[Any]) -> None:
+    """Of a type that is not declared field by field."""
+    _codecs[codec.struct] = codec
 
 
 def codec_of(struct: type[T]) -> ObjectCodec[T]:

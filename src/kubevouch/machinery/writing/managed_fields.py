@@ -26,6 +26,7 @@ from kubevouch.machinery.writing import field_set, last_applied, managed_version
 from kubevouch.machinery.writing.field_set import FieldSet, FieldSetError
 from kubevouch.machinery.writing.json_patch import too_deep
 from kubevouch.machinery.writing.managed_versions import Change, Changes, Foreign, Pruning
+from kubevouch.machinery.writing.typed_tree import MapType
 
 T = TypeVar("T", bound=Object)
 
@@ -168,7 +169,10 @@ class ManagedFieldsManager:
         self._reset = field_set.of_paths(*reset_fields)
         self._default = defaulter or (lambda obj: obj)
         self._empty: Object = resource.type()
-        self._type = resource.codec.merge_type
+
+    @property
+    def _type(self) -> MapType:
+        return self._resource.codec.merge_type
 
     # -------------------------------------------------------------- create, update and patch
 

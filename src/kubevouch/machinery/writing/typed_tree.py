@@ -8,8 +8,8 @@ Sources: sigs.k8s.io/structured-merge-diff/v6 typed (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
@@ -38,11 +38,12 @@ class MapType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListType:
-    """``keys`` of a list whose items have them; empty for a set."""
+    """``keys`` of a list whose items have them, with the ``defaults`` of some; empty for a set."""
 
     item: MergeType
     keys: tuple[str, ...] = ()
     atomic: bool = True
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +170,21 @@ def _element_complaint(item: Any, kind: ListType) -> str:
         return "associative list with keys may not have a null element"
     if not isinstance(item, dict):
         return "associative list with keys may not have non-map elements"
-    missing = next((key for key in kind.keys if key not in item), None)
-    if missing is None:
+    if any(key in item or key in kind.defaults for key in kind.keys):
         return ""
-    quoted = gotext.quote(missing)
-    return f"associative list with keys has an element that omits key field {quoted} (and doesn't have default value)"
+    names = " ".join(gotext.quote(key) for key in kind.keys)
+    return (
+        f"associative list with keys has an element that omits all key fields [{names}] (and doesn't have default "
+        "values for any key fields)"
+    )
 
 
 def element_of(item: Any, kind: ListType) -> str:
     """The path element of an item of a list that is not atomic."""
-    if kind.keys:
-        return field_set.key_element(kind.keys, tuple(item.get(key) for key in kind.keys))
+    if kind.keys and isinstance(item, dict):
+        known = {**kind.defaults, **item} if kind.defaults else item
+        present = tuple(key for key in kind.keys if key in known)
+        return field_set.key_element(present, tuple(known[key] for key in present))
     return field_set.value_element(item)
 
 

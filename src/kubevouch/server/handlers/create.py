@@ -28,7 +28,7 @@ async def create(env: Environment, endpoint: ServedVersion, request: Request) ->
     if request.typed:
         options = query_options.create_options(request.query)
         ctx = shared.context(request, options)
-        obj = request.obj
+        obj = await shared.typed_object(request, resource, ctx)
     else:
         media = decoding.media_type(request.headers.get("Content-Type", ""))
         data = await shared.read_body(request)

@@ -25,6 +25,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_CUSTOM_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 # Errors about a patched object name no kind (errors.NewInvalid with an empty GroupKind).
 _NO_KIND = GroupVersionKind("", "", "")
@@ -61,6 +62,8 @@ async def patch(env: Environment, endpoint: ServedVersion, request: Request) -> 
     subresource = endpoint.store.definition.subresource(info.subresource)
     shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     kind = content_type(request)
+    if endpoint.resource.codec.schema is None and kind not in _CUSTOM_TYPES:
+        raise decoding.unsupported_media_type(_CUSTOM_TYPES)
     data = await shared.read_body(request)
     options = query_options.patch_options(request.query, apply=kind == APPLY_PATCH)
     ctx = shared.context(request, options)
@@ -113,7 +116,11 @@ def _patched(
     whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
     changed = decoded.change(whole)
     ctx.resets_managed_fields = managed_fields.asks_reset(changed)
-    other = decoding.why_no_patched(changed, resource, env.scheme) if decoded.decodes else ""
+    other = ""
+    if codec.schema is None and not changed.get("kind"):
+        other = decoding.without_kind(decoded.printed(changed))
+    elif codec.schema is not None and decoded.decodes:
+        other = decoding.why_no_patched(changed, resource, env.scheme)
     if other:
         raise errors.invalid(_NO_KIND, "", [field.invalid("patch", decoded.printed(changed), other)])
     try:

@@ -56,6 +56,7 @@ def negotiate(request: Request, use: negotiation.Use, resource: Resource[Any], *
         tables=tables,
         pretty=negotiation.wants_pretty(request.query.get("pretty"), request.user_agent),
         go_type=f"*{resource.internal_name}{'List' if use == 'list' else ''}",
+        protobuf=resource.codec.schema is not None,
     )
     check_include_object(request)
 
@@ -113,6 +114,15 @@ async def read_body(request: Request) -> bytes:
 
 def _is_yaml(request: Request) -> bool:
     return "yaml" in request.headers.get("Content-Type", "").lower()
+
+
+async def typed_object(request: Request, expected: Resource[Any], ctx: Context) -> Any:
+    """The object that a client in this process sent as it is. Raises ``APIStatusError`` (400)."""
+    if expected.codec.schema is not None:
+        return request.obj
+    body = await compute(decoding.of_custom_kind, request.obj, expected)
+    decoding.apply_field_validation(body, expected.kind, ctx.field_validation, request.warnings)
+    return body.obj
 
 
 async def decode_body(
@@ -184,7 +194,7 @@ def scope_of(
             return False
         if fields.empty:
             return True
-        served = endpoint.from_storage(obj)
+        served = endpoint.from_storage(endpoint.store.seen(stored))
         return fields.matches({name: read(served) for name, read in asked.items()})
 
     name = f"{endpoint.resource.api_version}|{label_selector}|{field_selector}"

@@ -21,7 +21,7 @@ async def update(env: Environment, endpoint: ServedVersion, request: Request) ->
     shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     if request.typed:
         ctx = shared.context(request, query_options.update_options(request.query))
-        obj = request.obj
+        obj = await shared.typed_object(request, resource, ctx)
     else:
         data = await shared.read_body(request)
         ctx = shared.context(request, query_options.update_options(request.query))

@@ -152,7 +152,7 @@ class _Stream:
         try:
             while True:
                 try:
-                    batch: list[WatchItem] = list(await watcher.next_batch())
+                    batch: list[WatchItem] = list(await cacher.served_changes(await watcher.next_batch()))
                 except WatchClosed:
                     return
                 now = clock.monotonic()

@@ -14,6 +14,8 @@ Decode = Callable[[bytes, Revision], Any]
 
 
 _NONE_KEPT: dict[Hashable, bytes] = {}
+# An object and its JSON, in bytes of the stored value.
+_VERSION_FACTOR = 6
 
 
 class Stored(Generic[T]):
@@ -23,7 +25,7 @@ class Stored(Generic[T]):
     Encodings count against ``budgets``; without them, who has the object lets go of it soon.
     """
 
-    __slots__ = ("_budgets", "_decode", "_encodings", "key", "obj", "raw", "revision")
+    __slots__ = ("_budgets", "_decode", "_encodings", "_versions", "key", "obj", "raw", "revision")
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class Stored(Generic[T]):
         self._decode = decode
         self._budgets = budgets
         self._encodings: dict[Hashable, bytes] | None = None
+        # The same in other versions of its kind, by apiVersion.
+        self._versions: dict[str, Stored[T]] | None = None
 
     if not TYPE_CHECKING:
 
@@ -66,9 +70,24 @@ class Stored(Generic[T]):
                 self._budgets.encoded(self, len(value))
         return value
 
+    def in_version(self, api_version: str) -> Stored[T] | None:
+        """What :meth:`add_version` was told, as long as the budget lasts."""
+        return None if self._versions is None else self._versions.get(api_version)
+
+    def add_version(self, api_version: str, stored: Stored[T]) -> None:
+        """Keep the same object in another version, with its encodings, unless it was superseded."""
+        if self._encodings is _NONE_KEPT:
+            return
+        if self._versions is None:
+            self._versions = {}
+        self._versions[api_version] = stored
+        if self._budgets is not None:
+            self._budgets.encoded(self, len(self.raw) * _VERSION_FACTOR)
+
     def drop_encodings(self) -> None:
         """Give back what lists and watches shared; the next one makes it again."""
-        if self._encodings:
+        if self._encodings or self._versions:
+            self._versions = None
             self._encodings = None
             if self._budgets is not None:
                 self._budgets.released(self)

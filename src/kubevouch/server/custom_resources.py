@@ -1,0 +1,171 @@
+"""Serves the kinds that definitions define: endpoints and caches come, change and go with them.
+
+Source: apiextensions-apiserver pkg/apiserver/customresource_handler.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
+from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.registry.apiextensions import custom_kinds
+from kubevouch.registry.apiextensions.conversion import RelabellingConversion
+from kubevouch.registry.apiextensions.custom_resources import ServedKind
+from kubevouch.registry.interface import Definition
+from kubevouch.registry.store import ResourceStore
+from kubevouch.server.encoding import ObjectEncoder
+from kubevouch.server.endpoints import Served, ServedVersion
+from kubevouch.server.metrics.storage import StorageMetrics
+from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.objects import CacheEvent
+from kubevouch.storage.watchcache.resource_cache import ResourceCache
+from kubevouch.util.worker import elsewhere
+
+MakeStore = Callable[[Definition[CustomObject], ResourceCache[CustomObject]], ResourceStore[CustomObject]]
+
+
+class CustomResources:
+    """Follows the cache of definitions, so that a kind is served before anybody hears that it is established.
+
+    Args:
+        make_store: the REST storage of one version over the cache that all versions share.
+    """
+
+    def __init__(self, cacher: Cacher, served: Served, make_store: MakeStore, metrics: StorageMetrics) -> None:
+        self._cacher = cacher
+        self._served = served
+        self._make_store = make_store
+        self._metrics = metrics
+        self._kinds: dict[str, _ServedDefinition] = {}
+
+    def follow(self, definitions: ResourceCache[CustomResourceDefinition]) -> None:
+        """Serve what ``definitions`` has, now and later."""
+
+        def loaded() -> None:
+            current = {stored.obj.metadata.name: stored.obj for stored in definitions.values()}
+            for name in [name for name in self._kinds if name not in current]:
+                self._remove(name)
+            for definition in current.values():
+                self._put(definition)
+
+        definitions.on_event(self._changed)
+        definitions.on_load(loaded)
+        loaded()
+
+    def __iter__(self) -> Iterator[_ServedDefinition]:
+        return iter(self._kinds.values())
+
+    def cache(self, group: str, plural: str) -> ResourceCache[CustomObject] | None:
+        """The cache of a kind that is served."""
+        found = self._kinds.get(f"{plural}.{group}")
+        return None if found is None else found.cache
+
+    def _changed(self, event: CacheEvent[CustomResourceDefinition]) -> None:
+        if event.current is not None:
+            self._put(event.current.obj)
+        elif event.previous is not None:
+            self._remove(event.previous.obj.metadata.name)
+
+    def _put(self, definition: CustomResourceDefinition) -> None:
+        name = definition.metadata.name
+        known = self._kinds.get(name)
+        if known is not None and not known.is_outdated_by(definition):
+            known.note(definition)
+            return
+        if known is not None:
+            self._remove(name)
+        tree = custom_kinds.tree_of(definition)
+        if not custom_kinds.is_true(tree, "Established"):
+            return
+        self._kinds[name] = _ServedDefinition(
+            definition, ServedKind(custom_kinds.kind_of(tree), RelabellingConversion), self._cacher, self._served,
+            self._make_store, self._metrics,
+        )  # fmt: skip
+
+    def _remove(self, name: str) -> None:
+        found = self._kinds.pop(name, None)
+        if found is not None:
+            found.close()
+
+
+class _ServedDefinition:
+    """One kind in service: a cache, and a store and an endpoint for each of its served versions."""
+
+    def __init__(
+        self,
+        definition: CustomResourceDefinition,
+        kind: ServedKind,
+        cacher: Cacher,
+        served: Served,
+        make_store: MakeStore,
+        metrics: StorageMetrics,
+    ) -> None:
+        self._definition = definition
+        self._kind = kind
+        self._cacher = cacher
+        self._served = served
+        self._metrics = metrics
+        codec, self._resource = kind.stored.codec, kind.stored.resource
+        prefix = kind.stored.definition.key_prefix
+
+        def load(value: bytes, revision: Any) -> CustomObject:
+            return ResourceStore.at(codec.from_value(value, "", ""), revision)
+
+        self.cache: ResourceCache[CustomObject] = cacher.register(prefix, load)
+        self._endpoints: list[ServedVersion] = []
+        for version in kind.versions.values():
+            if version.version.served:
+                store = make_store(version.definition, self.cache)
+                encoder = ObjectEncoder(version.resource, version.definition.printer)
+                endpoint = ServedVersion(version.resource, store, encoder, ready=self.ready)
+                self._endpoints.append(endpoint)
+                served.add(endpoint)
+        metrics.know([(prefix, self._resource.group_resource)])
+        self._preparing: asyncio.Task[None] | None = None
+        self._is_ready = False
+        self.note(definition)
+
+    def is_outdated_by(self, definition: CustomResourceDefinition) -> bool:
+        """Whether what is served has to be made anew."""
+        mine = self._definition
+        return (
+            definition.metadata.uid != mine.metadata.uid
+            or definition.spec != mine.spec
+            or definition.status.accepted_names != mine.status.accepted_names
+        )
+
+    def note(self, definition: CustomResourceDefinition) -> None:
+        """Its definition is going, perhaps."""
+        terminating = definition.metadata.deletion_timestamp is not None
+        if terminating != self._kind.terminating:
+            self._kind.terminating = terminating
+            self._served.changes += 1
+
+    async def ready(self) -> None:
+        """Returns once requests can be answered. Raises ``StoreError``, ``ValueError``."""
+        if self._is_ready:
+            return
+        if self._preparing is None or (self._preparing.done() and not self._is_ready):
+            self._preparing = asyncio.create_task(self._prepare(), name="custom-resources")
+        await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> None:
+        await elsewhere(self._kind.compile)
+        await self._cacher.join(self.cache)
+        self._is_ready = True
+
+    def counted(self) -> tuple[Any, int]:
+        """The resource, and how many objects it has."""
+        return self._resource.group_resource, len(self.cache)
+
+    def close(self) -> None:
+        """Serve it no longer; watches end."""
+        for endpoint in self._endpoints:
+            self._served.remove(endpoint)
+        self._cacher.unregister(self.cache)
+        self._metrics.forget(self.cache.prefix)
+        if self._preparing is not None:
+            self._preparing.cancel()

@@ -1,0 +1,193 @@
+"""Kinds that come, change and go while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from asynctest import async_test
+from custom_world import GROUP, SCHEMA, WIDGETS, WIDGETS_PATH, ask, definition, put, remove, version, widget
+from kubevouch.client.interface import EventType
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.testing import Cluster
+
+MERGE_PATCH = "application/merge-patch+json"
+
+
+def _tree(answer: Any) -> Any:
+    return json.loads(answer.body)
+
+
+@async_test
+async def test_an_object_lives_a_whole_life() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(subresources={"status": {}})))
+        made = await ask(client, "POST", WIDGETS_PATH, widget(spec={"color": "red", "shade": 1}, status={"size": 9}))
+        assert made.status == 201
+        assert made.headers["warning"] == '299 - "unknown field \\"spec.shade\\""'
+        tree = _tree(made)
+        assert (tree["spec"], tree["metadata"]["generation"]) == ({"color": "red", "size": 3}, 1)
+        assert "status" not in tree
+        listed = _tree(await ask(client, "GET", WIDGETS_PATH))
+        assert (listed["kind"], listed["apiVersion"]) == ("WidgetList", f"{GROUP}/v1")
+        assert listed["items"] == [tree]
+        path = f"{WIDGETS_PATH}/w"
+        changed = _tree(await ask(client, "PATCH", path, {"spec": {"size": 4}, "status": {"size": 4}}, MERGE_PATCH))
+        assert (changed["spec"]["size"], changed["metadata"]["generation"], changed.get("status")) == (4, 2, None)
+        status = {"spec": {"size": 5}, "status": {"size": 5}}
+        changed = _tree(await ask(client, "PATCH", f"{path}/status", status, MERGE_PATCH))
+        assert (changed["spec"]["size"], changed["metadata"]["generation"], changed["status"]) == (4, 2, {"size": 5})
+        assert [each.get("subresource") for each in changed["metadata"]["managedFields"]] == [None, "status"]
+        gone = _tree(await ask(client, "DELETE", path))
+        assert gone["details"] == {
+            "name": "w", "group": GROUP, "kind": "widgets", "uid": tree["metadata"]["uid"],
+        }  # fmt: skip
+        assert (await ask(client, "GET", path)).status == 404
+
+
+@async_test
+async def test_requests_that_find_no_kind_fall_through_to_plain_text() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        assert (await ask(client, "GET", WIDGETS_PATH)).body == b"404 page not found\n"
+        await put(cluster.server, definition())
+        assert (await ask(client, "GET", WIDGETS_PATH)).status == 200
+        assert (await ask(client, "GET", f"/apis/{GROUP}/v1/widgets")).status == 200
+        for method, path in (
+            ("GET", f"/apis/{GROUP}/v1/gadgets"),
+            ("GET", f"/apis/{GROUP}/v2/widgets"),
+            ("GET", f"/apis/{GROUP}/v1/widgets/w"),
+            ("POST", f"/apis/{GROUP}/v1/widgets"),
+        ):
+            assert (await ask(client, method, path)).body == b"404 page not found\n", (method, path)
+        await remove(cluster.server, f"widgets.{GROUP}")
+        assert (await ask(client, "GET", WIDGETS_PATH)).body == b"404 page not found\n"
+
+
+@async_test
+async def test_verbs_and_subresources_that_there_are_not_have_words_of_their_own() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(subresources={"status": {}})))
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        path = f"{WIDGETS_PATH}/w"
+        for method, where, code, message in (
+            ("GET", f"{path}/scale", 404, f'widgets.{GROUP} "w" not found'),
+            ("DELETE", f"{path}/status", 405, f'delete is not supported on resources of kind "widgets.{GROUP}"'),
+            ("PUT", WIDGETS_PATH, 400, "name must be provided"),
+        ):
+            answer = await ask(client, method, where, widget())
+            assert (answer.status, _tree(answer)["message"]) == (code, message)
+        strategic = await ask(client, "PATCH", path, {}, "application/strategic-merge-patch+json")
+        assert strategic.status == 415
+        assert _tree(strategic)["message"].endswith(
+            "include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            {"apiVersion": f"{GROUP}/v1"},
+            400,
+            (
+                "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing in "
+                f'\'{{"apiVersion": "{GROUP}/v1"}}\' ({{"apiVersion": "demo.example.c ...)'
+            ),
+        ),
+        (
+            {"apiVersion": f"{GROUP}/v2", "kind": "Widget"},
+            400,
+            f"the API version in the data ({GROUP}/v2) does not match the expected API version ({GROUP}/v1)",
+        ),
+        (
+            {"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": "w"}},
+            422,
+            f'Gadget.{GROUP} "w" is invalid: kind: Invalid value: "Gadget": must be Widget',
+        ),
+        (
+            {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"labels": {"a": 1}}},
+            400,
+            (
+                'Widget in version "v1" cannot be handled as a Widget: json: cannot unmarshal number into Go struct '
+                "field ObjectMeta.labels of type string"
+            ),
+        ),
+    ],
+)
+@async_test
+async def test_a_body_of_another_kind_is_refused(body: Any, code: int, message: str) -> None:
+    async with Cluster() as cluster:
+        await put(cluster.server, definition())
+        answer = await ask(cluster.client(), "POST", WIDGETS_PATH, body)
+        assert (answer.status, _tree(answer)["message"]) == (code, message)
+
+
+@async_test
+async def test_a_watch_ends_when_the_definition_changes_and_objects_stay() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition())
+        await ask(client, "POST", WIDGETS_PATH, widget(spec={"color": "red"}))
+        events = client.watch(WIDGETS, "default")
+        assert (await anext(events)).type is EventType.ADDED
+        without_color = json.loads(json.dumps(SCHEMA))
+        del without_color["properties"]["spec"]["properties"]["color"]
+        await put(cluster.server, definition(version(schema=without_color)))
+        assert {event.type async for event in events} <= {EventType.BOOKMARK}
+        assert _tree(await ask(client, "GET", f"{WIDGETS_PATH}/w"))["spec"] == {"size": 3}
+        await put(cluster.server, definition())
+        assert _tree(await ask(client, "GET", f"{WIDGETS_PATH}/w"))["spec"] == {"color": "red", "size": 3}
+
+
+@async_test
+async def test_versions_show_the_same_object_each_by_its_schema() -> None:
+    v2 = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"shade": {"default": "dark"}}}}}
+    v2["properties"]["spec"]["properties"]["shade"]["type"] = "string"  # type: ignore[index]
+    v2["properties"]["spec"]["properties"]["size"] = {"type": "integer"}  # type: ignore[index]
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(), version("v2", v2, storage=False)))
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        path = f"/apis/{GROUP}/v2/namespaces/default/widgets"
+        seen = _tree(await ask(client, "GET", f"{path}/w"))
+        assert (seen["apiVersion"], seen["spec"]) == (f"{GROUP}/v2", {"shade": "dark", "size": 3})
+        assert seen["metadata"]["managedFields"][0]["apiVersion"] == f"{GROUP}/v1"
+        assert _tree(await ask(client, "GET", path))["items"] == [seen]
+        seen["spec"]["size"] = 7
+        assert _tree(await ask(client, "PUT", f"{path}/w", seen))["spec"] == {"shade": "dark", "size": 7}
+        # Stored in v1, which knows no shade; v2 knew no color.
+        assert _tree(await ask(client, "GET", f"{WIDGETS_PATH}/w"))["spec"] == {"size": 7}
+
+
+@async_test
+async def test_a_client_in_this_process_names_a_custom_kind() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition())
+        obj = WIDGETS.type(metadata=ObjectMeta(name="w", namespace="default"), content={"spec": {"color": "red"}})
+        made = await client.create(WIDGETS, obj)
+        assert made.content == {"spec": {"color": "red", "size": 3}}
+        assert (await client.list(WIDGETS)).items == [made]
+        await client.delete(WIDGETS, "w", "default")
+        with pytest.raises(APIStatusError, match="not found"):
+            await client.get(WIDGETS, "w", "default")
+
+
+@async_test
+async def test_a_kind_is_usable_on_every_connection_when_its_definition_is_seen() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        for number in range(5):
+            plural = f"widgets{number}"
+            path = f"/apis/{GROUP}/v1/namespaces/default/{plural}"
+            await put(cluster.server, definition(plural=plural, kind=f"Widget{number}"))
+            bodies = [widget(f"w{each}") | {"kind": f"Widget{number}"} for each in range(5)]
+            answers = await asyncio.gather(*(ask(client, "POST", path, body) for body in bodies))
+            assert [answer.status for answer in answers] == [201] * 5
