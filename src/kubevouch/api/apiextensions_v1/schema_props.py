@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.machinery.declaration import Note, Opaque, Struct, always, wire
+from kubevouch.structural.equality import same
 
 # Whatever walks a schema is recursive.
 MAX_DEPTH = 100
@@ -111,7 +112,7 @@ class JSONSchemaProps(Opaque):
         self.tree = tree
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, JSONSchemaProps) and _same(self.tree, other.tree)
+        return isinstance(other, JSONSchemaProps) and same(self.tree, other.tree)
 
     __hash__ = None  # type: ignore[assignment]  # it holds lists
 
@@ -132,17 +133,6 @@ class JSONSchemaProps(Opaque):
         from kubevouch.api.apiextensions_v1 import schema_message
 
         return schema_message.pack(self.tree)
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equal as JSON: Python takes True for 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(left == right)
 
 
 # ------------------------------------------------------------------ reading JSON

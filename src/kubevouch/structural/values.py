@@ -1,0 +1,389 @@
+"""What is wrong with a value, by its schema, in the words and the order of Kubernetes' validator.
+
+Two of its habits matter to what clients see: of the branches of ``anyOf`` and ``oneOf`` that fail, the one in which
+most checks held tells its errors, so checks are counted; and a text is reported once.
+
+An update is ratcheted: what is as it was before is not looked at, however wrong it is. What corresponds to what follows
+properties, keys of maps and the keys of ``x-kubernetes-list-type: map``; inside of junctors nothing corresponds.
+
+Sources: k8s.io/kube-openapi/pkg/validation/validate; k8s.io/apiextensions-apiserver/pkg/apiserver/validation and
+pkg/apiserver/schema/cel/common (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubevouch.cel.regular_expressions import compiled_pattern
+from kubevouch.machinery.field import ErrorType, FieldError, invalid, not_supported, required
+from kubevouch.machinery.text import gotext
+from kubevouch.structural import formats
+from kubevouch.structural.equality import same
+from kubevouch.structural.schema import Schema
+
+NO_FIELD = "<nil>"
+"""How an error about no field, or about the whole object, is printed."""
+
+
+class _Absent:
+    pass
+
+
+_ABSENT: Final = _Absent()
+_LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+@dataclass(slots=True)
+class _Result:
+    errors: list[FieldError] = field(default_factory=list)
+    # Texts of those that are there, for each is told once.
+    told: set[str] = field(default_factory=set)
+    matches: int = 0
+
+    def add(self, error: FieldError) -> None:
+        text = f"{error.path} {error.detail}" if error.type is not ErrorType.REQUIRED else f"{error.path} required"
+        if text not in self.told:
+            self.told.add(text)
+            self.errors.append(error)
+
+    def merge(self, other: _Result) -> None:
+        self.matches += other.matches
+        for error in other.errors:
+            self.add(error)
+
+
+Check = Callable[[Any, str, _Result, Any], None]
+
+
+def validate(check: Check, value: Any, old: Any = _ABSENT, path: str = "") -> list[FieldError]:
+    """What is wrong with ``value``; with ``old``, but for what was so before.
+
+    Args:
+        path: where the value stands; errors' paths begin with it.
+    """
+    result = _Result()
+    check(value, path, result, _ABSENT)
+    if result.errors and old is not _ABSENT:
+        result = _Result()
+        check(value, path, result, old)
+    return result.errors
+
+
+def compile_checks(schema: Schema) -> Check:
+    """The checks of a schema, made once: a node without any costs nothing but the look at its type."""
+    return _Node(schema).check
+
+
+class _Node:
+    """The checks of one node of a schema."""
+
+    __slots__ = (
+        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "int_or_string",
+        "items", "map_keys", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length",
+        "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "properties",
+        "required", "schema", "source", "types",
+    )  # fmt: skip
+
+    def __init__(self, schema: Schema) -> None:
+        tree = schema.tree
+        self.schema = schema
+        self.types: tuple[str, ...] = (schema.type,) if schema.type else ()
+        if schema.int_or_string and not schema.type:
+            self.types = ("integer", "string")
+        self.nullable = schema.nullable
+        self.format: str = tree.get("format") or ""
+        self.enum: list[Any] = tree.get("enum") or []
+        self.maximum = tree.get("maximum")
+        self.minimum = tree.get("minimum")
+        self.exclusive_maximum = bool(tree.get("exclusiveMaximum"))
+        self.exclusive_minimum = bool(tree.get("exclusiveMinimum"))
+        self.multiple_of = tree.get("multipleOf")
+        self.max_length = tree.get("maxLength")
+        self.min_length = tree.get("minLength")
+        self.source: str = tree.get("pattern") or ""
+        self.pattern = compiled_pattern(self.source) if self.source else None
+        self.max_items = tree.get("maxItems")
+        self.min_items = tree.get("minItems")
+        self.max_properties = tree.get("maxProperties")
+        self.min_properties = tree.get("minProperties")
+        self.required: tuple[str, ...] = tuple(tree.get("required") or ())
+        self.properties = {name: _Node(sub) for name, sub in schema.properties.items()}
+        self.additional = _Node(schema.additional) if isinstance(schema.additional, Schema) else None
+        self.items = _Node(schema.items) if schema.items is not None else None
+        self.map_keys = schema.map_keys if schema.list_type == "map" else ()
+        self.all_of = tuple(map(_Node, schema.all_of))
+        self.any_of = tuple(map(_Node, schema.any_of))
+        self.one_of = tuple(map(_Node, schema.one_of))
+        self.negated = _Node(schema.negated) if schema.negated is not None else None
+
+    def check(self, value: Any, path: str, result: _Result, old: Any) -> None:
+        if old is not _ABSENT and same(value, old):
+            return
+        if value is None:
+            self._null(path, result)
+            return
+        if self.types or self.format:
+            self._type(value, path, result)
+            result.matches += 1
+        self._junctors(value, path, result)
+        result.matches += 1
+        if isinstance(value, str):
+            self._text(value, path, result)
+            result.matches += 1
+            if self.format in formats.KNOWN:
+                if not formats.KNOWN[self.format](value):
+                    result.add(_type_invalid(path, value, self.format, value))
+                result.matches += 1
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            self._number(value, path, result)
+            result.matches += 2
+        elif isinstance(value, list):
+            self._list(value, path, result, old)
+            result.matches += 2
+        self._in_enum(value, path, result)
+        result.matches += 1
+        if isinstance(value, dict):
+            self._object(value, path, result, old)
+            result.matches += 1
+        result.matches += 1
+
+    # -------------------------------------------------------------- type
+
+    def _null(self, path: str, result: _Result) -> None:
+        if self.types and not self.nullable:
+            result.add(_type_invalid(path, "null", ",".join(self.types), "null"))
+        self._in_enum(None, path, result)
+
+    def _type(self, value: Any, path: str, result: _Result) -> None:
+        found = _type_of(value)
+        numeric = "number" in self.types or "integer" in self.types
+        fits = found in self.types or (
+            (found == "number" and "integer" in self.types and float(value).is_integer())
+            or (found == "integer" and "number" in self.types)
+        )
+        if fits:
+            result.matches += 1
+            return
+        if self.format and not isinstance(value, (str, list)):
+            result.add(_type_invalid(path, _format_of(value), self.format, _format_of(value)))
+        elif self.format and not numeric:
+            # The check of the format says more, or, of a list, nothing.
+            result.matches += 1
+        else:
+            result.add(_type_invalid(path, found, ",".join(self.types), found))
+
+    def _in_enum(self, value: Any, path: str, result: _Result) -> None:
+        if self.enum and not any(each is not None and same(value, each) for each in self.enum):
+            texts = [each if isinstance(each, str) else gotext.json_value(each) for each in self.enum]
+            result.add(not_supported(_field(path), value, texts))
+
+    # -------------------------------------------------------------- junctors
+
+    def _junctors(self, value: Any, path: str, result: _Result) -> None:
+        if self.any_of:
+            self._some(self.any_of, value, path, result, exactly_one=False)
+        if self.one_of:
+            self._some(self.one_of, value, path, result, exactly_one=True)
+        if self.all_of:
+            self._all(value, path, result)
+        if self.negated is not None and not _of(self.negated, value, path).errors:
+            result.add(_about(f'"{path}" must not validate the schema (not)'))
+        result.matches += 1
+
+    @staticmethod
+    def _some(nodes: tuple[_Node, ...], value: Any, path: str, result: _Result, *, exactly_one: bool) -> None:
+        valid = 0
+        first: _Result | None = None
+        best: _Result | None = None
+        for node in nodes:
+            found = _of(node, value, path)
+            if not found.errors:
+                valid += 1
+                first = first or found
+                best = None
+                if not exactly_one:
+                    break
+            elif not valid and (best is None or found.matches > best.matches):
+                best = found
+        if valid == 1 or (valid and not exactly_one):
+            if first is not None:
+                result.merge(first)
+            return
+        if exactly_one:
+            how = f"Found {valid} valid alternatives" if valid else "Found none valid"
+            result.add(_about(f'"{path}" must validate one and only one schema (oneOf). {how}'))
+        else:
+            result.add(_about(f'"{path}" must validate at least one schema (anyOf)'))
+        if best is not None:
+            result.merge(best)
+
+    def _all(self, value: Any, path: str, result: _Result) -> None:
+        valid = 0
+        for node in self.all_of:
+            found = _of(node, value, path)
+            valid += not found.errors
+            result.merge(found)
+        if valid != len(self.all_of):
+            none = "" if valid else ". None validated"
+            result.add(_about(f'"{path}" must validate all the schemas (allOf){none}'))
+
+    # -------------------------------------------------------------- scalars
+
+    def _text(self, value: str, path: str, result: _Result) -> None:
+        """The first thing that is wrong with a text is the only one that is told."""
+        if self.max_length is not None and len(value) > self.max_length:
+            # It counts characters and says bytes.
+            detail = f"may not be more than {self.max_length} bytes"
+            result.add(FieldError(ErrorType.TOO_LONG, _field(path), None, detail))
+        elif self.min_length is not None and len(value) < self.min_length:
+            result.add(_invalid(path, value, f"should be at least {self.min_length} chars long"))
+        elif self.pattern is not None and self.pattern.search(value) is None:
+            result.add(_invalid(path, value, f"should match '{self.source}'"))
+
+    def _number(self, value: int | float, path: str, result: _Result) -> None:
+        self._in_range(value, "Checked", path, result)
+        limit = self.multiple_of
+        if limit is not None:
+            self._in_range(limit, "MultipleOf", path, result)
+            if not _is_multiple(value, limit):
+                result.add(_invalid(path, value, f"should be a multiple of {_shown(limit, value)}"))
+        limit = self.minimum
+        if limit is not None:
+            self._in_range(limit, "Minimum boundary", path, result)
+            if value < limit or (self.exclusive_minimum and value == limit):
+                words = "greater than" if self.exclusive_minimum else "greater than or equal to"
+                result.add(_invalid(path, value, f"should be {words} {_shown(limit, value)}"))
+        limit = self.maximum
+        if limit is not None:
+            self._in_range(limit, "Maximum boundary", path, result)
+            if value > limit or (self.exclusive_maximum and value == limit):
+                words = "less than" if self.exclusive_maximum else "less than or equal to"
+                result.add(_invalid(path, value, f"should be {words} {_shown(limit, value)}"))
+
+    def _in_range(self, value: int | float, what: str, path: str, result: _Result) -> None:
+        if self.types == ("integer",):
+            limit = _LIMITS.get(self.format, 1 << 63)
+            if float(value).is_integer() and -limit <= value < limit:
+                return
+        elif self.format not in ("float", "float32") or abs(value) <= _MAX_FLOAT32:
+            return
+        kind = self.types[0] if self.types else ""
+        form = f"with format {self.format}" if self.format else "(default format)"
+        result.add(_about(f"{what} value must be of type {kind} {form} in {path}"))
+
+    # -------------------------------------------------------------- lists and objects
+
+    def _list(self, value: list[Any], path: str, result: _Result, old: Any) -> None:
+        if self.items is not None:
+            before = _by_keys(old, self.map_keys) if old is not _ABSENT and self.map_keys else None
+            for index, item in enumerate(value):
+                earlier = _ABSENT if before is None else before.get(_key_of(item, self.map_keys), _ABSENT)
+                self.items.check(item, f"{path}[{index}]", result, earlier)
+        size = len(value)
+        if self.min_items is not None and size < self.min_items:
+            result.add(_invalid(path, size, f"should have at least {self.min_items} items"))
+        if self.max_items is not None and size > self.max_items:
+            result.add(_too_many(path, size, self.max_items))
+
+    def _object(self, value: dict[str, Any], path: str, result: _Result, old: Any) -> None:
+        size = len(value)
+        if self.min_properties is not None and size < self.min_properties:
+            result.add(_invalid(path, size, f"should have at least {self.min_properties} properties"))
+            return
+        if self.max_properties is not None and size > self.max_properties:
+            result.add(_too_many(path, size, self.max_properties))
+            return
+        before = old if isinstance(old, dict) else {}
+        properties, additional = self.properties, self.additional
+        for key, item in value.items():
+            node = properties.get(key)
+            if node is not None:
+                node.check(item, f"{path}.{key}" if path else key, result, before.get(key, _ABSENT))
+            elif additional is not None:
+                additional.check(item, f"{path}.{key}", result, before.get(key, _ABSENT))
+        for key in self.required:
+            if key not in value:
+                result.add(required(_field(f"{path}.{key}")))
+
+
+_MAX_FLOAT32 = 3.4028234663852886e38
+
+
+def _of(node: _Node, value: Any, path: str) -> _Result:
+    result = _Result()
+    node.check(value, path, result, _ABSENT)
+    return result
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int):
+        return "integer" if -(1 << 63) <= value < 1 << 63 else "number"
+    if isinstance(value, float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _format_of(value: Any) -> str:
+    """What Kubernetes' validator takes for the format of a value that is no text."""
+    return {"integer": "int64", "number": "float64"}.get(_type_of(value), "")
+
+
+def _field(path: str) -> str:
+    return path.removeprefix(".") or NO_FIELD
+
+
+def _about(detail: str) -> FieldError:
+    """An error about the whole object: its sentence says where."""
+    return invalid(NO_FIELD, "", detail)
+
+
+def _invalid(path: str, value: Any, detail: str) -> FieldError:
+    return invalid(_field(path), value, f"{path} in body {detail}")
+
+
+def _type_invalid(path: str, value: Any, wanted: str, got: str) -> FieldError:
+    detail = f"{path} in body must be of type {wanted}: {gotext.quote(got)}"
+    return FieldError(ErrorType.TYPE_INVALID, _field(path), value, detail)
+
+
+def _too_many(path: str, got: int, limit: int) -> FieldError:
+    items = "item" if limit == 1 else "items"
+    return FieldError(ErrorType.TOO_MANY, _field(path), got, f"must have at most {limit} {items}")
+
+
+def _shown(limit: float, value: float) -> str:
+    """A bound as it is printed beside a value: cut to an integer beside one."""
+    if isinstance(value, int):
+        return str(int(limit))
+    return gotext.go_float(float(limit))
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if factor <= 0:
+        return True
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    quotient = 1 / factor * value if factor < 1 else value / factor
+    return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
+
+
+def _by_keys(value: Any, keys: tuple[str, ...]) -> dict[Any, Any]:
+    if not isinstance(value, list):
+        return {}
+    return {_key_of(item, keys): item for item in value}
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> Any:
+    if not isinstance(item, dict):
+        return None
+    return tuple(_hashable(item.get(key)) for key in keys)
+
+
+def _hashable(value: Any) -> Any:
+    return (type(value).__name__, str(value) if isinstance(value, (dict, list)) else value)
