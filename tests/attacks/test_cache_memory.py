@@ -50,7 +50,8 @@ OF_TYPES = {
     "machinery.codec.json_codec._decoder", "machinery.codec.json_codec._type_meta",
     "machinery.codec.protobuf._descriptor_file", "machinery.codec.protobuf._filler", "machinery.codec.protobuf._maker",
     "machinery.codec.protobuf._message_class", "machinery.codec.protobuf._support_file",
-    "machinery.codec.protobuf._unknown_class", "machinery.codec.protobuf.envelope_prefix",
+    "api.apiextensions_v1.schema_message._messages", "machinery.codec.protobuf._unknown_class",
+    "machinery.codec.protobuf.envelope_prefix",
     "machinery.writing.struct_compare._plan", "machinery.writing.typed_tree.merge_type",
     "pki.x509.certificate_builder._usage_extensions",
     # The paths of files with secrets that somebody has named to this process.

@@ -28,7 +28,7 @@ from kubevouch.api import (
     storage_v1,
 )
 from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
-from kubevouch.api.apiextensions_v1 import definitions, schema_props
+from kubevouch.api.apiextensions_v1 import definitions, schema_fields
 from kubevouch.api.core_v1 import (
     components,
     configmaps,
@@ -66,7 +66,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "certificates.k8s.io/v1beta1": (certificates_v1beta1,),
     "storage.k8s.io/v1": (storage_v1,),
     "node.k8s.io/v1": (node_v1,),
-    "apiextensions.k8s.io/v1": (definitions, schema_props),
+    "apiextensions.k8s.io/v1": (definitions, schema_fields),
     "resource.k8s.io/v1": (resource_v1,),
     "discovery.k8s.io/v1": (discovery_v1,),
     "admissionregistration.k8s.io/v1": (matching, policies, webhooks),

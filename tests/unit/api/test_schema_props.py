@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceValidation
-from kubevouch.api.apiextensions_v1.schema_props import MAX_DEPTH, JSONSchemaProps
+from kubevouch.api.apiextensions_v1.schema_fields import MAX_DEPTH
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.codec.json_codec import UnmarshalError
 

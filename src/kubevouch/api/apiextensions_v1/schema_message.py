@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from kubevouch.api.apiextensions_v1.schema_props import (
+from kubevouch.api.apiextensions_v1.schema_fields import (
     FIELDS,
     KEPT,
     MAX_DEPTH,
