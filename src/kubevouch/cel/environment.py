@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubevouch.cel.issues import display
 from kubevouch.cel.message_types import MessageTypes
 from kubevouch.cel.values import EvaluationError as EvaluationError
 from kubevouch.cel.values import OutOfBudget as OutOfBudget
@@ -269,11 +270,11 @@ class Environment:
             wanted = result[0] if len(result) == 1 else f"one of [{' '.join(result)}]"
             raise ExpressionError(f"must evaluate to {wanted}")
         tree = syntax.parse(checked.serialize())
-        wrong = literals.issues(tree, source)
+        wrong = literals.issues(tree)
         if wrong:
-            raise ExpressionError("compilation failed: " + "\n".join(wrong))
+            raise ExpressionError(f"compilation failed: {display(wrong, source)}")
         try:
-            return Program(source, found, interpreter.build(tree.expr))
+            return Program(source, found, interpreter.build(tree))
         except EvaluationError as err:
             raise ExpressionError(f"compilation failed: {err}") from err
 

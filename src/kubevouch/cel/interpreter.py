@@ -8,11 +8,25 @@ Source: cel-go interpreter/{interpretable,attributes,runtimecost}.go, common/cos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kubevouch.cel.functions import FUNCTIONS
+from kubevouch.cel.macros import MAP_INSERT
+from kubevouch.cel.natives import conversion
+from kubevouch.cel.tree import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from kubevouch.cel.types import Type, unwrapped
 from kubevouch.cel.values import (
     NONE,
     EvaluationError,
@@ -42,26 +56,25 @@ _ABSENT = object()
 _TYPES = {
     name: TypeValue(name)
     for name in ("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type",
-                 "google.protobuf.Timestamp", "google.protobuf.Duration", "optional_type")
+                 "google.protobuf.Timestamp", "google.protobuf.Duration", "optional_type", "net.IP", "net.CIDR")
 }  # fmt: skip
 
 
-def build(expression: Any) -> Step:
-    """The step for an ``Expr`` message of :mod:`kubevouch.cel.syntax`."""
-    kind = expression.WhichOneof("kind")
-    return _BUILDERS[kind](getattr(expression, kind))
+def build(node: Node) -> Step:
+    """The step for a tree, which a checker may have given types."""
+    return _BUILDERS[type(node)](node)
 
 
-def _constant(constant: Any) -> Step:
-    kind = constant.WhichOneof("kind")
-    value: Any = None if kind == "null_value" else getattr(constant, kind)
-    if kind == "uint64_value":
-        value = UInt(value)
+def _constant(literal: Literal) -> Step:
+    value = literal.value
     return lambda _run, _scope: value
 
 
-def _ident(ident: Any) -> Step:
-    name = ident.name
+def _ident(ident: Ident) -> Step:
+    return _named(ident.name)
+
+
+def _named(name: str) -> Step:
 
     def step(run: Run, scope: Scope) -> Any:
         run.cost += 1
@@ -80,10 +93,25 @@ def _ident(ident: Any) -> Step:
 # ------------------------------------------------------------------ members and elements
 
 
-def _select(select: Any) -> Step:
-    operand, field = build(select.operand), select.field
+def _is_struct(kind: Type | None) -> bool:
+    return kind is not None and unwrapped(kind)[0].kind == "struct"
+
+
+def _select(select: Select) -> Step:
+    if select.key is not None and select.operand.type is None:
+        # The qualified name of a type.
+        return _named(select.key)
+    operand, field = build(select.operand), select.key or select.field
     if select.test_only:
         return lambda run, scope: _lookup(operand(run, scope), field, run, presence=True) is not _ABSENT
+    convert = conversion(select.type) if _is_struct(select.operand.type) else None
+    if convert is not None:
+
+        def converted(run: Run, scope: Scope) -> Any:
+            run.cost += 1
+            return convert(_present(_lookup(operand(run, scope), field, run), field))
+
+        return converted
 
     def step(run: Run, scope: Scope) -> Any:
         run.cost += 1
@@ -209,8 +237,11 @@ def _not_strictly_false(arguments: list[Step]) -> Step:
     return step
 
 
-def _equality(arguments: list[Step], *, wanted: bool) -> Step:
+def _equality(arguments: list[Step], *, wanted: bool, kind: Type | None = None) -> Step:
     left, right = arguments
+    same = _own_equality(kind)
+    if same is not None:
+        return lambda run, scope: same(left(run, scope), right(run, scope), run) is wanted
     return lambda run, scope: equal(left(run, scope), right(run, scope), run) is wanted
 
 
@@ -229,22 +260,39 @@ def _in(arguments: list[Step]) -> Step:
     return step
 
 
+def _own_equality(kind: Type | None) -> Callable[[Any, Any, Run], bool] | None:
+    """What equality is for a declared type that has its own."""
+    return None if kind is None else getattr(kind.origin, "equality", None)
+
+
+def _own_join(arguments: list[Step], joined: Callable[[list[Any], list[Any], Run], list[Any]]) -> Step:
+    left, right = arguments
+    return lambda run, scope: joined(left(run, scope), right(run, scope), run)
+
+
 # ------------------------------------------------------------------ calls
 
 
 _SPECIAL: dict[str, Callable[[list[Step]], Step]] = {
     "_&&_": _and, "_||_": _or, "_?_:_": _conditional, "@not_strictly_false": _not_strictly_false,
-    "_==_": lambda arguments: _equality(arguments, wanted=True),
-    "_!=_": lambda arguments: _equality(arguments, wanted=False),
     "@in": _in, "_[_]": _index, "_[?_]": _optional_lookup, "_?._": _optional_lookup,
 }  # fmt: skip
 
 
-def _call(call: Any) -> Step:
-    is_member = call.HasField("target")
-    arguments = [build(each) for each in ((call.target, *call.args) if is_member else call.args)]
+def _call(call: Call) -> Step:
+    is_member = call.target is not None
+    operands = [call.target, *call.args] if call.target is not None else list(call.args)
+    arguments = [build(each) for each in operands]
+    if call.function in _EQUALITY:
+        return _equality(arguments, wanted=_EQUALITY[call.function], kind=operands[0].type)
+    if call.function == "_+_" and operands[0].type is not None and operands[0].type.kind == "list":
+        joined = getattr(operands[0].type.origin, "join", None)
+        if joined is not None:
+            return _own_join(arguments, joined)
     if call.function in _SPECIAL:
-        return _SPECIAL[call.function](arguments)
+        special = _SPECIAL[call.function](arguments)
+        convert = conversion(call.type) if call.function == "_?._" and _is_struct(operands[0].type) else None
+        return special if convert is None else lambda run, scope: convert(special(run, scope))
     overloads = [
         each
         for each in FUNCTIONS.get(call.function, ())
@@ -267,9 +315,9 @@ def _call(call: Any) -> Step:
 # ------------------------------------------------------------------ literals and comprehensions
 
 
-def _list(literal: Any) -> Step:
+def _list(literal: ListLiteral) -> Step:
     elements = [build(each) for each in literal.elements]
-    optional = frozenset(literal.optional_indices)
+    optional = literal.optional
 
     def step(run: Run, scope: Scope) -> list[Any]:
         run.spend(_LIST_COST)
@@ -285,11 +333,13 @@ def _list(literal: Any) -> Step:
     return step
 
 
-def _map(literal: Any) -> Step:
-    if literal.message_name:
-        # Kubernetes has no messages that an expression could make.
-        raise EvaluationError(f"unknown type: {literal.message_name}")
-    entries = [(build(each.map_key), build(each.value), each.optional_entry) for each in literal.entries]
+def _struct(literal: StructLiteral) -> Step:
+    # Kubernetes has no messages that an expression could make.
+    raise EvaluationError(f"unknown type: {literal.name}")
+
+
+def _map(literal: MapLiteral) -> Step:
+    entries = [(build(each.key), build(each.value), each.optional) for each in literal.entries]
 
     def step(run: Run, scope: Scope) -> dict[Any, Any]:
         run.spend(_MAP_COST)
@@ -309,19 +359,23 @@ def _map(literal: Any) -> Step:
     return step
 
 
-def _comprehension(loop: Any) -> Step:
+def _comprehension(loop: Comprehension) -> Step:
     items, start, result = build(loop.iter_range), build(loop.accu_init), build(loop.result)
     condition, item_name, so_far = build(loop.loop_condition), loop.iter_var, loop.accu_var
     advance = _appending(loop.loop_step, so_far) or build(loop.loop_step)
+    second = loop.iter_var2
 
     def step(run: Run, scope: Scope) -> Any:
         among = items(run, scope)
         if type(among) not in (list, dict):
             raise no_such_overload()
         inner = {**scope, so_far: start(run, scope)}
-        for item in among:
+        for item in _pairs(among) if second else among:
             run.spend(1)
-            inner[item_name] = item
+            if second:
+                inner[item_name], inner[second] = item
+            else:
+                inner[item_name] = item
             if condition(run, inner) is False:
                 break
             try:
@@ -333,35 +387,68 @@ def _comprehension(loop: Any) -> Step:
     return step
 
 
-def _appending(step: Any, so_far: str) -> Step | None:
-    """A step that appends to the list of a ``map`` or ``filter`` in place; else each turn would copy it."""
-    kind = step.WhichOneof("kind")
-    if kind != "call_expr":
+def _pairs(among: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    return among.items() if isinstance(among, dict) else enumerate(among)
+
+
+def _appending(step: Node, so_far: str) -> Step | None:
+    """A step that appends to the list or map of a loop in place; else each turn would copy it."""
+    if not isinstance(step, Call):
         return None
-    call = step.call_expr
-    if call.function == "_?_:_" and call.args[2].ident_expr.name == so_far:
-        condition, then = build(call.args[0]), _appending(call.args[1], so_far)
+    if step.function == "_?_:_" and _is_name(step.args[2], so_far):
+        condition, then = build(step.args[0]), _appending(step.args[1], so_far)
         if then is None:
             return None
         return lambda run, scope: then(run, scope) if _boolean(condition(run, scope)) else scope[so_far]
-    if call.function != "_+_" or call.args[0].ident_expr.name != so_far:
+    if not step.args or not _is_name(step.args[0], so_far):
         return None
-    if call.args[1].WhichOneof("kind") != "list_expr":
+    if step.function == MAP_INSERT:
+        return _inserting([build(each) for each in step.args[1:]], so_far)
+    if step.function != "_+_" or not isinstance(step.args[1], ListLiteral):
         return None
-    added = build(call.args[1])
+    added = build(step.args[1])
 
     def append(run: Run, scope: Scope) -> Any:
         run.cost += 1
-        grown = scope[so_far]
-        if type(grown) is _Failed:
-            raise grown.error
+        grown = _so_far(scope, so_far)
         grown.extend(added(run, scope))
         return grown
 
     return append
 
 
-_BUILDERS: dict[str, Callable[[Any], Step]] = {
-    "const_expr": _constant, "ident_expr": _ident, "select_expr": _select, "call_expr": _call, "list_expr": _list,
-    "struct_expr": _map, "comprehension_expr": _comprehension,
+def _is_name(node: Node, name: str) -> bool:
+    return isinstance(node, Ident) and node.name == name
+
+
+def _so_far(scope: Scope, name: str) -> Any:
+    grown = scope[name]
+    if type(grown) is _Failed:
+        raise grown.error
+    return grown
+
+
+def _inserting(arguments: list[Step], so_far: str) -> Step:
+    """Puts a key with its value, or all of a map, into the map of a loop."""
+
+    def insert(run: Run, scope: Scope) -> Any:
+        run.cost += 1
+        grown = _so_far(scope, so_far)
+        found = [argument(run, scope) for argument in arguments]
+        for key, value in [tuple(found)] if len(found) > 1 else list(found[0].items()):
+            run.spend(1)
+            if type(key) not in (str, int, UInt, bool):
+                raise EvaluationError("unsupported key type")
+            if key in grown:
+                raise EvaluationError(f"insert failed: key {key} already exists")
+            grown[key] = value
+        return grown
+
+    return insert
+
+
+_EQUALITY = {"_==_": True, "_!=_": False}
+_BUILDERS: dict[type[Node], Callable[[Any], Step]] = {
+    Literal: _constant, Ident: _ident, Select: _select, Call: _call, ListLiteral: _list, MapLiteral: _map,
+    StructLiteral: _struct, Comprehension: _comprehension,
 }  # fmt: skip

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kubevouch.cel.issues import Issue
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.cel.standard import to_duration, to_timestamp
+from kubevouch.cel.tree import Call, Literal, Node, children
 from kubevouch.cel.values import EvaluationError
 
 _CHECKS: dict[str, Callable[[str], Any]] = {
@@ -17,36 +19,21 @@ _CHECKS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 
 
-def issues(checked: Any, source: str) -> list[str]:
-    """What the compiler would say of them.
-
-    Args:
-        checked: a ``CheckedExpr`` message of :mod:`kubevouch.cel.syntax`.
-    """
-    offsets = {each.key: each.value for each in checked.source_info.positions}
-    found = []
-    for call in _calls(checked.expr):
+def issues(node: Node) -> list[Issue]:
+    """What the compiler would say of them."""
+    found: list[Issue] = []
+    for call in _calls(node):
         argument = call.args[-1] if call.args else None
-        if call.function in _CHECKS and argument is not None and argument.const_expr.HasField("string_value"):
+        if call.function in _CHECKS and isinstance(argument, Literal) and isinstance(argument.value, str):
             try:
-                _CHECKS[call.function](argument.const_expr.string_value)
+                _CHECKS[call.function](argument.value)
             except EvaluationError:
-                text = f"invalid {call.function} argument"
-                found.append(_issue(source, offsets.get(argument.id, 0), text))
+                found.append(Issue(argument.offset, f"invalid {call.function} argument"))
     return found
 
 
-def _calls(message: Any) -> Iterator[Any]:
-    if message.DESCRIPTOR.name == "Call":
-        yield message
-    for field, value in message.ListFields():
-        if field.type == field.TYPE_MESSAGE:
-            for each in value if field.is_repeated else (value,):
-                yield from _calls(each)
-
-
-def _issue(source: str, offset: int, text: str) -> str:
-    before = source[:offset]
-    column = offset - (before.rfind("\n") + 1)
-    line = before.count("\n")
-    return f"ERROR: <input>:{line + 1}:{column + 1}: {text}\n | {source.splitlines()[line]}\n | {'.' * column}^"
+def _calls(node: Node) -> Iterator[Call]:
+    if isinstance(node, Call):
+        yield node
+    for each in children(node):
+        yield from _calls(each)

@@ -1,13 +1,29 @@
-"""The checked syntax tree of the compiler, read from its serialized form.
+"""The checked syntax tree of Google's compiler, read from its serialized form.
 
 Source: cel-spec proto/cel/expr/{syntax,checked}.proto.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
+
+from kubevouch.cel.tree import (
+    Call,
+    Comprehension,
+    Entry,
+    FieldEntry,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from kubevouch.cel.values import UInt
 
 _PACKAGE = "kubevouch.cel"
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -61,6 +77,78 @@ def _message_class() -> Any:
 _CHECKED_EXPR: Final = _message_class()
 
 
-def parse(serialized: bytes) -> Any:
-    """The ``CheckedExpr`` message of a serialized expression."""
-    return _CHECKED_EXPR.FromString(any_pb2.Any.FromString(serialized).value)
+def parse(serialized: bytes) -> Node:
+    """The tree of a serialized expression."""
+    checked = _CHECKED_EXPR.FromString(any_pb2.Any.FromString(serialized).value)
+    return _Reader({each.key: each.value for each in checked.source_info.positions}).node(checked.expr)
+
+
+class _Reader:
+    """Makes nodes of messages.
+
+    Args:
+        offsets: the place of each message in the source, by its number.
+    """
+
+    def __init__(self, offsets: Mapping[int, int]) -> None:
+        self._offsets = offsets
+
+    def node(self, expression: Any) -> Node:
+        kind = expression.WhichOneof("kind")
+        return _READERS[kind](self, self._offsets.get(expression.id, 0), getattr(expression, kind))
+
+    def _literal(self, offset: int, constant: Any) -> Node:
+        kind = constant.WhichOneof("kind")
+        if kind == "null_value":
+            return Literal(offset, None)
+        value = getattr(constant, kind)
+        return Literal(offset, UInt(value) if kind == "uint64_value" else value)
+
+    def _ident(self, offset: int, ident: Any) -> Node:
+        return Ident(offset, ident.name)
+
+    def _select(self, offset: int, select: Any) -> Node:
+        return Select(offset, self.node(select.operand), select.field, select.test_only)
+
+    def _call(self, offset: int, call: Any) -> Node:
+        target = self.node(call.target) if call.HasField("target") else None
+        return Call(offset, call.function, target, [self.node(each) for each in call.args])
+
+    def _list(self, offset: int, literal: Any) -> Node:
+        elements = [self.node(each) for each in literal.elements]
+        return ListLiteral(offset, elements, frozenset(literal.optional_indices))
+
+    def _struct(self, offset: int, literal: Any) -> Node:
+        if literal.message_name:
+            fields = [
+                FieldEntry(offset, each.field_key, self.node(each.value), each.optional_entry)
+                for each in literal.entries
+            ]
+            return StructLiteral(offset, literal.message_name, fields)
+        return MapLiteral(
+            offset,
+            [
+                Entry(offset, self.node(each.map_key), self.node(each.value), each.optional_entry)
+                for each in literal.entries
+            ],
+        )
+
+    def _comprehension(self, offset: int, loop: Any) -> Node:
+        return Comprehension(
+            offset,
+            loop.iter_var,
+            "",
+            self.node(loop.iter_range),
+            loop.accu_var,
+            self.node(loop.accu_init),
+            self.node(loop.loop_condition),
+            self.node(loop.loop_step),
+            self.node(loop.result),
+        )
+
+
+_READERS: Final[dict[str, Callable[[_Reader, int, Any], Node]]] = {
+    "const_expr": _Reader._literal, "ident_expr": _Reader._ident, "select_expr": _Reader._select,
+    "call_expr": _Reader._call, "list_expr": _Reader._list, "struct_expr": _Reader._struct,
+    "comprehension_expr": _Reader._comprehension,
+}  # fmt: skip

@@ -1,19 +1,23 @@
 """Functions on lists, also as sets.
 
-Source: k8s.io/apiserver/pkg/cel/library/lists.go, cel-go ext/sets.go (Kubernetes 1.36).
+Source: k8s.io/apiserver/pkg/cel/library/lists.go, cel-go ext/{sets,lists}.go (Kubernetes 1.36).
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 from typing import Any
 
-from kubevouch.cel.functions import FUNCTIONS, function, method
+from kubevouch.cel.functions import FUNCTIONS, built_in, function, method
+from kubevouch.cel.macros import SORT_BY_KEYS
 from kubevouch.cel.values import EvaluationError, Run, UInt, compare, equal, no_such_overload
 
 _COMPARABLE = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
 _ADDABLE = ("int", "uint", "double", "duration")
+_MOST_NUMBERS = 10_000_000
+_ALLOCATION = 11
 _ZEROS: dict[type, Any] = {int: 0, UInt: UInt(0), float: 0.0, dt.timedelta: dt.timedelta()}
 
 
@@ -89,3 +93,87 @@ def _equivalent(left: list[Any], right: list[Any], *, run: Run) -> bool:
 @function("sets.intersects", "list(dyn) list(dyn)", "bool")
 def _intersects(left: list[Any], right: list[Any], *, run: Run) -> bool:
     return any(_among(item, right, run) for item in left)
+
+
+# ------------------------------------------------------------------ lists of lists
+
+
+@method("slice", "list(dyn) int int", "list(dyn)")
+def _slice(items: list[Any], start: int, end: int, *, run: Run) -> list[Any]:
+    call = f"cannot slice({start}, {end})"
+    if start < 0 or end < 0:
+        raise EvaluationError(f"{call}, negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"{call}, start index must be less than or equal to end index")
+    if len(items) < end:
+        raise EvaluationError(f"{call}, list is length {len(items)}")
+    run.spend(_ALLOCATION + end - start)
+    return items[start:end]
+
+
+@method("flatten", "list(dyn)", "list(dyn)")
+def _flatten(items: list[Any], *, run: Run) -> list[Any]:
+    return _flatten_to(items, 1, run=run)
+
+
+@method("flatten", "list(dyn) int", "list(dyn)")
+def _flatten_to(items: list[Any], depth: int, *, run: Run) -> list[Any]:
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    run.spend(_ALLOCATION)
+    flat: list[Any] = []
+    _flatten_into(flat, items, depth, run)
+    return flat
+
+
+def _flatten_into(flat: list[Any], items: list[Any], depth: int, run: Run) -> None:
+    for item in items:
+        run.spend(1)
+        if depth > 0 and type(item) is list:
+            _flatten_into(flat, item, depth - 1, run)
+        else:
+            flat.append(item)
+
+
+@function("lists.range", "int", "list(int)")
+def _range(count: int, *, run: Run) -> list[int]:
+    if count < 0:
+        raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    if count > _MOST_NUMBERS:
+        raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({_MOST_NUMBERS})")
+    run.spend(_ALLOCATION + count)
+    return list(range(count))
+
+
+@method("reverse", "list(dyn)", "list(dyn)")
+def _reverse(items: list[Any], *, run: Run) -> list[Any]:
+    run.spend(_ALLOCATION + len(items))
+    return items[::-1]
+
+
+@method("distinct", "list(dyn)", "list(dyn)")
+def _distinct(items: list[Any], *, run: Run) -> list[Any]:
+    run.spend(_ALLOCATION)
+    found: list[Any] = []
+    for item in items:
+        if not _among(item, found, run):
+            found.append(item)
+    return found
+
+
+@method("sort", "list(dyn)", "list(dyn)")
+def _sort(items: list[Any], *, run: Run) -> list[Any]:
+    return _sort_by(items, items, run=run)
+
+
+@built_in(SORT_BY_KEYS, "list list", is_member=True)
+def _sort_by(items: list[Any], keys: list[Any], *, run: Run) -> list[Any]:
+    run.spend(_ALLOCATION)
+    for key in keys:
+        if type(key) is not type(keys[0]):
+            raise EvaluationError("list elements must have the same type")
+
+    def order(left: int, right: int) -> int:
+        return compare(keys[left], keys[right], run)
+
+    return [items[place] for place in sorted(range(len(keys)), key=functools.cmp_to_key(order))]

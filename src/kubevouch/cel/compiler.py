@@ -1,0 +1,93 @@
+"""Expressions over typed objects: parsed and checked here, as cel-go would, with every type known.
+
+:mod:`kubevouch.cel.environment` compiles what has any object for a variable with Google's compiler. The rules of a
+schema need more than it knows: loops with two variables, the types of what signatures were found for an estimate of
+costs, and cel-go's own texts. That compiler is asked for the words of a syntax error only.
+
+Source: cel-go cel/env.go (0.26), k8s.io/apiserver/pkg/cel/environment/base.go (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kubevouch.cel import interpreter, library, literals, optionals, standard, time_parts
+from kubevouch.cel.checker import check
+from kubevouch.cel.environment import MAX_SOURCE, ExpressionError, Program
+from kubevouch.cel.issues import Issue, display
+from kubevouch.cel.parser import MAX_DEPTH, IssuesFound, NotAnExpression, parse
+from kubevouch.cel.tree import Node
+from kubevouch.cel.types import Type
+from kubevouch.cel.values import EvaluationError
+
+# Their functions are known once they are imported.
+FUNCTIONS_OF = (library, optionals, standard, time_parts)
+
+_STATUS = re.compile(r"\A[A-Z_]+: |\s*\[[A-Z_]+\]\Z")
+# What follows from another error, and has no place in the source.
+_NOWHERE = re.compile(r"\n?ERROR: <input>:-1:-1: <<nil>> parsetree")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression.
+
+    Args:
+        tree: with types and signatures.
+        names: the variables that it uses.
+    """
+
+    program: Program
+    tree: Node
+    type: Type
+    names: frozenset[str]
+
+
+def compile_expression(source: str, variables: Mapping[str, Type]) -> Expression:
+    """Compile an expression over variables of these types.
+
+    Raises:
+        ExpressionError: in cel-go's words, without a beginning.
+    """
+    if len(source) > MAX_SOURCE:
+        raise ExpressionError(f"got {len(source)} characters, expected at most {MAX_SOURCE}")
+    try:
+        tree = parse(source)
+        checked = check(tree, variables)
+        issues = checked.issues or literals.issues(tree)
+        if issues:
+            raise ExpressionError(display(issues, source))
+        assert tree.type is not None
+        program = Program(source, str(tree.type), interpreter.build(tree))
+    except NotAnExpression as err:
+        raise ExpressionError(_syntax_error(source)) from err
+    except IssuesFound as err:
+        raise ExpressionError(display(err.issues, source)) from err
+    except RecursionError as err:
+        issue = Issue(None, f"expression recursion limit exceeded: {MAX_DEPTH}")
+        raise ExpressionError(display([issue], source)) from err
+    except EvaluationError as err:
+        raise ExpressionError(str(err)) from err
+    return Expression(program, tree, tree.type, checked.names)
+
+
+def _syntax_error(source: str) -> str:
+    """What the generated parser says of it."""
+    try:
+        _engine().compile(source)
+    except RuntimeError as err:
+        text = _NOWHERE.sub("", _STATUS.sub("", str(err))).replace("'\\u003F'", "'?'")
+        if "Syntax error" in text:
+            return text
+    return display([Issue(0, "Syntax error: no viable alternative at input")], source)
+
+
+@cache
+def _engine() -> Any:
+    from cel_expr_python import cel
+
+    return cel.NewEnv()
