@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from kubevouch.machinery.text import gotext
 
@@ -41,6 +41,15 @@ class ErrorType(Enum):
 _WITHOUT_VALUE = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.TOO_SHORT, ErrorType.INTERNAL}
 
 
+class _Omitted:
+    def __repr__(self) -> str:
+        return "OMITTED"
+
+
+OMITTED: Final = _Omitted()
+"""The value of an error that prints none where its type usually does."""
+
+
 class TypedString(str):
     """A string of a named Go type; field errors print it as JSON where a plain string is printed with ``%q``."""
 
@@ -60,7 +69,7 @@ class FieldError:
     def body(self) -> str:
         """The sentence without the field: a cause's ``message``."""
         text = self.type.words
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {_printed(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
