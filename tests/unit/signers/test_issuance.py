@@ -76,6 +76,7 @@ async def test_the_signers_own_profile_counts() -> None:
     weak, records = wanted("client-good-p224.csr"), Records()
     with pytest.raises(PolicyError, match="ECDSA-P224 key has 224 bits"):
         await issue(signer(Profile.STRICT), REQUESTER, APPROVAL, weak, now=NOW, records=records)
+    assert [kept.partition(":")[0] for kept in records.kept] == ["refused csr-1 for system"]
     assert await issue(signer(Profile.COMPATIBLE), REQUESTER, APPROVAL, weak, now=NOW, records=records)
 
 

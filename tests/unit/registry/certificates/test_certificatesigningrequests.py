@@ -12,14 +12,23 @@ import pytest
 from decisions import csr, request_pem
 from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import (
+    INVALID_SIGNATURE_REASON,
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestStatus,
 )
 from kubevouch.authentication.interface import UserInfo
-from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.meta import OwnerReference, replace_metadata
 from kubevouch.machinery.text.times import Time
-from kubevouch.registry.certificates.certificatesigningrequests import DEFINITION, condition_text
+from kubevouch.pki.x509 import usages
+from kubevouch.registry.certificates.certificatesigningrequests import (
+    DEFINITION,
+    MAX_RECORDED_BYTES,
+    RECORDED_AN_HOUR,
+    RecordedRefusals,
+    condition_text,
+    definition,
+)
 from kubevouch.registry.interface import Context, Strategy
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -247,3 +256,65 @@ def test_each_way_of_writing_has_its_own_right(name: str, refused: list[str]) ->
     status = CertificateSigningRequestStatus(conditions=[condition("Approved")], certificate=ISSUED)
     new = msgspec.structs.replace(GOOD, status=status)
     assert [error.path for error in strategy.validate_update(context(), new, GOOD)] == refused
+
+
+# ------------------------------------------------------------------ requests that their own key has not signed
+
+FORGED = (Path(__file__).parents[3] / "vectors" / "fixtures-controllers" / "bad-signature.csr").read_bytes()
+
+
+def recorded(
+    obj: CertificateSigningRequest, refusals: RecordedRefusals, now: dt.datetime = NOW, *, dry_run: bool = False
+) -> bool:
+    """Whether the request is denied as it is stored, and says so."""
+    ctx = msgspec.structs.replace(context(), now=now, dry_run=dry_run, annotations={}, warnings=[])
+    made = definition(refusals).strategy.prepare_for_create(ctx, obj)
+    assert (made.spec.username, made.spec.request) == ("jane", obj.spec.request)
+    assert bool(made.status.conditions) is bool(ctx.annotations) is bool(ctx.warnings)
+    if not made.status.conditions:
+        return False
+    [denied] = made.status.conditions
+    assert (denied.type, denied.status, denied.reason) == ("Denied", "True", INVALID_SIGNATURE_REASON)
+    assert denied.message.startswith("the certificate request is not signed by its own key: ")
+    assert denied.last_update_time == denied.last_transition_time == Time.of(now)
+    assert list(ctx.annotations.values()) == [denied.message]
+    assert ctx.warnings == [f"{denied.message}; it is recorded as denied"]
+    return True
+
+
+def forged(**metadata: Any) -> CertificateSigningRequest:
+    changed: CertificateSigningRequest = replace_metadata(csr("example.com/a", FORGED), **metadata)
+    return changed
+
+
+def test_only_small_requests_that_nothing_keeps_are_recorded() -> None:
+    assert recorded(forged(), RecordedRefusals())
+    assert not recorded(GOOD, RecordedRefusals())
+    assert not recorded(forged(), RecordedRefusals(), dry_run=True)
+    owner = OwnerReference(api_version="v1", kind="Node", name="n", uid="1")
+    keeping: list[dict[str, Any]] = [
+        {"labels": {"a": "b"}},
+        {"annotations": {"a": "b"}},
+        {"finalizers": ["a/b"]},
+        {"owner_references": [owner]},
+    ]
+    for more in keeping:
+        assert not recorded(forged(**more), RecordedRefusals())
+    for size, small in ((MAX_RECORDED_BYTES, True), (MAX_RECORDED_BYTES + 1, False)):
+        spec = msgspec.structs.replace(forged().spec, request=FORGED.ljust(size, b"\n"))
+        assert recorded(msgspec.structs.replace(forged(), spec=spec), RecordedRefusals()) is small
+    for number, small in ((len(usages.ALL), True), (len(usages.ALL) + 1, False)):
+        spec = msgspec.structs.replace(forged().spec, usages=["client auth"] * number)
+        assert recorded(msgspec.structs.replace(forged(), spec=spec), RecordedRefusals()) is small
+
+
+def test_so_many_an_hour_are_recorded() -> None:
+    refusals = RecordedRefusals()
+    assert all(recorded(forged(), refusals) for _ in range(RECORDED_AN_HOUR))
+    assert not recorded(forged(), refusals)
+    one = dt.timedelta(hours=1) / RECORDED_AN_HOUR + dt.timedelta(milliseconds=1)
+    # A clock that goes back earns nothing.
+    assert not recorded(forged(), refusals, NOW - one)
+    assert [recorded(forged(), refusals, NOW + one) for _ in range(2)] == [True, False]
+    long = NOW + dt.timedelta(days=9)
+    assert sum(recorded(forged(), refusals, long) for _ in range(RECORDED_AN_HOUR + 2)) == RECORDED_AN_HOUR
