@@ -10,6 +10,7 @@ import base64
 import datetime as dt
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ _JSON_NAMES = {
 }
 # Messages whose fields stand beside the others in JSON: structs that Go embeds.
 _EMBEDDED = ("rule", "ruleWithOperations", "deviceConfiguration")
+# Messages that are a schema or something else.
+_EITHER = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -48,7 +51,7 @@ def read(group: str, message: str, content: bytes) -> dict[str, Any]:
     for number, raw in fields(content):
         name, kind = by_number[number]
         name = _JSON_NAMES.get((message, name), name)
-        if name in _EMBEDDED:
+        if name in _EMBEDDED and kind in TABLE[home]:
             tree |= read(home, kind, raw)
         elif kind.startswith("[]"):
             tree.setdefault(name, []).append(_value(home, kind[2:], raw))
@@ -69,6 +72,8 @@ def _value(group: str, kind: str, raw: Any) -> Any:
             return raw.decode()
         case "b":
             return bool(raw)
+        case "f64":
+            return struct.unpack("<d", raw)[0]
         case "i32" | "i64":
             return raw - (1 << 64) if raw >> 63 else raw
         case "bytes":
@@ -80,12 +85,19 @@ def _value(group: str, kind: str, raw: Any) -> Any:
         case "IntOrString":
             parts = dict(fields(raw))
             return parts[3].decode() if parts[1] else _value(group, "i32", parts[2])
-        case "FieldsV1" | "RawExtension":
+        case "FieldsV1" | "RawExtension" | "JSON":
             content = dict(fields(raw)).get(1, b"")
             return json.loads(content) if content else None
         case "ExtraValue" | "Verbs":
             return [item.decode() for _, item in fields(raw)]
-    return read(group, kind, raw)
+    tree = read(group, kind, raw)
+    return tree if kind not in _EITHER else _one_of(tree)
+
+
+def _one_of(tree: dict[str, Any]) -> Any:
+    """A message that stands in JSON for one of its fields."""
+    kept = {name: value for name, value in tree.items() if name != "allows"}
+    return next(iter(kept.values()), tree.get("allows", {}))
 
 
 def _time(parts: dict[int, Any], *, micro: bool) -> str | None:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
+from kubevouch.api.apiextensions_v1.schema_fields import FIELDS
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.api.catalog import SCHEME
 from kubevouch.api.empty_kinds import EMPTY_KINDS
 from kubevouch.machinery.codec import json_codec
@@ -47,6 +49,31 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "time": times, "microtime": micro_times, "quantity": quantities, "json": raw_json,
     "intorstring": (int32s | texts).map(IntOrString),
 }  # fmt: skip
+
+
+def _schema_trees(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Trees of JSONSchemaProps around smaller ones; a list beside a schema is never empty, as Go writes null then."""
+    several = st.lists(inner, min_size=1, max_size=2)
+    documentation = st.fixed_dictionaries({}, optional={"description": texts, "url": texts})
+    rule = st.fixed_dictionaries(
+        {"rule": texts}, optional={"message": texts, "reason": texts, "optionalOldSelf": st.booleans()}
+    )
+    doubles = st.integers(-1000, 1000).map(lambda number: number / 4)
+    named = st.dictionaries(words, inner, max_size=2)
+    kinds: dict[str, st.SearchStrategy[Any]] = {
+        "string": texts, "bool": st.booleans(), "int64": int64s, "double": doubles, "json": json_trees,
+        "jsons": st.lists(json_trees, max_size=2), "strings": st.lists(texts, max_size=2),
+        "schema": inner, "schemas": st.lists(inner, max_size=2), "schema_map": named,
+        "or_bool": st.booleans() | inner, "or_array": inner | several,
+        "or_strings_map": st.dictionaries(words, inner | st.lists(texts, min_size=1, max_size=2), max_size=2),
+        "documentation": documentation, "rules": st.lists(rule, max_size=2),
+    }  # fmt: skip
+    values = st.sampled_from(sorted(FIELDS)).flatmap(lambda name: st.tuples(st.just(name), kinds[FIELDS[name].kind]))
+    return st.lists(values, max_size=4).map(dict)
+
+
+schema_trees: st.SearchStrategy[Any] = st.recursive(st.just({}), _schema_trees, max_leaves=4)
+_SCALARS["opaque"] = schema_trees.map(lambda tree: JSONSchemaProps.from_tree(tree, lambda _what, _path: None, "", ""))
 
 
 @cache

@@ -19,7 +19,7 @@ def messages(text):
             continue
         name, _, rest = line.partition(":")
         # Commas separate fields, and key from value inside map<…>.
-        fields = re.findall(r"(\d+) (\w+):((?:\[\])?(?:map<[^>]*>|\w+))", rest)
+        fields = re.findall(r"(\d+) ([\w$-]+):((?:\[\])?(?:map<[^>]*>|\w+))", rest)
         group[name.lstrip("!")] = {
             "partial": name.startswith("!"),
             "fields": {field: [int(number), kind] for number, field, kind in fields},

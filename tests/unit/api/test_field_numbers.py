@@ -80,6 +80,10 @@ NOT_DECLARED = {
     "Verbs",
     "Rule",
     "DeviceConfiguration",
+    "JSONSchemaProps",
+    "JSONSchemaPropsOrArray",
+    "JSONSchemaPropsOrBool",
+    "JSONSchemaPropsOrStringArray",
 }
 # Structs that have no protobuf form.
 JSON_ONLY = {"TableColumnDefinition"}
@@ -168,6 +172,13 @@ def test_json_names_are_the_protobuf_names_but_for_the_known_ones(group: str) ->
     for name, struct in declared(group).items():
         for field in schema_of(struct).fields:
             assert field.name == JSON_NAMES.get((name, field.proto_name), field.proto_name)
+
+
+def test_the_fields_of_a_schema_have_their_numbers() -> None:
+    declared_elsewhere = TABLE["apiextensions.k8s.io/v1"]["JSONSchemaProps"]["fields"]
+    assert {name: field.number for name, field in schema_fields.FIELDS.items()} == {
+        name: number for name, (number, _) in declared_elsewhere.items()
+    }
 
 
 def test_the_table_is_made_from_its_text() -> None:
