@@ -38,8 +38,15 @@ class CustomObject(Object):
 class Cleaner(Protocol):
     """What a schema does to a document before anybody looks at it."""
 
-    def clean(self, tree: Tree) -> list[str]:
-        """Prune, drop nulls and default, in place. Returns the paths of the fields that nobody declared."""
+    def clean(self, tree: Tree, *, stored: bool = False) -> list[str]:
+        """Prune, drop nulls and default, in place; of what is stored, also drop what is malformed.
+
+        Returns:
+            The paths of the fields that nobody declared.
+
+        Raises:
+            UnmarshalError: an object inside of it is malformed; never with ``stored``.
+        """
         ...
 
 
@@ -111,7 +118,7 @@ class CustomCodec(ObjectCodec[CustomObject]):
             raise UnmarshalError("a stored value that is no object")
         stored_in = tree.get("apiVersion")
         if isinstance(stored_in, str) and (cleaner := self.cleaner(stored_in)) is not None:
-            cleaner.clean(tree)
+            cleaner.clean(tree, stored=True)
         return _object(tree, _stored_metadata(tree.get("metadata")))
 
     def bare(self, obj: CustomObject) -> CustomObject:
@@ -153,19 +160,25 @@ def _metadata(tree: Any) -> Decoded:
 
 
 def _stored_metadata(tree: Any) -> ObjectMeta:
-    """Of a stored object: fields that have become invalid are dropped, a generation of 0 is 1."""
+    """Of a stored object; a generation of 0 is 1."""
+    metadata = lenient_metadata(tree or {})
+    return metadata if metadata.generation else msgspec.structs.replace(metadata, generation=1)
+
+
+def lenient_metadata(tree: Any) -> ObjectMeta:
+    """What can be read of stored metadata; fields that have become invalid are dropped."""
     try:
-        metadata: ObjectMeta = json_codec.convert(tree or {}, ObjectMeta)
+        return json_codec.convert(tree, ObjectMeta)
     except UnmarshalError:
         metadata = ObjectMeta()
-        for name, value in tree.items() if isinstance(tree, dict) else ():
-            try:
-                one = _metadata({name: value}).value
-            except UnmarshalError:
-                continue
-            changes = {each: getattr(one, each) for each in one.__struct_fields__ if getattr(one, each)}
-            metadata = msgspec.structs.replace(metadata, **changes)
-    return metadata if metadata.generation else msgspec.structs.replace(metadata, generation=1)
+    for name, value in tree.items() if isinstance(tree, dict) else ():
+        try:
+            one = _metadata({name: value}).value
+        except UnmarshalError:
+            continue
+        changes = {each: getattr(one, each) for each in one.__struct_fields__ if getattr(one, each)}
+        metadata = msgspec.structs.replace(metadata, **changes)
+    return metadata
 
 
 def _normal(value: Any) -> Any:

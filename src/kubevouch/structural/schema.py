@@ -50,6 +50,8 @@ class Schema:
         additional: the schema of undeclared keys; True for any value, None where there are none.
         default: NO_DEFAULT where none is declared; a declared null counts as none.
         fills: this node or one below it has a default.
+        has_embedded: so for embedded objects.
+        has_unique: so for lists in which nothing may be twice.
         any_of: with ``all_of``, ``one_of`` and ``negated`` the junctors, which only validate values.
     """
 
@@ -72,6 +74,8 @@ class Schema:
     one_of: tuple[Schema, ...]
     negated: Schema | None
     fills: bool
+    has_embedded: bool
+    has_unique: bool
 
     @property
     def values(self) -> Schema | None:
@@ -102,7 +106,9 @@ def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
     items = tree.get("items")
     compiled_items = _compile(items, below) if isinstance(items, Mapping) else None
     default = tree.get("default")
-    children = [*properties.values(), additional, compiled_items]
+    children = [child for child in (*properties.values(), additional, compiled_items) if isinstance(child, Schema)]
+    embedded = bool(tree.get("x-kubernetes-embedded-resource"))
+    list_type = tree.get("x-kubernetes-list-type") or ""
     negated = tree.get("not")
     return Schema(
         tree=tree,
@@ -113,9 +119,9 @@ def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
         nullable=bool(tree.get("nullable")),
         default=NO_DEFAULT if default is None else default,
         preserve_unknown=bool(tree.get("x-kubernetes-preserve-unknown-fields")),
-        embedded=bool(tree.get("x-kubernetes-embedded-resource")),
+        embedded=embedded,
         int_or_string=bool(tree.get("x-kubernetes-int-or-string")),
-        list_type=tree.get("x-kubernetes-list-type") or "",
+        list_type=list_type,
         map_keys=tuple(tree.get("x-kubernetes-list-map-keys") or ()),
         map_type=tree.get("x-kubernetes-map-type") or "",
         rules=tuple(_rule(rule) for rule in tree.get("x-kubernetes-validations") or ()),
@@ -123,7 +129,9 @@ def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
         any_of=_junctor(tree, "anyOf", below),
         one_of=_junctor(tree, "oneOf", below),
         negated=_compile(negated, below) if isinstance(negated, Mapping) else None,
-        fills=default is not None or any(isinstance(child, Schema) and child.fills for child in children),
+        fills=default is not None or any(child.fills for child in children),
+        has_embedded=embedded or any(child.has_embedded for child in children),
+        has_unique=list_type in ("set", "map") or any(child.has_unique for child in children),
     )
 
 

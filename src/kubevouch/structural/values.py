@@ -13,13 +13,14 @@ pkg/apiserver/schema/cel/common (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.machinery.field import ErrorType, FieldError, invalid, not_supported, required
 from kubevouch.machinery.text import gotext
 from kubevouch.structural import formats
+from kubevouch.structural.correlation import Correlated
 from kubevouch.structural.equality import same
 from kubevouch.structural.schema import Schema
 
@@ -27,11 +28,7 @@ NO_FIELD = "<nil>"
 """How an error about no field, or about the whole object, is printed."""
 
 
-class _Absent:
-    pass
-
-
-_ABSENT: Final = _Absent()
+_TYPE_META = frozenset({"apiVersion", "kind"})
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -54,21 +51,28 @@ class _Result:
             self.add(error)
 
 
-Check = Callable[[Any, str, _Result, Any], None]
+Check = Callable[[Any, str, _Result, Correlated | None], None]
 
 
-def validate(check: Check, value: Any, old: Any = _ABSENT, path: str = "") -> list[FieldError]:
-    """What is wrong with ``value``; with ``old``, but for what was so before.
+def validate(check: Check, value: Any, before: Correlated | None = None, prefix: str = "") -> list[FieldError]:
+    """What is wrong with ``value``, but for what was so ``before``.
 
     Args:
-        path: where the value stands; errors' paths begin with it.
+        prefix: where the value stands, unless it is a whole object. Errors' paths begin with it, their sentences do
+            not know it.
     """
     result = _Result()
-    check(value, path, result, _ABSENT)
-    if result.errors and old is not _ABSENT:
+    check(value, "", result, None)
+    if result.errors and before is not None:
         result = _Result()
-        check(value, path, result, old)
-    return result.errors
+        check(value, "", result, before)
+    if not prefix:
+        return result.errors
+    return [replace(error, path=_below(prefix, error.path)) for error in result.errors]
+
+
+def _below(prefix: str, path: str) -> str:
+    return prefix if path == NO_FIELD else f"{prefix}.{path}"
 
 
 def compile_checks(schema: Schema) -> Check:
@@ -81,7 +85,7 @@ class _Node:
 
     __slots__ = (
         "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "int_or_string",
-        "items", "map_keys", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length",
+        "items", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length",
         "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "properties",
         "required", "schema", "source", "types",
     )  # fmt: skip
@@ -112,14 +116,13 @@ class _Node:
         self.properties = {name: _Node(sub) for name, sub in schema.properties.items()}
         self.additional = _Node(schema.additional) if isinstance(schema.additional, Schema) else None
         self.items = _Node(schema.items) if schema.items is not None else None
-        self.map_keys = schema.map_keys if schema.list_type == "map" else ()
         self.all_of = tuple(map(_Node, schema.all_of))
         self.any_of = tuple(map(_Node, schema.any_of))
         self.one_of = tuple(map(_Node, schema.one_of))
         self.negated = _Node(schema.negated) if schema.negated is not None else None
 
-    def check(self, value: Any, path: str, result: _Result, old: Any) -> None:
-        if old is not _ABSENT and same(value, old):
+    def check(self, value: Any, path: str, result: _Result, before: Correlated | None) -> None:
+        if before is not None and before.unchanged:
             return
         if value is None:
             self._null(path, result)
@@ -140,12 +143,12 @@ class _Node:
             self._number(value, path, result)
             result.matches += 2
         elif isinstance(value, list):
-            self._list(value, path, result, old)
+            self._list(value, path, result, before)
             result.matches += 2
         self._in_enum(value, path, result)
         result.matches += 1
         if isinstance(value, dict):
-            self._object(value, path, result, old)
+            self._object(value, path, result, before)
             result.matches += 1
         result.matches += 1
 
@@ -275,19 +278,17 @@ class _Node:
 
     # -------------------------------------------------------------- lists and objects
 
-    def _list(self, value: list[Any], path: str, result: _Result, old: Any) -> None:
+    def _list(self, value: list[Any], path: str, result: _Result, before: Correlated | None) -> None:
         if self.items is not None:
-            before = _by_keys(old, self.map_keys) if old is not _ABSENT and self.map_keys else None
             for index, item in enumerate(value):
-                earlier = _ABSENT if before is None else before.get(_key_of(item, self.map_keys), _ABSENT)
-                self.items.check(item, f"{path}[{index}]", result, earlier)
+                self.items.check(item, f"{path}[{index}]", result, None if before is None else before.index(index))
         size = len(value)
         if self.min_items is not None and size < self.min_items:
             result.add(_invalid(path, size, f"should have at least {self.min_items} items"))
         if self.max_items is not None and size > self.max_items:
             result.add(_too_many(path, size, self.max_items))
 
-    def _object(self, value: dict[str, Any], path: str, result: _Result, old: Any) -> None:
+    def _object(self, value: dict[str, Any], path: str, result: _Result, before: Correlated | None) -> None:
         size = len(value)
         if self.min_properties is not None and size < self.min_properties:
             result.add(_invalid(path, size, f"should have at least {self.min_properties} properties"))
@@ -295,14 +296,15 @@ class _Node:
         if self.max_properties is not None and size > self.max_properties:
             result.add(_too_many(path, size, self.max_properties))
             return
-        before = old if isinstance(old, dict) else {}
         properties, additional = self.properties, self.additional
         for key, item in value.items():
+            # The type of a whole object is never as it was: old and new have been converted to one.
+            earlier = None if before is None or (not path and key in _TYPE_META) else before.key(key)
             node = properties.get(key)
             if node is not None:
-                node.check(item, f"{path}.{key}" if path else key, result, before.get(key, _ABSENT))
+                node.check(item, f"{path}.{key}" if path else key, result, earlier)
             elif additional is not None:
-                additional.check(item, f"{path}.{key}", result, before.get(key, _ABSENT))
+                additional.check(item, f"{path}.{key}", result, earlier)
         for key in self.required:
             if key not in value:
                 result.add(required(_field(f"{path}.{key}")))
@@ -313,7 +315,7 @@ _MAX_FLOAT32 = 3.4028234663852886e38
 
 def _of(node: _Node, value: Any, path: str) -> _Result:
     result = _Result()
-    node.check(value, path, result, _ABSENT)
+    node.check(value, path, result, None)
     return result
 
 
@@ -371,19 +373,3 @@ def _is_multiple(value: float, factor: float) -> bool:
         return value % int(factor) == 0
     quotient = 1 / factor * value if factor < 1 else value / factor
     return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
-
-
-def _by_keys(value: Any, keys: tuple[str, ...]) -> dict[Any, Any]:
-    if not isinstance(value, list):
-        return {}
-    return {_key_of(item, keys): item for item in value}
-
-
-def _key_of(item: Any, keys: tuple[str, ...]) -> Any:
-    if not isinstance(item, dict):
-        return None
-    return tuple(_hashable(item.get(key)) for key in keys)
-
-
-def _hashable(value: Any) -> Any:
-    return (type(value).__name__, str(value) if isinstance(value, (dict, list)) else value)

@@ -54,7 +54,7 @@ def test_numbers_are_what_go_makes_of_them(text: str, made: float) -> None:
 
 def test_what_strict_reading_finds_is_told_in_kubernetes_order() -> None:
     class Extra:
-        def clean(self, tree: dict[str, Any]) -> list[str]:
+        def clean(self, tree: dict[str, Any], *, stored: bool = False) -> list[str]:
             del tree["extra"]
             return ["extra"]
 

@@ -11,17 +11,9 @@ from typing import Any
 
 from kubevouch.api import catalog
 from kubevouch.machinery.text.versions import version_priority
+from kubevouch.structural.scale import ScalePaths
 
 Tree = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
-    """Where a kind keeps what its ``/scale`` says; ``selector`` may be empty."""
-
-    spec_replicas: str
-    status_replicas: str
-    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class ServedKindVersion:
 
     @cached_property
     def compiled(self) -> CompiledVersion:
-        return CompiledVersion(self.version.schema)
+        return CompiledVersion(self.version.schema, self.version.scale)
 
     @cached_property
     def resource(self) -> Resource[CustomObject]:
@@ -179,13 +179,10 @@ class CustomStrategy(Strategy[CustomObject]):
         return _finalizer_warnings(new.metadata.finalizers, old.metadata.finalizers)
 
     def _verdict(self, ctx: Context, new: CustomObject, old: CustomObject | None, subresource: str) -> list[FieldError]:
-        validate: Any = getattr(self._version.compiled, "validate", None)
-        if validate is None:
-            return []
+        validate = self._version.compiled.validate
         verdict = validate(_tree(new), None if old is None else _tree(old), subresource=subresource)
         ctx.warnings.extend(verdict.warnings)
-        problems: list[FieldError] = verdict.errors
-        return problems
+        return verdict.errors
 
 
 class StatusStrategy(CustomStrategy):
