@@ -34,7 +34,7 @@ from kubevouch.standalone import addresses, network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
-from kubevouch.standalone.kubeconfigs import ADMIN_FILE, Kubeconfigs, Moved
+from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
@@ -113,7 +113,8 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             stack.push_async_callback(asyncio.to_thread, tracing.tracer.close)
         stack.enter_context(_only_here(options.data_dir))
         admin = options.data_dir / ADMIN_FILE
-        recorded = addresses.recorded(admin)
+        # A first start that was cut short may have made the second one only.
+        recorded = addresses.recorded(admin) or addresses.recorded(options.data_dir / SUPER_ADMIN_FILE)
         sockets = _bind(options, recorded)
         for bound in sockets:
             stack.callback(bound.close)
