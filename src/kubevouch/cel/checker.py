@@ -101,6 +101,8 @@ class _Checker:
                 each.type = substitute(self._mappings, each.type, free_to_dyn=True)
 
     def visit(self, node: Node) -> Type:
+        if node.type is not None:
+            return node.type
         found = _VISITORS[type(node)](self, node)
         node.type = found
         self._nodes.append(node)

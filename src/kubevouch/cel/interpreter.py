@@ -62,7 +62,10 @@ _TYPES = {
 
 def build(node: Node) -> Step:
     """The step for a tree, which a checker may have given types."""
-    return _BUILDERS[type(node)](node)
+    if node.step is None:
+        node.step = _BUILDERS[type(node)](node)
+    step: Step = node.step
+    return step
 
 
 def _constant(literal: Literal) -> Step:

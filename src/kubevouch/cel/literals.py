@@ -22,7 +22,7 @@ _CHECKS: dict[str, Callable[[str], Any]] = {
 def issues(node: Node) -> list[Issue]:
     """What the compiler would say of them."""
     found: list[Issue] = []
-    for call in _calls(node):
+    for call in _calls(node, set()):
         argument = call.args[-1] if call.args else None
         if call.function in _CHECKS and isinstance(argument, Literal) and isinstance(argument.value, str):
             try:
@@ -32,8 +32,11 @@ def issues(node: Node) -> list[Issue]:
     return found
 
 
-def _calls(node: Node) -> Iterator[Call]:
+def _calls(node: Node, seen: set[int]) -> Iterator[Call]:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
     if isinstance(node, Call):
         yield node
     for each in children(node):
-        yield from _calls(each)
+        yield from _calls(each, seen)

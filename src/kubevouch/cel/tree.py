@@ -1,7 +1,8 @@
 """The syntax tree of an expression: what parsers make, the checker annotates and the interpreter runs.
 
 ``offset`` is the place in the source, in characters, that an error about the node points at; what a macro made points
-at the macro. Nodes compare by identity, since a macro may use one of them twice.
+at the macro. Nodes compare by identity, since a macro may use one of them twice; whoever walks the tree goes through
+such a one once, or a chain of macros would double the work with each link.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One expression. ``type`` is what the checker found."""
+    """One expression. ``type`` is what the checker found, ``step`` what the interpreter made of it."""
 
     offset: int
     type: Type | None = attribute(default=None, init=False)
+    step: Any = attribute(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)

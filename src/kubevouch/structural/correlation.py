@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from kubevouch.structural.equality import same
 from kubevouch.structural.schema import Schema
 
 
@@ -33,19 +34,6 @@ def items_by_key(schema: Schema, items: Any) -> Mapping[Hashable, Any]:
         if key is not None:
             found.setdefault(key, item)
     return found
-
-
-def same(left: Any, right: Any) -> bool:
-    """Deep equality of JSON values, in which true is not 1."""
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and len(left) == len(right)
-            and all(key in right and same(value, right[key]) for key, value in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
-    return (type(left) is bool) is (type(right) is bool) and bool(left == right)
 
 
 class Correlated:

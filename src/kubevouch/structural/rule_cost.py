@@ -70,13 +70,17 @@ def estimate(tree: Node, root: Declared) -> int:
 @dataclass
 class _Coster:
     root: Declared
+    costs: dict[int, Range] = field(default_factory=dict)
     paths: dict[int, Path] = field(default_factory=dict)
     sizes: dict[int, Range] = field(default_factory=dict)
     entry_sizes: dict[int, _Entries] = field(default_factory=dict)
     variables: dict[str, list[_Variable]] = field(default_factory=dict)
 
     def cost(self, node: Node) -> Range:
-        return _COSTS[type(node)](self, node)
+        known = self.costs.get(id(node))
+        if known is None:
+            known = self.costs[id(node)] = _COSTS[type(node)](self, node)
+        return known
 
     # -------------------------------------------------------------- names, members and literals
 

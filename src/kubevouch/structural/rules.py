@@ -205,11 +205,15 @@ class Rules:
         self._root = root
 
     @classmethod
-    def of(cls, schema: Schema) -> Rules:
-        """Compile the rules of the schema of a whole object."""
+    def of(cls, schema: Schema, *, whole: bool = True) -> Rules:
+        """Compile the rules of a schema.
+
+        Args:
+            whole: it is that of a whole object, and not of a part.
+        """
         if not has_rules(schema):
             return cls(None)
-        return cls(_node(schema, declared_type(schema, whole=True)))
+        return cls(_node(schema, declared_type(schema, whole=whole)))
 
     def __bool__(self) -> bool:
         return self._root is not None

@@ -218,3 +218,8 @@ def test_what_has_no_value(source: str, text: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         compile_expression(source, variables).program.evaluate({"self": {}})
     assert str(caught.value) == text
+
+
+def test_a_chain_of_macros_that_use_their_receiver_twice_does_not_double() -> None:
+    chain = "optional.of(1)" + ".optMap(a, a)" * 100
+    assert compile_expression(chain, {}).type == optional_of(INT)

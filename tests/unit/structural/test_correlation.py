@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubevouch.structural.correlation import Correlated, Ratchet, items_by_key, same
+from kubevouch.structural.correlation import Correlated, Ratchet, items_by_key
 from kubevouch.structural.schema import compile_schema
 
 TEXT = {"type": "string"}
@@ -82,14 +82,6 @@ def test_what_changed(new: Any, old: Any) -> None:
 
 def test_members_that_no_schema_knows_count() -> None:
     assert root({"unknown": {"a": [1]}}, {"unknown": {"a": [1]}}).keeps
-
-
-def test_equality_of_json() -> None:
-    assert same({"a": [1, {"b": 2.0}]}, {"a": [1.0, {"b": 2}]})
-    assert not same([1], [True])
-    assert not same({"a": 1}, {"b": 1})
-    assert not same([1], {"a": 1})
-    assert not same({"a": 1}, [1])
 
 
 def test_keys_of_any_type() -> None:
