@@ -273,13 +273,11 @@ class _Checker:
 
     # -------------------------------------------------------------- literals and loops
 
-    def _join(self, node: Node, before: Type | None, now: Type) -> Type:
+    def _join(self, before: Type | None, now: Type) -> Type:
         if before is None:
             return now
-        if self._fits(before, now):
-            return most_general(before, now)
-        self._mismatch(node, before, now)
-        return ERROR
+        # Where types may not be mixed, :mod:`kubevouch.cel.literals` says so.
+        return most_general(before, now) if self._fits(before, now) else DYN
 
     def _element(self, node: Node, *, optional: bool) -> Type:
         found = self.visit(node)
@@ -293,15 +291,15 @@ class _Checker:
     def _list(self, node: ListLiteral) -> Type:
         joined: Type | None = None
         for place, each in enumerate(node.elements):
-            joined = self._join(each, joined, self._element(each, optional=place in node.optional))
+            joined = self._join(joined, self._element(each, optional=place in node.optional))
         return list_of(joined or self._fresh())
 
     def _map(self, node: MapLiteral) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for entry in node.entries:
-            keys = self._join(entry.key, keys, self.visit(entry.key))
-            values = self._join(entry.value, values, self._element(entry.value, optional=entry.optional))
+            keys = self._join(keys, self.visit(entry.key))
+            values = self._join(values, self._element(entry.value, optional=entry.optional))
         return map_of(keys or self._fresh(), values or self._fresh())
 
     def _struct(self, node: StructLiteral) -> Type:

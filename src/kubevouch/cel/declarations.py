@@ -1,4 +1,4 @@
-"""What can be called in an expression about an object: every signature, for the checker.
+"""What can be called in an expression: every signature, for the checker.
 
 What a signature does is declared where it is written (:mod:`kubevouch.cel.functions`); here is what it takes and gives.
 The names of signatures are those of cel-go and Kubernetes, because estimates of cost go by them.
@@ -51,7 +51,10 @@ _SIMPLE = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES, "dyn": DYN,
     "duration": DURATION, "timestamp": TIMESTAMP, "ip": opaque("net.IP"), "cidr": opaque("net.CIDR"),
     "url": struct("kubernetes.URL"), "quantity": struct("kubernetes.Quantity"), "semver": struct("kubernetes.Semver"),
-    "format": struct("kubernetes.NamedFormat"),
+    "format": struct("kubernetes.NamedFormat"), "authorizer": struct("kubernetes.authorization.Authorizer"),
+    "path": struct("kubernetes.authorization.PathCheck"), "group": struct("kubernetes.authorization.GroupCheck"),
+    "resource": struct("kubernetes.authorization.ResourceCheck"),
+    "decision": struct("kubernetes.authorization.Decision"),
 }  # fmt: skip
 
 TYPE_NAMES: Mapping[str, Type] = {
@@ -201,6 +204,20 @@ minor: .semver_minor(semver)int
 patch: .semver_patch(semver)int
 format.named: format_named(string)optional(format)
 validate: .format_validate(format,string)optional(list(string))
+path: .authorizer_path(authorizer,string)path
+group: .authorizer_group(authorizer,string)group
+serviceAccount: .authorizer_serviceaccount(authorizer,string,string)authorizer
+resource: .groupcheck_resource(group,string)resource
+subresource: .resourcecheck_subresource(resource,string)resource
+namespace: .resourcecheck_namespace(resource,string)resource
+name: .resourcecheck_name(resource,string)resource
+fieldSelector: .authorizer_fieldselector(resource,string)resource
+labelSelector: .authorizer_labelselector(resource,string)resource
+check: .pathcheck_check(path,string)decision .resourcecheck_check(resource,string)decision
+allowed: .decision_allowed(decision)bool
+reason: .decision_reason(decision)string
+errored: .decision_errored(decision)bool
+error: .decision_error(decision)string
 """
 _FORMATS = (
     "dns1123Label dns1123Subdomain dns1035Label qualifiedName dns1123LabelPrefix dns1123SubdomainPrefix "
@@ -249,6 +266,20 @@ def _generated() -> Iterator[str]:
 def _signature(dot: str, name: str, parameters: str, result: str) -> Signature:
     types = tuple(_type(each) for each in _split(parameters))
     return Signature(name, bool(dot), types, _type(result), any(_is_generic(each) for each in types))
+
+
+def named_type(text: str) -> Type:
+    """The type that prints so; any for what prints as nothing that is known here."""
+    if text == "null_type":
+        return NULL
+    known = next((each for each in _SIMPLE.values() if each.name == text), None)
+    if known is not None:
+        return known
+    outer, _, inner = text.partition("(")
+    parts = [named_type(each.strip()) for each in _split(inner[:-1])]
+    if outer == "list" and len(parts) == 1:
+        return list_of(parts[0])
+    return map_of(*parts) if outer == "map" and len(parts) == 2 else DYN
 
 
 def _split(text: str) -> list[str]:

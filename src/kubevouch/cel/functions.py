@@ -1,8 +1,8 @@
-"""What can be called: each function with its overloads, for the compiler and for the interpreter.
+"""What can be called: each function with its implementations, for the interpreter.
 
-A function is declared where it is written: ``@method("charAt", "string int", "string")``. The compiler learns the
-signature; the interpreter goes by the types of the arguments that it has. A function whose last parameter is ``run``
-pays for itself; any other costs 1.
+An implementation is declared where it is written: ``@method("charAt", "string int")``. The interpreter goes by the
+types of the arguments that it has; what there is for the checker :mod:`kubevouch.cel.declarations` says. A function
+whose last parameter is ``run`` pays for itself; any other costs 1.
 """
 
 from __future__ import annotations
@@ -28,19 +28,14 @@ _CLASSES: Final[dict[str, type]] = {
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function.
+    """One implementation of a function.
 
     Args:
-        parameters, result: types by their CEL names, the receiver's first.
-        built_in: the compiler knows it by itself.
         pays: the implementation takes the run and spends for itself.
-        classes: the Python class of each argument; None takes any.
+        classes: the Python class of each argument, the receiver's first; None takes any.
     """
 
-    parameters: tuple[str, ...]
-    result: str
     is_member: bool
-    built_in: bool
     implementation: Implementation
     pays: bool
     classes: tuple[type | None, ...]
@@ -67,36 +62,21 @@ def opaque(name: str) -> Callable[[type[_O]], type[_O]]:
     return known
 
 
-def is_opaque(name: str) -> bool:
-    return name in _OPAQUE
+def function(name: str, parameters: str) -> Callable[[_F], _F]:
+    """Declares the implementation of a function; the types of its arguments are separated by blanks."""
+    return _declared(name, parameters, is_member=False)
 
 
-def function(name: str, parameters: str, result: str) -> Callable[[_F], _F]:
-    """Declares a function; the types are separated by blanks."""
-    return _declared(name, parameters, result)
-
-
-def method(name: str, parameters: str, result: str) -> Callable[[_F], _F]:
+def method(name: str, parameters: str) -> Callable[[_F], _F]:
     """As :func:`function`, called on its first argument."""
-    return _declared(name, parameters, result, is_member=True)
+    return _declared(name, parameters, is_member=True)
 
 
-def built_in(name: str, parameters: str, *, is_member: bool = False) -> Callable[[_F], _F]:
-    """Implements what the compiler declares."""
-    return _declared(name, parameters, "", is_member=is_member, is_built_in=True)
-
-
-def _declared(
-    name: str, parameters: str, result: str, *, is_member: bool = False, is_built_in: bool = False
-) -> Callable[[_F], _F]:
-    names = tuple(parameters.split())
-
+def _declared(name: str, parameters: str, *, is_member: bool) -> Callable[[_F], _F]:
     def declared(implementation: _F) -> _F:
         pays = "run" in inspect.signature(implementation).parameters
-        overload = Overload(
-            names, result, is_member, is_built_in, implementation, pays, tuple(_class(each) for each in names)
-        )
-        FUNCTIONS.setdefault(name, []).append(overload)
+        classes = tuple(_class(each) for each in parameters.split())
+        FUNCTIONS.setdefault(name, []).append(Overload(is_member, implementation, pays, classes))
         return implementation
 
     return declared

@@ -299,7 +299,7 @@ def _call(call: Call) -> Step:
     overloads = [
         each
         for each in FUNCTIONS.get(call.function, ())
-        if each.is_member is is_member and len(each.parameters) == len(arguments)
+        if each.is_member is is_member and len(each.classes) == len(arguments)
     ]
 
     def step(run: Run, scope: Scope) -> Any:

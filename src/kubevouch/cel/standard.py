@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from kubevouch.cel.functions import built_in
+from kubevouch.cel.functions import function, method
 from kubevouch.cel.regular_expressions import compiled
 from kubevouch.cel.values import (
     MAX_INT,
@@ -47,7 +47,7 @@ def _arithmetic(name: str, apply: Callable[[Any, Any], Any], kinds: str = "int u
         def calculate(left: Any, right: Any, bound: Callable[[Any], Any] = bounds[kind]) -> Any:
             return bound(apply(left, right))
 
-        built_in(name, f"{kind} {kind}")(calculate)
+        function(name, f"{kind} {kind}")(calculate)
 
 
 _arithmetic("_+_", operator.add)
@@ -59,7 +59,7 @@ _arithmetic("_/_", quotient, "int uint")
 _arithmetic("_%_", remainder, "int uint")
 
 
-@built_in("_/_", "double double")
+@function("_/_", "double double")
 def _divide(left: float, right: float) -> float:
     if right:
         return left / right
@@ -67,18 +67,18 @@ def _divide(left: float, right: float) -> float:
     return math.nan if left == 0 or math.isnan(left) else sign * math.inf
 
 
-built_in("-_", "int")(lambda value: integer(-value))
-built_in("-_", "double")(operator.neg)
+function("-_", "int")(lambda value: integer(-value))
+function("-_", "double")(operator.neg)
 
 
-@built_in("!_", "bool")
+@function("!_", "bool")
 def _not(value: bool) -> bool:
     return not value
 
 
-@built_in("_+_", "string string")
-@built_in("_+_", "bytes bytes")
-@built_in("_+_", "list list")
+@function("_+_", "string string")
+@function("_+_", "bytes bytes")
+@function("_+_", "list list")
 def _join(left: Any, right: Any, *, run: Run) -> Any:
     run.spend(1)
     run.spend_on_text(left, right)
@@ -99,17 +99,17 @@ def _time(calculate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 for _parameters in ("timestamp duration", "duration timestamp", "duration duration"):
-    built_in("_+_", _parameters)(_time(operator.add))
+    function("_+_", _parameters)(_time(operator.add))
 for _parameters in ("timestamp duration", "timestamp timestamp", "duration duration"):
-    built_in("_-_", _parameters)(_time(operator.sub))
-built_in("-_", "duration")(operator.neg)
+    function("_-_", _parameters)(_time(operator.sub))
+function("-_", "duration")(operator.neg)
 
 
 def _ordering(name: str, holds: frozenset[int]) -> None:
     def ordered(left: Any, right: Any, *, run: Run) -> bool:
         return compare(left, right, run) in holds
 
-    built_in(name, "dyn dyn")(ordered)
+    function(name, "dyn dyn")(ordered)
 
 
 _ordering("_<_", frozenset({-1}))
@@ -120,35 +120,35 @@ _ordering("_>=_", frozenset({0, 1}))
 # ------------------------------------------------------------------ texts
 
 
-@built_in("size", "dyn")
-@built_in("size", "dyn", is_member=True)
+@function("size", "dyn")
+@method("size", "dyn")
 def _size(value: Any) -> int:
     if type(value) not in (str, bytes, list, dict):
         raise no_such_overload()
     return len(value)
 
 
-@built_in("contains", "string string", is_member=True)
+@method("contains", "string string")
 def _contains(text: str, part: str, *, run: Run) -> bool:
     run.spend(1)
     run.spend(-(-len(text) // 10) * -(-len(part) // 10))
     return part in text
 
 
-@built_in("startsWith", "string string", is_member=True)
+@method("startsWith", "string string")
 def _starts_with(text: str, part: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     return text.startswith(part)
 
 
-@built_in("endsWith", "string string", is_member=True)
+@method("endsWith", "string string")
 def _ends_with(text: str, part: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     return text.endswith(part)
 
 
-@built_in("matches", "string string")
-@built_in("matches", "string string", is_member=True)
+@function("matches", "string string")
+@method("matches", "string string")
 def _matches(text: str, pattern: str, *, run: Run) -> bool:
     return compiled(pattern, text, run).search(text) is not None
 
@@ -156,17 +156,17 @@ def _matches(text: str, pattern: str, *, run: Run) -> bool:
 # ------------------------------------------------------------------ conversions
 
 
-@built_in("type", "dyn")
+@function("type", "dyn")
 def _type(value: Any) -> TypeValue:
     return TypeValue(type_name(value))
 
 
-@built_in("dyn", "dyn")
+@function("dyn", "dyn")
 def _dyn(value: Any) -> Any:
     return value
 
 
-@built_in("int", "dyn")
+@function("int", "dyn")
 def _int(value: Any, *, run: Run) -> int:
     run.spend_on_text(value)
     if type(value) in (int, UInt):
@@ -182,7 +182,7 @@ def _int(value: Any, *, run: Run) -> int:
     raise no_such_overload()
 
 
-@built_in("uint", "dyn")
+@function("uint", "dyn")
 def _uint(value: Any, *, run: Run) -> UInt:
     run.spend_on_text(value)
     if type(value) in (int, UInt):
@@ -203,7 +203,7 @@ def _parsed_int(text: str, kind: str, least: int, greatest: int) -> int:
     return int(text)
 
 
-@built_in("double", "dyn")
+@function("double", "dyn")
 def _double(value: Any, *, run: Run) -> float:
     run.spend_on_text(value)
     if type(value) in (int, UInt, float):
@@ -218,7 +218,7 @@ def _double(value: Any, *, run: Run) -> float:
         raise EvaluationError("type conversion error from 'string' to 'double'") from err
 
 
-@built_in("string", "dyn")
+@function("string", "dyn")
 def to_string(value: Any, *, run: Run) -> str:
     """The language's text of a scalar, a time, or a library's value that has one."""
     run.spend_on_text(value)
@@ -253,7 +253,7 @@ def _double_text(value: float) -> str:
     return repr(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
 
 
-@built_in("bytes", "dyn")
+@function("bytes", "dyn")
 def _bytes(value: Any, *, run: Run) -> bytes:
     run.spend_on_text(value)
     if type(value) is str:
@@ -263,7 +263,7 @@ def _bytes(value: Any, *, run: Run) -> bytes:
     raise no_such_overload()
 
 
-@built_in("bool", "dyn")
+@function("bool", "dyn")
 def _bool(value: Any) -> bool:
     if type(value) is bool:
         return value
@@ -276,7 +276,7 @@ def _bool(value: Any) -> bool:
     raise EvaluationError("type conversion error from 'string' to 'bool'")
 
 
-@built_in("timestamp", "dyn")
+@function("timestamp", "dyn")
 def _timestamp(value: Any, *, run: Run) -> dt.datetime:
     run.spend(size(value))
     return to_timestamp(value)
@@ -297,7 +297,7 @@ def to_timestamp(value: Any) -> dt.datetime:
     raise no_such_overload()
 
 
-@built_in("duration", "dyn")
+@function("duration", "dyn")
 def _duration(value: Any, *, run: Run) -> dt.timedelta:
     run.spend(size(value))
     return to_duration(value)

@@ -9,7 +9,7 @@ import datetime as dt
 import zoneinfo
 from collections.abc import Callable
 
-from kubevouch.cel.functions import built_in
+from kubevouch.cel.functions import method
 from kubevouch.cel.values import EvaluationError, quotient, remainder
 
 _PARTS: dict[str, Callable[[dt.datetime], int]] = {
@@ -38,7 +38,7 @@ def _in_zone(moment: dt.datetime, zone: str) -> dt.datetime:
 
 
 def _accessor(name: str, part: Callable[[dt.datetime], int]) -> None:
-    built_in(name, "timestamp", is_member=True)(part)
+    method(name, "timestamp")(part)
 
     def zoned(moment: dt.datetime, zone: str) -> int:
         try:
@@ -46,15 +46,13 @@ def _accessor(name: str, part: Callable[[dt.datetime], int]) -> None:
         except (OverflowError, ValueError) as err:
             raise EvaluationError(str(err)) from err
 
-    built_in(name, "timestamp string", is_member=True)(zoned)
+    method(name, "timestamp string")(zoned)
 
 
 for _name, _part in _PARTS.items():
     _accessor(_name, _part)
 for _name, _unit in (("getHours", 3600), ("getMinutes", 60), ("getSeconds", 1)):
-    built_in(_name, "duration", is_member=True)(
+    method(_name, "duration")(
         lambda value, unit=_unit: quotient(value // dt.timedelta(microseconds=1), unit * 1_000_000)
     )
-built_in("getMilliseconds", "duration", is_member=True)(
-    lambda value: remainder(value // dt.timedelta(microseconds=1), 1_000_000) // 1000
-)
+method("getMilliseconds", "duration")(lambda value: remainder(value // dt.timedelta(microseconds=1), 1_000_000) // 1000)

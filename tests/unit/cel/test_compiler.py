@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubevouch.cel.compiler import compile_expression
-from kubevouch.cel.environment import MAX_SOURCE, EvaluationError, ExpressionError
+from kubevouch.cel.compiler import MAX_SOURCE, compile_expression
+from kubevouch.cel.environment import EvaluationError, ExpressionError
 from kubevouch.cel.types import BYTES, DOUBLE, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, optional_of, struct
 from kubevouch.cel.values import NONE
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kubevouch.api.authorization_v1 import SubjectAccessReviewSpec
+from kubevouch.cel.compiler import MAX_SOURCE
 from kubevouch.cel.environment import (
     ANY,
     BOOL,
     MAP,
-    MAX_SOURCE,
     STRING,
     Budget,
     Environment,
@@ -72,10 +72,9 @@ def test_values(source: str, value: object) -> None:
         ("1 + 'a'", "found no matching overload for '_+_' applied to '(int, string)'"),
         ("request.resourceAttributes.colour", "undefined field 'colour'"),
         ("has(request.colour)", "undefined field 'colour'"),
-        ("(" * 200 + "1" + ")" * 200, "recursion"),
+        ("(" * 300 + "1" + ")" * 300, "recursion"),
         ("'" + "x" * MAX_SOURCE + "'", "expected at most 10000"),
         ("", "Syntax error"),
-        ("optional.of(1)" + ".optMap(a, a)" * 30, "got more than 8 of optMap and optFlatMap"),
         ("name.nothing()", "undeclared reference"),
         (
             "name == 'x' ||\n name.matches('(')",
@@ -286,16 +285,8 @@ def test_a_struct_is_checked_but_absent_fields_stay_absent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "instead"),
-    [
-        ("1.0 < 2", "1.0 < dyn(2)"),
-        ("string(ip('::1')) == '::1'", "string(dyn(ip('::1'))) == '::1'"),
-        ("[1, 2].all(index, value, index < value)", "[1, 2].all(value, value > 0)"),
-        ("0" + " + 0" * 40 + " == 0", "[" + ", ".join("0" * 40) + "].sum() == 0"),
-        ("isImage('a:b')", "'a:b'.matches('^[a-z:]+$')"),
-    ],
+    "source", ["isImage('a:b')", "'ab'.reverse()", "math.abs(-1) == 1", "jsonpatch.escapeKey('a')"]
 )
-def test_what_kubernetes_takes_and_this_compiler_does_not(source: str, instead: str) -> None:
+def test_functions_that_there_are_not(source: str) -> None:
     with pytest.raises(ExpressionError):
         ENVIRONMENT.compile(source)
-    assert ENVIRONMENT.compile(instead).holds({})

@@ -96,19 +96,19 @@ class Decision(Opaque):
     answer: Answer
 
 
-@method("path", f"{AUTHORIZER} string", _PATH_CHECK)
+@method("path", f"{AUTHORIZER} string")
 def _path(authorizer: Authorizer, path: str) -> PathCheck:
     if not path.strip():
         raise EvaluationError("path must not be empty")
     return PathCheck(Question("", authorizer.service_account, path=path))
 
 
-@method("group", f"{AUTHORIZER} string", _GROUP_CHECK)
+@method("group", f"{AUTHORIZER} string")
 def _group(authorizer: Authorizer, group: str) -> GroupCheck:
     return GroupCheck(Question("", authorizer.service_account, group=group))
 
 
-@method("serviceAccount", f"{AUTHORIZER} string string", AUTHORIZER)
+@method("serviceAccount", f"{AUTHORIZER} string string")
 def _service_account(_: Authorizer, namespace: str, name: str) -> Authorizer:
     if names.subdomain_name(name, False):
         raise EvaluationError("Invalid service account name")
@@ -117,7 +117,7 @@ def _service_account(_: Authorizer, namespace: str, name: str) -> Authorizer:
     return Authorizer((namespace, name))
 
 
-@method("resource", f"{_GROUP_CHECK} string", RESOURCE_CHECK)
+@method("resource", f"{_GROUP_CHECK} string")
 def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
     if not resource.strip():
         raise EvaluationError("resource must not be empty")
@@ -129,7 +129,7 @@ def _part(name: str, attribute: str) -> None:
         part: dict[str, Any] = {attribute: value}
         return ResourceCheck(replace(check.question, **part))
 
-    method(name, f"{RESOURCE_CHECK} string", RESOURCE_CHECK)(narrowed)
+    method(name, f"{RESOURCE_CHECK} string")(narrowed)
 
 
 for _name, _attribute in (
@@ -142,8 +142,8 @@ for _name, _attribute in (
     _part(_name, _attribute)
 
 
-@method("check", f"{_PATH_CHECK} string", _DECISION)
-@method("check", f"{RESOURCE_CHECK} string", _DECISION)
+@method("check", f"{_PATH_CHECK} string")
+@method("check", f"{RESOURCE_CHECK} string")
 def _check(check: PathCheck | ResourceCheck, verb: str, *, run: Run) -> Decision:
     run.spend(_CHECK_COST)
     question = replace(check.question, verb=verb)
@@ -153,7 +153,7 @@ def _check(check: PathCheck | ResourceCheck, verb: str, *, run: Run) -> Decision
     return Decision(answer)
 
 
-method("allowed", _DECISION, "bool")(lambda decision: decision.answer.allowed)
-method("reason", _DECISION, "string")(lambda decision: decision.answer.reason)
-method("errored", _DECISION, "bool")(lambda decision: bool(decision.answer.error))
-method("error", _DECISION, "string")(lambda decision: decision.answer.error)
+method("allowed", _DECISION)(lambda decision: decision.answer.allowed)
+method("reason", _DECISION)(lambda decision: decision.answer.reason)
+method("errored", _DECISION)(lambda decision: bool(decision.answer.error))
+method("error", _DECISION)(lambda decision: decision.answer.error)

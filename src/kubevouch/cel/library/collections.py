@@ -10,7 +10,7 @@ import functools
 import itertools
 from typing import Any
 
-from kubevouch.cel.functions import FUNCTIONS, built_in, function, method
+from kubevouch.cel.functions import FUNCTIONS, function, method
 from kubevouch.cel.macros import SORT_BY_KEYS
 from kubevouch.cel.values import EvaluationError, Run, UInt, compare, equal, no_such_overload
 
@@ -59,19 +59,19 @@ def _sum(items: list[Any], *, run: Run) -> Any:
 
 # The compiler learns the type of the result from that of the elements.
 for _kind in _COMPARABLE:
-    method("isSorted", f"list({_kind})", "bool")(_is_sorted)
-    method("min", f"list({_kind})", _kind)(_least)
-    method("max", f"list({_kind})", _kind)(_greatest)
+    method("isSorted", f"list({_kind})")(_is_sorted)
+    method("min", f"list({_kind})")(_least)
+    method("max", f"list({_kind})")(_greatest)
 for _kind in _ADDABLE:
-    method("sum", f"list({_kind})", _kind)(_sum)
+    method("sum", f"list({_kind})")(_sum)
 
 
-@method("indexOf", "list(dyn) dyn", "int")
+@method("indexOf", "list(dyn) dyn")
 def _index_of(items: list[Any], wanted: Any, *, run: Run) -> int:
     return next((place for place, item in enumerate(items) if equal(item, wanted, run)), -1)
 
 
-@method("lastIndexOf", "list(dyn) dyn", "int")
+@method("lastIndexOf", "list(dyn) dyn")
 def _last_index_of(items: list[Any], wanted: Any, *, run: Run) -> int:
     return next((place for place in reversed(range(len(items))) if equal(items[place], wanted, run)), -1)
 
@@ -80,17 +80,17 @@ def _among(item: Any, items: list[Any], run: Run) -> bool:
     return any(equal(item, each, run) for each in items)
 
 
-@function("sets.contains", "list(dyn) list(dyn)", "bool")
+@function("sets.contains", "list(dyn) list(dyn)")
 def _contains(items: list[Any], wanted: list[Any], *, run: Run) -> bool:
     return all(_among(item, items, run) for item in wanted)
 
 
-@function("sets.equivalent", "list(dyn) list(dyn)", "bool")
+@function("sets.equivalent", "list(dyn) list(dyn)")
 def _equivalent(left: list[Any], right: list[Any], *, run: Run) -> bool:
     return _contains(left, right, run=run) and _contains(right, left, run=run)
 
 
-@function("sets.intersects", "list(dyn) list(dyn)", "bool")
+@function("sets.intersects", "list(dyn) list(dyn)")
 def _intersects(left: list[Any], right: list[Any], *, run: Run) -> bool:
     return any(_among(item, right, run) for item in left)
 
@@ -98,7 +98,7 @@ def _intersects(left: list[Any], right: list[Any], *, run: Run) -> bool:
 # ------------------------------------------------------------------ lists of lists
 
 
-@method("slice", "list(dyn) int int", "list(dyn)")
+@method("slice", "list(dyn) int int")
 def _slice(items: list[Any], start: int, end: int, *, run: Run) -> list[Any]:
     call = f"cannot slice({start}, {end})"
     if start < 0 or end < 0:
@@ -111,12 +111,12 @@ def _slice(items: list[Any], start: int, end: int, *, run: Run) -> list[Any]:
     return items[start:end]
 
 
-@method("flatten", "list(dyn)", "list(dyn)")
+@method("flatten", "list(dyn)")
 def _flatten(items: list[Any], *, run: Run) -> list[Any]:
     return _flatten_to(items, 1, run=run)
 
 
-@method("flatten", "list(dyn) int", "list(dyn)")
+@method("flatten", "list(dyn) int")
 def _flatten_to(items: list[Any], depth: int, *, run: Run) -> list[Any]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
@@ -135,7 +135,7 @@ def _flatten_into(flat: list[Any], items: list[Any], depth: int, run: Run) -> No
             flat.append(item)
 
 
-@function("lists.range", "int", "list(int)")
+@function("lists.range", "int")
 def _range(count: int, *, run: Run) -> list[int]:
     if count < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
@@ -145,13 +145,13 @@ def _range(count: int, *, run: Run) -> list[int]:
     return list(range(count))
 
 
-@method("reverse", "list(dyn)", "list(dyn)")
+@method("reverse", "list(dyn)")
 def _reverse(items: list[Any], *, run: Run) -> list[Any]:
     run.spend(_ALLOCATION + len(items))
     return items[::-1]
 
 
-@method("distinct", "list(dyn)", "list(dyn)")
+@method("distinct", "list(dyn)")
 def _distinct(items: list[Any], *, run: Run) -> list[Any]:
     run.spend(_ALLOCATION)
     found: list[Any] = []
@@ -161,12 +161,12 @@ def _distinct(items: list[Any], *, run: Run) -> list[Any]:
     return found
 
 
-@method("sort", "list(dyn)", "list(dyn)")
+@method("sort", "list(dyn)")
 def _sort(items: list[Any], *, run: Run) -> list[Any]:
     return _sort_by(items, items, run=run)
 
 
-@built_in(SORT_BY_KEYS, "list list", is_member=True)
+@method(SORT_BY_KEYS, "list list")
 def _sort_by(items: list[Any], keys: list[Any], *, run: Run) -> list[Any]:
     run.spend(_ALLOCATION)
     for key in keys:

@@ -89,13 +89,13 @@ _FORMATS = {name: Format(name, errors) for name, errors in _RULES.items()}
 
 
 # The compiler has no way to name an optional type, so these are of any.
-@function("format.named", "string", "dyn")
+@function("format.named", "string")
 def _named(name: str) -> Optional:
     found = _FORMATS.get(name)
     return NONE if found is None else Optional(found)
 
 
-@method("validate", "kubernetes.NamedFormat string", "dyn")
+@method("validate", "kubernetes.NamedFormat string")
 def _validate(named: Format, text: str, *, run: Run) -> Optional:
     run.spend(1)
     run.spend_on_text(*[text] * 10)
@@ -104,7 +104,7 @@ def _validate(named: Format, text: str, *, run: Run) -> Optional:
 
 
 def _constant(name: str) -> None:
-    function(f"format.{name}", "", "kubernetes.NamedFormat")(lambda: _FORMATS[name])
+    function(f"format.{name}", "")(lambda: _FORMATS[name])
 
 
 for _name in _FORMATS:

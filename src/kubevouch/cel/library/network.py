@@ -120,37 +120,37 @@ def _parses(parse: Any, text: str) -> bool:
 # ------------------------------------------------------------------ addresses
 
 
-@function("ip", "string", "net.IP")
+@function("ip", "string")
 def _ip(text: str, *, run: Run) -> IP:
     run.spend_on_text(text)
     return _parsed_ip(text)
 
 
-@function("isIP", "string", "bool")
+@function("isIP", "string")
 def _is_ip(text: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     return _parses(_parsed_ip, text)
 
 
-@function("ip.isCanonical", "string", "bool")
+@function("ip.isCanonical", "string")
 def _is_canonical(text: str, *, run: Run) -> bool:
     run.spend_on_text(text, text)
     return _parsed_ip(text).text == text
 
 
-method("family", "net.IP", "int")(lambda ip: ip.address.version)
-method("isUnspecified", "net.IP", "bool")(lambda ip: ip.address.is_unspecified)
-method("isLoopback", "net.IP", "bool")(lambda ip: ip.address.is_loopback)
-method("isLinkLocalUnicast", "net.IP", "bool")(lambda ip: ip.address.is_link_local)
+method("family", "net.IP")(lambda ip: ip.address.version)
+method("isUnspecified", "net.IP")(lambda ip: ip.address.is_unspecified)
+method("isLoopback", "net.IP")(lambda ip: ip.address.is_loopback)
+method("isLinkLocalUnicast", "net.IP")(lambda ip: ip.address.is_link_local)
 
 
-@method("isLinkLocalMulticast", "net.IP", "bool")
+@method("isLinkLocalMulticast", "net.IP")
 def _is_link_local_multicast(ip: IP) -> bool:
     octets = ip.address.packed
     return octets[:3] == b"\xe0\0\0" if len(octets) == 4 else octets[0] == 0xFF and octets[1] & 0x0F == 2
 
 
-@method("isGlobalUnicast", "net.IP", "bool")
+@method("isGlobalUnicast", "net.IP")
 def _is_global_unicast(ip: IP) -> bool:
     address = ip.address
     special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
@@ -160,38 +160,38 @@ def _is_global_unicast(ip: IP) -> bool:
 # ------------------------------------------------------------------ networks
 
 
-@function("cidr", "string", "net.CIDR")
+@function("cidr", "string")
 def _cidr(text: str, *, run: Run) -> CIDR:
     run.spend_on_text(text)
     return _parsed_cidr(text)
 
 
-@function("isCIDR", "string", "bool")
+@function("isCIDR", "string")
 def _is_cidr(text: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     return _parses(_parsed_cidr, text)
 
 
-method("ip", "net.CIDR", "net.IP")(lambda cidr: IP(cidr.address))
-method("prefixLength", "net.CIDR", "int")(lambda cidr: cidr.bits)
-method("masked", "net.CIDR", "net.CIDR")(lambda cidr: CIDR(cidr.network.network_address, cidr.bits))
+method("ip", "net.CIDR")(lambda cidr: IP(cidr.address))
+method("prefixLength", "net.CIDR")(lambda cidr: cidr.bits)
+method("masked", "net.CIDR")(lambda cidr: CIDR(cidr.network.network_address, cidr.bits))
 
 
-@method("containsIP", "net.CIDR net.IP", "bool")
+@method("containsIP", "net.CIDR net.IP")
 def _contains_ip(cidr: CIDR, ip: IP) -> bool:
     return ip.address in cidr.network
 
 
-@method("containsIP", "net.CIDR string", "bool")
+@method("containsIP", "net.CIDR string")
 def _contains_ip_text(cidr: CIDR, text: str, *, run: Run) -> bool:
     return _contains_ip(cidr, _ip(text, run=run))
 
 
-@method("containsCIDR", "net.CIDR net.CIDR", "bool")
+@method("containsCIDR", "net.CIDR net.CIDR")
 def _contains_cidr(cidr: CIDR, other: CIDR) -> bool:
     return cidr.bits <= other.bits and other.address in cidr.network
 
 
-@method("containsCIDR", "net.CIDR string", "bool")
+@method("containsCIDR", "net.CIDR string")
 def _contains_cidr_text(cidr: CIDR, text: str, *, run: Run) -> bool:
     return _contains_cidr(cidr, _cidr(text, run=run))

@@ -56,13 +56,13 @@ def _parsed(text: str) -> Quantity:
     return Quantity(number * scale * (-1 if found[1] == "-" else 1), not fraction and scale >= 1)
 
 
-@function("quantity", "string", "kubernetes.Quantity")
+@function("quantity", "string")
 def _quantity(text: str, *, run: Run) -> Quantity:
     run.spend_on_text(text)
     return _parsed(text)
 
 
-@function("isQuantity", "string", "bool")
+@function("isQuantity", "string")
 def _is_quantity(text: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     try:
@@ -76,59 +76,58 @@ def _sign(number: Fraction) -> int:
     return (number > 0) - (number < 0)
 
 
-@function("sign", "kubernetes.Quantity", "int")
-@method("sign", "kubernetes.Quantity", "int")
+@function("sign", "kubernetes.Quantity")
 def _quantity_sign(quantity: Quantity) -> int:
     return _sign(quantity.amount)
 
 
-@method("isInteger", "kubernetes.Quantity", "bool")
+@method("isInteger", "kubernetes.Quantity")
 def _is_integer(quantity: Quantity) -> bool:
     return quantity.whole and MIN_INT <= quantity.amount <= MAX_INT
 
 
-@method("asInteger", "kubernetes.Quantity", "int")
+@method("asInteger", "kubernetes.Quantity")
 def _as_integer(quantity: Quantity) -> int:
     if not _is_integer(quantity):
         raise EvaluationError("cannot convert value to integer")
     return int(quantity.amount)
 
 
-@method("asApproximateFloat", "kubernetes.Quantity", "double")
+@method("asApproximateFloat", "kubernetes.Quantity")
 def _as_float(quantity: Quantity) -> float:
     return float(quantity.amount)
 
 
-@method("compareTo", "kubernetes.Quantity kubernetes.Quantity", "int")
+@method("compareTo", "kubernetes.Quantity kubernetes.Quantity")
 def _compare(quantity: Quantity, other: Quantity) -> int:
     return _sign(quantity.amount - other.amount)
 
 
-@method("isGreaterThan", "kubernetes.Quantity kubernetes.Quantity", "bool")
+@method("isGreaterThan", "kubernetes.Quantity kubernetes.Quantity")
 def _is_greater(quantity: Quantity, other: Quantity) -> bool:
     return quantity.amount > other.amount
 
 
-@method("isLessThan", "kubernetes.Quantity kubernetes.Quantity", "bool")
+@method("isLessThan", "kubernetes.Quantity kubernetes.Quantity")
 def _is_less(quantity: Quantity, other: Quantity) -> bool:
     return quantity.amount < other.amount
 
 
-@method("add", "kubernetes.Quantity kubernetes.Quantity", "kubernetes.Quantity")
+@method("add", "kubernetes.Quantity kubernetes.Quantity")
 def _add(quantity: Quantity, other: Quantity) -> Quantity:
     return Quantity(quantity.amount + other.amount, quantity.whole and other.whole)
 
 
-@method("add", "kubernetes.Quantity int", "kubernetes.Quantity")
+@method("add", "kubernetes.Quantity int")
 def _add_int(quantity: Quantity, other: int) -> Quantity:
     return Quantity(quantity.amount + other, quantity.whole)
 
 
-@method("sub", "kubernetes.Quantity kubernetes.Quantity", "kubernetes.Quantity")
+@method("sub", "kubernetes.Quantity kubernetes.Quantity")
 def _sub(quantity: Quantity, other: Quantity) -> Quantity:
     return Quantity(quantity.amount - other.amount, quantity.whole and other.whole)
 
 
-@method("sub", "kubernetes.Quantity int", "kubernetes.Quantity")
+@method("sub", "kubernetes.Quantity int")
 def _sub_int(quantity: Quantity, other: int) -> Quantity:
     return Quantity(quantity.amount - other, quantity.whole)

@@ -90,23 +90,23 @@ def _normalized(text: str) -> str:
     return ".".join(parts + ["0"] * (3 - len(parts)))
 
 
-@function("semver", "string", "kubernetes.Semver")
+@function("semver", "string")
 def _semver(text: str, *, run: Run) -> Semver:
     return _semver_normalized(text, False, run=run)
 
 
-@function("semver", "string bool", "kubernetes.Semver")
+@function("semver", "string bool")
 def _semver_normalized(text: str, normalize: bool, *, run: Run) -> Semver:
     run.spend_on_text(text)
     return _parsed(text, normalize=normalize)
 
 
-@function("isSemver", "string", "bool")
+@function("isSemver", "string")
 def _is_semver(text: str, *, run: Run) -> bool:
     return _is_semver_normalized(text, False, run=run)
 
 
-@function("isSemver", "string bool", "bool")
+@function("isSemver", "string bool")
 def _is_semver_normalized(text: str, normalize: bool, *, run: Run) -> bool:
     try:
         _semver_normalized(text, normalize, run=run)
@@ -115,21 +115,21 @@ def _is_semver_normalized(text: str, normalize: bool, *, run: Run) -> bool:
     return True
 
 
-method("major", "kubernetes.Semver", "int")(lambda version: version.numbers[0])
-method("minor", "kubernetes.Semver", "int")(lambda version: version.numbers[1])
-method("patch", "kubernetes.Semver", "int")(lambda version: version.numbers[2])
+method("major", "kubernetes.Semver")(lambda version: version.numbers[0])
+method("minor", "kubernetes.Semver")(lambda version: version.numbers[1])
+method("patch", "kubernetes.Semver")(lambda version: version.numbers[2])
 
 
-@method("compareTo", "kubernetes.Semver kubernetes.Semver", "int")
+@method("compareTo", "kubernetes.Semver kubernetes.Semver")
 def _compare(version: Semver, other: Semver) -> int:
     return (version.key > other.key) - (version.key < other.key)
 
 
-@method("isGreaterThan", "kubernetes.Semver kubernetes.Semver", "bool")
+@method("isGreaterThan", "kubernetes.Semver kubernetes.Semver")
 def _is_greater(version: Semver, other: Semver) -> bool:
     return _compare(version, other) > 0
 
 
-@method("isLessThan", "kubernetes.Semver kubernetes.Semver", "bool")
+@method("isLessThan", "kubernetes.Semver kubernetes.Semver")
 def _is_less(version: Semver, other: Semver) -> bool:
     return _compare(version, other) < 0

@@ -25,67 +25,61 @@ def _within(text: str, index: int) -> int:
     raise EvaluationError(f"index out of range: {index}")
 
 
-@method("charAt", "string int", "string")
+@method("charAt", "string int")
 def _char_at(text: str, index: int) -> str:
     place = _within(text, index)
     return text[place : place + 1]
 
 
-@method("indexOf", "string string", "int")
+@method("indexOf", "string string")
 def _index_of(text: str, part: str, *, run: Run) -> int:
     run.spend_on_text(text)
     return text.find(part)
 
 
-@method("indexOf", "string string int", "int")
+@method("indexOf", "string string int")
 def _index_of_from(text: str, part: str, start: int, *, run: Run) -> int:
     run.spend_on_text(text)
     return text.find(part, _within(text, start))
 
 
-@method("lastIndexOf", "string string", "int")
+@method("lastIndexOf", "string string")
 def _last_index_of(text: str, part: str, *, run: Run) -> int:
     run.spend_on_text(text)
     return text.rfind(part)
 
 
-@method("lastIndexOf", "string string int", "int")
+@method("lastIndexOf", "string string int")
 def _last_index_of_to(text: str, part: str, last: int, *, run: Run) -> int:
     run.spend_on_text(text)
     return text.rfind(part, 0, _within(text, last) + len(part))
 
 
-@method("lowerAscii", "string", "string")
+@method("lowerAscii", "string")
 def _lower_ascii(text: str, *, run: Run) -> str:
     run.spend_on_text(text)
     return text.translate(_TO_LOWER)
 
 
-@method("upperAscii", "string", "string")
+@method("upperAscii", "string")
 def _upper_ascii(text: str, *, run: Run) -> str:
     run.spend_on_text(text)
     return text.translate(_TO_UPPER)
 
 
-@method("trim", "string", "string")
+@method("trim", "string")
 def _trim(text: str, *, run: Run) -> str:
     run.spend_on_text(text)
     return text.strip(_BLANKS)
 
 
-@method("reverse", "string", "string")
-def _reverse(text: str, *, run: Run) -> str:
-    run.spend_on_text(text)
-    return text[::-1]
-
-
-@method("substring", "string int", "string")
+@method("substring", "string int")
 def _substring_from(text: str, start: int, *, run: Run) -> str:
     run.spend_on_text(text)
     return text[_within(text, start) :]
 
 
-@method("substring", "string int int", "string")
+@method("substring", "string int int")
 def _substring(text: str, start: int, end: int, *, run: Run) -> str:
     run.spend_on_text(text)
     if start > end:
@@ -93,12 +87,12 @@ def _substring(text: str, start: int, end: int, *, run: Run) -> str:
     return text[_within(text, start) : _within(text, end)]
 
 
-@method("replace", "string string string", "string")
+@method("replace", "string string string")
 def _replace_all(text: str, part: str, by: str, *, run: Run) -> str:
     return _replace(text, part, by, -1, run=run)
 
 
-@method("replace", "string string string int", "string")
+@method("replace", "string string string int")
 def _replace(text: str, part: str, by: str, count: int, *, run: Run) -> str:
     run.spend_on_text(text, text)
     found = text.count(part) if count < 0 else min(text.count(part), count)
@@ -107,12 +101,12 @@ def _replace(text: str, part: str, by: str, count: int, *, run: Run) -> str:
     return text.replace(part, by, count)
 
 
-@method("split", "string string", "list(string)")
+@method("split", "string string")
 def _split_all(text: str, separator: str, *, run: Run) -> list[str]:
     return _split(text, separator, -1, run=run)
 
 
-@method("split", "string string int", "list(string)")
+@method("split", "string string int")
 def _split(text: str, separator: str, count: int, *, run: Run) -> list[str]:
     run.spend_on_text(text, text)
     if count == 0:
@@ -123,12 +117,12 @@ def _split(text: str, separator: str, count: int, *, run: Run) -> list[str]:
     return text.split(separator, count - 1 if count > 0 else -1)
 
 
-@method("join", "list(string)", "string")
+@method("join", "list(string)")
 def _join(items: list[Any], *, run: Run) -> str:
     return _join_by(items, "", run=run)
 
 
-@method("join", "list(string) string", "string")
+@method("join", "list(string) string")
 def _join_by(items: list[Any], separator: str, *, run: Run) -> str:
     run.spend(len(items))
     if not all(type(item) is str for item in items):
@@ -137,18 +131,18 @@ def _join_by(items: list[Any], separator: str, *, run: Run) -> str:
     return separator.join(items)
 
 
-@method("find", "string string", "string")
+@method("find", "string string")
 def _find(text: str, pattern: str, *, run: Run) -> str:
     found = compiled(pattern, text, run).search(text)
     return str(found.group()) if found else ""
 
 
-@method("findAll", "string string", "list(string)")
+@method("findAll", "string string")
 def _find_all(text: str, pattern: str, *, run: Run) -> list[str]:
     return _find_some(text, pattern, -1, run=run)
 
 
-@method("findAll", "string string int", "list(string)")
+@method("findAll", "string string int")
 def _find_some(text: str, pattern: str, count: int, *, run: Run) -> list[str]:
     found: list[str] = []
     if count == 0:
@@ -189,7 +183,7 @@ def _asked(source: str, **variables: Any) -> str:
     return str(value.value())
 
 
-@method("format", "string list(dyn)", "string")
+@method("format", "string list(dyn)")
 def _format(template: str, items: list[Any], *, run: Run) -> str:
     run.spend_on_text(template, template)
     # A clause may ask for up to 1,000 digits.
@@ -197,7 +191,7 @@ def _format(template: str, items: list[Any], *, run: Run) -> str:
     return _asked("text.format(items)", text=template, items=plain(items, run))
 
 
-@function("strings.quote", "string", "string")
+@function("strings.quote", "string")
 def _quote(text: str, *, run: Run) -> str:
     run.spend_on_text(text, text)
     return _asked("strings.quote(text)", text=text)

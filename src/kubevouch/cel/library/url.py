@@ -113,7 +113,7 @@ def _port(text: str) -> None:
         raise URLError(f"invalid port {gotext.quote(text)} after host")
 
 
-@function("url", "string", "kubernetes.URL")
+@function("url", "string")
 def _url(text: str, *, run: Run) -> URL:
     run.spend_on_text(text)
     try:
@@ -124,7 +124,7 @@ def _url(text: str, *, run: Run) -> URL:
     return replace(parsed, path=parsed.path.partition("#")[0], query=parsed.query.partition("#")[0])
 
 
-@function("isURL", "string", "bool")
+@function("isURL", "string")
 def _is_url(text: str, *, run: Run) -> bool:
     run.spend_on_text(text)
     try:
@@ -134,14 +134,14 @@ def _is_url(text: str, *, run: Run) -> bool:
     return True
 
 
-method("getScheme", "kubernetes.URL", "string")(lambda url: url.scheme)
-method("getHost", "kubernetes.URL", "string")(lambda url: url.host)
-method("getHostname", "kubernetes.URL", "string")(lambda url: url.hostname)
-method("getPort", "kubernetes.URL", "string")(lambda url: url.port)
-method("getEscapedPath", "kubernetes.URL", "string")(lambda url: quote(url.path, safe=_PATH_SAFE))
+method("getScheme", "kubernetes.URL")(lambda url: url.scheme)
+method("getHost", "kubernetes.URL")(lambda url: url.host)
+method("getHostname", "kubernetes.URL")(lambda url: url.hostname)
+method("getPort", "kubernetes.URL")(lambda url: url.port)
+method("getEscapedPath", "kubernetes.URL")(lambda url: quote(url.path, safe=_PATH_SAFE))
 
 
-@method("getQuery", "kubernetes.URL", "map(string,list(string))")
+@method("getQuery", "kubernetes.URL")
 def _query(url: URL, *, run: Run) -> dict[str, list[str]]:
     run.spend_on_text(url.query)
     found: dict[str, list[str]] = {}

@@ -29,7 +29,7 @@ from cel_cases import error_of, value_of
         ("o.max()", 3),
         ("sets.contains([1, 2], [2]) && sets.contains([1], [])", True),
         ("sets.contains([], [1])", False),
-        ("sets.equivalent([1, 2u, 3.0], [3u, 2, 1, 1])", True),
+        ("sets.equivalent([dyn(1), dyn(2u), dyn(3.0)], [dyn(3u), dyn(2), dyn(1), dyn(1)])", True),
         ("sets.intersects([1, 2], [2, 3])", True),
         ("sets.intersects([], [])", False),
     ],
