@@ -63,6 +63,10 @@ class WriteBudget:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self.refused = 0
 
+    def clear(self) -> None:
+        """Everybody has everything again."""
+        self._left.clear()
+
     def spend(self, user: UserInfo, size: int) -> None:
         """``user`` writes an object of ``size`` bytes. Who has anything left may, and then has less than nothing.
 

@@ -127,6 +127,23 @@ class MemoryStore:
             self._current.copy(), tuple(self._keys), self._expires.copy(), tuple(self._history), self._oldest
         )
 
+    def restore(self, snapshot: Snapshot) -> None:
+        """Hold again what this store held at ``snapshot``, by one write for each key that has another value by now.
+
+        Nothing of what happened since is undone: the revision goes on, and whoever watches hears of it as of any other
+        write. What was made later goes first, the newest before what it may have been made of.
+        """
+        self._expect_open()
+        newest_first = sorted(self._current.values(), key=lambda kept: kept.revision, reverse=True)
+        for kept in newest_first:
+            if kept.key not in snapshot.current:
+                self._commit(Write(kept.key, None, kept.revision))
+        for wanted in sorted(snapshot.current.values(), key=lambda kept: kept.revision):
+            found = self._current.get(wanted.key)
+            expires = snapshot.expires.get(wanted.key)
+            if found is None or found.value != wanted.value or self._expires.get(wanted.key) != expires:
+                self._commit(Write(wanted.key, wanted.value, None if found is None else found.revision, expires))
+
     def _expect_open(self) -> None:
         if self._feed.closed:
             raise StoreUnavailable("the store is closed")

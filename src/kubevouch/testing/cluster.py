@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import datetime as dt
-import socket
-import tempfile
 from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kubevouch.authentication.interface import UserInfo
-from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
-from kubevouch.phases import bootstrap_token, cluster_info
+from kubevouch.phases import bootstrap_token
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.pki import pins
 from kubevouch.pki.authority import LeafSpec
 from kubevouch.pki.control_plane import SUPER_ADMIN
 from kubevouch.pki.x509.usages import CLIENT_AUTH
 from kubevouch.records import bootstrap_tokens
-from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
-from kubevouch.standalone.network import bind
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
-from kubevouch.standalone.service_account_options import DEFAULT_ISSUER
-from kubevouch.storage.interface import Store
-from kubevouch.storage.options import parse_store
 from kubevouch.testing.cluster_clock import ClusterClock
-from kubevouch.testing.cluster_pki import HOST, ClusterPKI
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
+from kubevouch.testing.running_cluster import ClusterSnapshot, RunningCluster, Settings
 from kubevouch.testing.verbs import Verbs
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.files import write_new
 from kubevouch.wellknown import AUTHENTICATED_GROUP
 
-if TYPE_CHECKING:
-    from kubevouch.standalone.controllers import RunningControllers
-
 R = TypeVar("R")
 
 ADMIN = UserInfo(SUPER_ADMIN.common_name, groups=(*SUPER_ADMIN.organizations, AUTHENTICATED_GROUP))
 COMPONENT = "kubevouch-testing"
-# What clients are told where nothing listens.
-_NO_PORT = 6443
 
 
 class ClusterError(RuntimeError):
@@ -92,26 +78,28 @@ class Cluster(Verbs):
         super().__init__(self.run, self._admin_client)
         if isinstance(controllers, str):
             raise ClusterError(f'got controllers={controllers!r}, expected a list, such as ("*",)')
-        self._https = https
-        self._controllers = tuple(controllers)
-        if self._controllers:
+        self._settings = Settings(
+            https=https,
+            controllers=tuple(controllers),
+            runtime_config=RuntimeConfig.parse(runtime_config),
+            store=store,
+            access=access or AccessOptions(),
+            recovery=recovery,
+            identity=identity,
+        )
+        if self._settings.controllers:
             # Not on the cluster's loop, and only here: a cluster without controllers does not load them.
             import kubevouch.standalone.controllers  # noqa: F401
         self._start = now
         self._real_time = real_time
-        self._runtime_config = RuntimeConfig.parse(runtime_config)
-        self._store_text = store
-        self._access = access or AccessOptions()
-        self._recovery = recovery
-        self._identity = identity
         self._thread: LoopThread | None = None
         self._clock: Clock | None = None
-        self._running: _Running | None = None
+        self._running: RunningCluster | None = None
 
     def __repr__(self) -> str:
         if self._running is None:
             return "<Cluster, not running>"
-        return f"<Cluster {self._running.endpoint.url if self._https else 'in process'}>"
+        return f"<Cluster {self._running.endpoint.url if self._settings.https else 'in process'}>"
 
     # -------------------------------------------------------------- life
 
@@ -180,6 +168,39 @@ class Cluster(Verbs):
         """:meth:`settle`, for coroutines."""
         await self._require().settle()
 
+    def snapshot(self) -> ClusterSnapshot:
+        """All that the cluster holds by now, for :meth:`restore`.
+
+        Raises:
+            ClusterError: its store is a file.
+        """
+        return self.run(self.snapshot_async())
+
+    async def snapshot_async(self) -> ClusterSnapshot:
+        """:meth:`snapshot`, for coroutines."""
+        made = await self._require().snapshot()
+        if made is None:
+            raise ClusterError('a store in a file cannot be put back; start the cluster with store="memory:"')
+        return made
+
+    def restore(self, snapshot: ClusterSnapshot) -> None:
+        """Put everything back as it was: objects, kinds, the clock, and what clients may still write and read.
+
+        To clients it looks as if somebody had deleted, made and changed objects very quickly: versions go on, and
+        watches tell of it.
+
+        Raises:
+            ClusterError: ``snapshot`` is of another cluster.
+        """
+        self.run(self.restore_async(snapshot))
+
+    async def restore_async(self, snapshot: ClusterSnapshot) -> None:
+        """:meth:`restore`, for coroutines."""
+        running = self._require()
+        if snapshot.cluster is not running:
+            raise ClusterError("this snapshot is of another cluster, or from before this one was started again")
+        await running.restore(snapshot)
+
     # -------------------------------------------------------------- reaching it
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
@@ -219,7 +240,7 @@ class Cluster(Verbs):
     @property
     def url(self) -> str:
         """``https://127.0.0.1:PORT``. Raises :class:`ClusterError` without ``https``."""
-        if not self._https:
+        if not self._settings.https:
             raise ClusterError("this cluster listens nowhere; start it as Cluster(https=True)")
         return self._require().endpoint.url
 
@@ -276,7 +297,7 @@ class Cluster(Verbs):
         if self._running is not None:
             raise ClusterError("this cluster is running already; start another one for a second cluster")
 
-    def _require(self) -> _Running:
+    def _require(self) -> RunningCluster:
         if self._running is None:
             raise ClusterError("this cluster is not running: use it inside of `with Cluster() as c:`")
         return self._running
@@ -288,17 +309,9 @@ class Cluster(Verbs):
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
-        running = _Running(
-            self._clock,
-            self._https,
-            self._controllers,
-            self._runtime_config,
-            self._access,
-            self._recovery,
-            self._identity,
-        )
+        running = RunningCluster(self._clock, self._settings)
         try:
-            await running.begin(self._store_text)
+            await running.begin()
         except BaseException:
             await running.end()
             raise
@@ -308,99 +321,6 @@ class Cluster(Verbs):
         running, self._running = self._running, None
         assert running is not None  # entered
         await running.end()
-
-
-class _Running:
-    """The parts of a running cluster, on its loop."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        https: bool,
-        controllers: tuple[str, ...],
-        runtime_config: RuntimeConfig,
-        access: AccessOptions,
-        recovery: RecoveryPolicy | None,
-        identity: IdentityOptions | None,
-    ) -> None:
-        self.clock = clock
-        self._access = access
-        self._recovery = recovery
-        self._identity = identity
-        self._runtime_config = runtime_config
-        self._https = https
-        self._wanted_controllers = controllers
-        self._folder = tempfile.TemporaryDirectory(prefix="kubevouch-testing-")
-        self.folder = Path(self._folder.name)
-        self.pki = ClusterPKI(self.folder / "pki", SystemClock().now(), clock.now())
-        self._sockets: list[socket.socket] = bind(HOST, 0) if https else []
-        self.endpoint = Endpoint(HOST, self._sockets[0].getsockname()[1] if https else _NO_PORT)
-        self._server: StandaloneServer | None = None
-        self._store: Store | None = None
-        self._controllers: RunningControllers | None = None
-
-    @property
-    def server(self) -> StandaloneServer:
-        assert self._server is not None  # begun
-        return self._server
-
-    @property
-    def store(self) -> Store:
-        assert self._store is not None  # begun
-        return self._store
-
-    async def begin(self, store: str) -> None:
-        self._store = await parse_store(store, self.folder).open(self.clock)
-        await self._start_server()
-
-    async def restart(self) -> None:
-        await self._stop_server()
-        if self._https:
-            self._sockets = bind(HOST, self.endpoint.port)
-        await self._start_server()
-
-    async def settle(self) -> None:
-        if self._controllers is not None:
-            await self._controllers.settle()
-
-    async def end(self) -> None:
-        await self._stop_server()
-        if self._store is not None:
-            await self._store.close()
-        self._folder.cleanup()
-
-    async def _start_server(self) -> None:
-        self._server = StandaloneServer(
-            self.store,
-            self.clock,
-            self.pki.control_plane,
-            self.endpoint,
-            runtime_config=self._runtime_config,
-            access=Access(self._access, (DEFAULT_ISSUER,), self.clock),
-            recovery=self._recovery,
-            at_first_start=self._publish,
-        )
-        await self._server.start()
-        await cluster_info.tell_recovery(self._server.client, allowed=self._recovery is not None)
-        if self._wanted_controllers:
-            from kubevouch.standalone.controllers import start_controllers
-
-            self._controllers = start_controllers(self._server, self._wanted_controllers, identity=self._identity)
-        if self._https:
-            await self._server.listen(self._sockets)
-
-    async def _publish(self, client: Client) -> None:
-        await cluster_info.ensure(client, ClusterInfo(self.endpoint.url, self.pki.control_plane.ca_certificate))
-
-    async def _stop_server(self) -> None:
-        if self._controllers is not None:
-            await self._controllers.close()
-            self._controllers = None
-        if self._server is not None:
-            await self._server.close()
-            self._server = None
-        for bound in self._sockets:
-            bound.close()
 
 
 def _user_info(user: str | UserInfo | None, groups: Iterable[str]) -> UserInfo:

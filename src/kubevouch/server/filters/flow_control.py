@@ -97,6 +97,11 @@ class FlowControl:
         self._turn_comes = False
         self.public_reads = PublicReads() if public_reads is None else public_reads
 
+    def forgive(self) -> None:
+        """What sources have spent counts no more."""
+        self._failures.clear()
+        self.public_reads.clear()
+
     # -------------------------------------------------------------- filters
 
     async def seat(self, request: Request, following: Handler) -> Result:

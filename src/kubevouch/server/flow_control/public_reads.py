@@ -57,6 +57,11 @@ class PublicReads:
         self._shares = [SourceBudget(rate, burst, max_sources=_MAX_NETWORKS) for burst, rate in SHARES]
         self.refused = 0
 
+    def clear(self) -> None:
+        """Nobody has read anything yet."""
+        for budget in (self._of_source, self._of_all, self._reserve, *self._of_networks, *self._shares):
+            budget.clear()
+
     def wait(self, info: RequestInfo, user: UserInfo, source: str, now: float) -> int:
         """0 if the request may go on, else the whole seconds after which it is worth while to ask again.
 

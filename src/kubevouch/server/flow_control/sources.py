@@ -26,6 +26,10 @@ class SourceBudget:
     def __len__(self) -> int:
         return len(self._left)
 
+    def clear(self) -> None:
+        """Every source is as one that was not seen before."""
+        self._left.clear()
+
     def left(self, source: str, now: float) -> float:
         """What ``source`` still has at the monotonic time ``now``."""
         left, at = self._left.get(source, (self._burst, now))
