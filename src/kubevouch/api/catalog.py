@@ -90,6 +90,7 @@ ROLES = Resource(rbac_v1.GROUP, "v1", "Role", "roles", rbac_v1.Role, namespaced=
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     API_EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions",
     definitions.CustomResourceDefinition, namespaced=False, short_names=("crd", "crds"),
+    storage_prefix=f"{API_EXTENSIONS}/customresourcedefinitions",
 )  # fmt: skip
 
 CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)
@@ -189,6 +190,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     CERTIFICATE_SIGNING_REQUESTS_V1BETA1: certificates_v1beta1.default_certificate_signing_request,
     CLUSTER_ROLE_BINDINGS: rbac_v1.default_binding,
     CSI_DRIVERS: storage_v1.default_csi_driver,
+    CUSTOM_RESOURCE_DEFINITIONS: definitions.default_definition,
     LIMIT_RANGES: core_v1.default_limit_range,
     NAMESPACES: core_v1.default_namespace,
     NODES: core_v1.default_node,

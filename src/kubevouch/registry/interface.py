@@ -64,6 +64,8 @@ class Strategy(Generic[T]):
     validates_elsewhere = False
     # Finalizers have a domain, or are among the few of Kubernetes' own.
     standard_finalizers = True
+    # What does not fit the preconditions of a deletion is said in the words of the storage.
+    preconditions_of_storage = False
     # Field paths (as in FieldsV1, without the f: prefix) that this way of writing never owns.
     reset_fields: Sequence[tuple[str, ...]] = ()
 
@@ -100,6 +102,10 @@ class Strategy(Generic[T]):
     def may_remove(self, obj: T) -> bool:
         """False while the object has to stay after its deletion was asked for, besides metadata.finalizers."""
         return True
+
+    def begin_deletion(self, ctx: Context, obj: T) -> T | None:
+        """The object as its first deletion leaves it; None is what other kinds look like."""
+        return None
 
     def prepare_for_delete(self, ctx: Context, obj: T) -> T:
         """The object as it looks while its deletion waits for something."""

@@ -410,7 +410,16 @@ class ResourceStore(ResourceReader[T]):
         wanted = options.preconditions
         if wanted is None:
             return
-        meta, gvk = existing.obj.metadata, self.definition.resource.gvk
+        meta, resource = existing.obj.metadata, self.definition.resource
+        gvk = resource.gvk
+        if self.definition.strategy.preconditions_of_storage:
+            for what, asked, found in (
+                ("UID", wanted.uid, meta.uid),
+                ("ResourceVersion", wanted.resource_version, meta.resource_version),
+            ):
+                if asked is not None and asked != found:
+                    why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
+                    raise errors.conflict(resource.group_resource, meta.name, why)
         if wanted.uid is not None and wanted.uid != meta.uid:
             raise errors.precondition_failed(
                 gvk,
@@ -428,10 +437,12 @@ class ResourceStore(ResourceReader[T]):
 
     async def _delete_once(self, ctx: Context, existing: Stored[T], options: DeleteOptions) -> Deleted[T] | _Moved[T]:
         strategy = self.definition.strategy
-        finalizers = object_meta.deletion_finalizers(existing.obj.metadata, options)
-        if not finalizers and strategy.may_remove(existing.obj):
+        obj = existing.obj
+        begun = None if obj.metadata.deletion_timestamp is not None else strategy.begin_deletion(ctx, obj)
+        finalizers = object_meta.deletion_finalizers(obj.metadata, options)
+        if begun is None and not finalizers and strategy.may_remove(obj):
             return await self._remove(ctx, existing)
-        marked = await compute(self._marked, ctx, existing.obj, finalizers)
+        marked = await compute(self._marked, ctx, obj, finalizers) if begun is None else begun
         value = await self._value_of(marked)
         if value == existing.raw:
             return Deleted(existing, gone=False)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubevouch import wellknown
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
@@ -39,6 +40,7 @@ from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.custom_resources import CustomResources
+from kubevouch.server.customresources.controllers import DefinitionControllers
 from kubevouch.server.discovery import Discovery
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
@@ -215,6 +217,10 @@ class APIServer:
         if issuer is not None and issuer.url.startswith("https://"):
             self._install_issuer_discovery(issuer, address)
         self.handler, self._loopback_handler = self._chains()
+        own = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
+        self._definition_controllers = DefinitionControllers(
+            self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural], self.loopback(own, "kube-apiserver"), clock
+        )
         self._https = HTTPSServer(
             self.handler,
             clock,
@@ -403,6 +409,7 @@ class APIServer:
         """Load the caches; from here on the loopback works."""
         await self.cacher.start()
         self._monitor.start()
+        self._definition_controllers.start()
         if interval := self._options.compaction_interval.total_seconds():
             self._compacting = asyncio.create_task(
                 keep_compacting(self.store, self.clock, interval, self._revisions), name="compactor"
@@ -431,6 +438,7 @@ class APIServer:
         await self._https.close(grace_seconds)
         if self._audit is not None:
             await self._audit.close()
+        await self._definition_controllers.close()
         await self._timers.close()
         await self._standing.close()
         await self.cacher.close()

@@ -54,6 +54,7 @@ def test_storage_version_hashes(resource: Resource[Object], storage_version_hash
 
 def test_where_kubernetes_keeps_things_under_other_names() -> None:
     assert {resource.plural: resource.storage_prefix for resource in STORED if resource.storage_prefix} == {
+        "customresourcedefinitions": "apiextensions.k8s.io/customresourcedefinitions",
         "endpoints": "services/endpoints",
         "nodes": "minions",
         "services": "services/specs",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
 from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.machinery.declaration import Int32, Int64, Struct, always, named, null, wire
 from kubevouch.machinery.meta import Object
@@ -169,3 +171,37 @@ class CustomResourceDefinition(Object):
     status: Annotated[CustomResourceDefinitionStatus, wire(3, "What became of it.")] = always(
         CustomResourceDefinitionStatus
     )
+
+
+# ------------------------------------------------------------------ defaults
+
+HTTPS_PORT = 443
+
+
+def default_definition(definition: CustomResourceDefinition) -> CustomResourceDefinition:
+    """With the names that follow from the kind, a strategy of conversion, and versions that are stored."""
+    spec, status = definition.spec, definition.status
+    names, conversion = spec.names, spec.conversion
+    if not names.singular or (not names.list_kind and names.kind):
+        list_kind = names.list_kind or (f"{names.kind}List" if names.kind else "")
+        names = msgspec.structs.replace(names, singular=names.singular or names.kind.lower(), list_kind=list_kind)
+    conversion = CustomResourceConversion(strategy=NONE) if conversion is None else _default_conversion(conversion)
+    if not status.stored_versions and (stored := stored_version(spec)) is not None:
+        status = msgspec.structs.replace(status, stored_versions=[stored])
+    spec = msgspec.structs.replace(spec, names=names, conversion=conversion)
+    return msgspec.structs.replace(definition, spec=spec, status=status)
+
+
+def stored_version(spec: CustomResourceDefinitionSpec) -> str | None:
+    """The name of the first version that is marked as the one that objects are stored in."""
+    return next((version.name for version in spec.versions if version.storage), None)
+
+
+def _default_conversion(conversion: CustomResourceConversion) -> CustomResourceConversion:
+    webhook = conversion.webhook
+    config = None if webhook is None else webhook.client_config
+    if webhook is None or config is None or config.service is None or config.service.port is not None:
+        return conversion
+    service = msgspec.structs.replace(config.service, port=HTTPS_PORT)
+    config = msgspec.structs.replace(config, service=service)
+    return msgspec.structs.replace(conversion, webhook=msgspec.structs.replace(webhook, client_config=config))

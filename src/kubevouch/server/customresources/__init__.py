@@ -1,0 +1,1 @@
+"""What an API server itself does about the definitions of custom kinds."""
