@@ -135,13 +135,29 @@ class Printer:
 
 
 @dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """How a subresource shows an object as one of another kind.
+
+    Args:
+        resource: that kind.
+        show: the object in that form; raises ``APIStatusError`` where it has none.
+        take: the object with what the other form says, and with that one's uid and resourceVersion.
+    """
+
+    resource: Resource[Any]
+    show: Callable[[T], Any]
+    take: Callable[[T, Any], T]
+
+
+@dataclass(frozen=True, slots=True)
 class Subresource(Generic[T]):
-    """A subresource that reads and writes the whole object, such as ``/status``."""
+    """A subresource that reads and writes the whole object, such as ``/status``, perhaps in another form."""
 
     name: str
     strategy: Strategy[T]
     verbs: tuple[str, ...] = ("get", "patch", "update")
     prints_table: bool = True
+    form: Form[T] | None = None
 
 
 class Conversion(Protocol[T]):

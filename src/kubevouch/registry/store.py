@@ -6,7 +6,7 @@ Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +21,7 @@ from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, replace_
 from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.machinery.text.generate_name import generate_name
 from kubevouch.machinery.text.times import Time
-from kubevouch.registry.interface import Context, Definition, Strategy
+from kubevouch.registry.interface import Context, Definition, Form, Strategy
 from kubevouch.registry.managed_fields import FieldTracker
 from kubevouch.registry.reader import ResourceReader, parse_resource_version
 from kubevouch.registry.write_budget import WriteBudget
@@ -88,6 +88,13 @@ class ResourceStore(ResourceReader[T]):
             obj = replace_metadata(obj, resource_version="", self_link="")
         return self._codec.to_value(obj, resource.api_version, resource.kind)
 
+    async def _as_if_stored(self, stored: Stored[T]) -> Stored[T]:
+        """What is left of an object after it was stored in another version. Raises ``APIStatusError``."""
+        if self._conversion is None:
+            return stored
+        kept = await self._conversion.to_stored(stored.obj)
+        return await self._one_served(Stored(stored.key, kept, stored.revision, stored.raw))
+
     async def _value_of(self, obj: T) -> bytes:
         """In the stored version. Raises ``APIStatusError``."""
         if self._conversion is not None:
@@ -149,7 +156,7 @@ class ResourceStore(ResourceReader[T]):
                 await self._cacher.newest()
                 if self.cache.get(key) is not None:
                     raise KeyExists(key)
-                return Stored(key, created, Revision(0), b"")
+                return await self._as_if_stored(Stored(key, created, Revision(0), b""))
             value = await self._value_of(created)
             self._spend(ctx, value)
             revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
@@ -241,6 +248,10 @@ class ResourceStore(ResourceReader[T]):
                 return result, False
             existing = result.current
 
+    def _form(self, subresource: str) -> Form[T] | None:
+        found = self.definition.subresource(subresource) if subresource else None
+        return None if found is None else found.form
+
     def _strategy(self, subresource: str) -> Strategy[T]:
         if not subresource:
             return self.definition.strategy
@@ -276,22 +287,29 @@ class ResourceStore(ResourceReader[T]):
         """One attempt. Returns what is stored now, or the newer object that was in the way."""
         old = existing.obj
         name = old.metadata.name
-        request = self._request(ctx, Operation.UPDATE, namespace, name, wanted, old, subresource)
+        form = self._form(subresource)
+        shown = wanted if form is None else form.show(wanted)
+        shown_old = old if form is None else form.show(old)
+        request = self._request(ctx, Operation.UPDATE, namespace, name, shown, shown_old, subresource)
         tracked = await self._admission.admit(request)
+        if form is not None:
+            tracked = wanted if tracked is shown else form.take(wanted, tracked)
         self._check_version(tracked, existing, strategy)
         await strategy.check_update(ctx, tracked, old)
         if strategy.validates_elsewhere:
             updated = await elsewhere(partial(self._prepared_to_update, ctx, tracked, old, strategy))
         else:
             updated = await compute(self._prepared_to_update, ctx, tracked, old, strategy)
-        request = self._request(ctx, Operation.UPDATE, namespace, name, updated, old, subresource)
+        shown = updated if form is None else form.show(updated)
+        request = self._request(ctx, Operation.UPDATE, namespace, name, shown, shown_old, subresource)
         await self._admission.validate(request)
         updated = await compute(self.fields.settle, updated, old)
         value = await self._value_of(updated)
         if value == existing.raw:
             return existing
         if ctx.dry_run:
-            return Stored(existing.key, self.at(updated, existing.revision), existing.revision, b"")
+            would_be = Stored(existing.key, self.at(updated, existing.revision), existing.revision, b"")
+            return await self._as_if_stored(would_be)
         if updated.metadata.deletion_timestamp is not None and self._may_go(updated):
             return await self._finish_deletion(existing, updated)
         self._spend(ctx, value)
@@ -507,13 +525,18 @@ class ResourceStore(ResourceReader[T]):
         return Stored(key, self.at(obj, revision), revision, value)
 
     def _request(
-        self, ctx: Context, operation: Operation, namespace: str, name: str, obj: T | None, old: T | None, sub: str
+        self, ctx: Context, operation: Operation, namespace: str, name: str, obj: Any, old: Any, sub: str
     ) -> Request:
+        resource, form = self.definition.resource, self._form(sub)
+        versions = self._versions.get(ctx.api_version, self._versions[resource.api_version])
+        if form is not None:
+            shown = replace(resource, kind=form.resource.kind, type=form.resource.type, codec=form.resource.codec)
+            versions = (Version(shown, body=form.resource.gvk),)
         return Request(
             user=ctx.user,
             operation=operation,
-            resource=self.definition.resource.group_resource,
-            kind=self.definition.resource.gvk,
+            resource=resource.group_resource,
+            kind=resource.gvk if form is None else form.resource.gvk,
             subresource=sub,
             namespace=namespace,
             name=name,
@@ -523,7 +546,7 @@ class ResourceStore(ResourceReader[T]):
             field_manager=ctx.field_manager,
             warnings=ctx.warnings,
             annotations=ctx.annotations,
-            versions=self._versions.get(ctx.api_version, self._versions[self.definition.resource.api_version]),
+            versions=versions,
             options=ctx.options,
         )
 

@@ -78,7 +78,8 @@ class CustomResources:
         if known is not None:
             self._remove(name)
         tree = custom_kinds.tree_of(definition)
-        if not custom_kinds.is_true(tree, "Established"):
+        # A store may hold what nobody would let in now.
+        if not custom_kinds.is_true(tree, "Established") or not definition.spec.versions:
             return
         self._kinds[name] = _ServedDefinition(
             definition, ServedKind(custom_kinds.kind_of(tree), RelabellingConversion), self._cacher, self._served,

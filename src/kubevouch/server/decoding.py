@@ -114,7 +114,7 @@ def why_no_patched(tree: Mapping[str, Any], expected: Resource[Any], scheme: Sch
         gvk = _target(_word(tree, "apiVersion"), _word(tree, "kind"), expected)
     except _Unrecognized as err:
         return str(err)
-    if gvk not in scheme.kinds:
+    if gvk not in scheme.kinds and gvk != expected.gvk:
         return _not_registered(gvk)
     same = gvk.kind == expected.kind and gvk.group == expected.group
     return "" if same else _no_conversion(gvk, expected)

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
-from kubevouch.registry.interface import Context, FieldGetter, Subresource, Validate, View
+from kubevouch.registry.interface import Context, FieldGetter, Form, Printer, Subresource, Validate, View
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
-from kubevouch.server.request import Handler
+from kubevouch.server.request import Handler, ObjectResult
+from kubevouch.storage.watchcache.objects import Stored
 
 # By their first label (pkg/controlplane/apiserver/aggregator.go): clients take a kind from the first group that has it.
 _GROUPS = (
@@ -19,6 +21,34 @@ _GROUPS = (
     "node", "discovery", "resource", "flowcontrol",
 )  # fmt: skip
 _PRIORITY = {group: number for number, group in enumerate(_GROUPS)}
+
+
+_NO_COLUMNS = Printer((), lambda _obj, _now: ())
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What requests about a resource or a subresource send and get."""
+
+    resource: Resource[Any]
+    encoder: ObjectEncoder
+    form: Form[Any] | None = None
+
+    def show(self, obj: Any) -> Any:
+        return obj if self.form is None else self.form.show(obj)
+
+    def take(self, existing: Any, sent: Any) -> Any:
+        """The object as a client wants it, who has ``sent`` this. Raises ``APIStatusError``."""
+        if self.form is None:
+            return sent
+        if existing is None:
+            raise errors.not_found(self.resource.group_resource, sent.metadata.name)
+        return self.form.take(existing, sent)
+
+    def result(self, stored: Stored[Any], status: int = 200) -> ObjectResult:
+        if self.form is not None:
+            stored = Stored(stored.key, self.form.show(stored.obj), stored.revision, b"")
+        return ObjectResult(stored, self.encoder, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +79,13 @@ class ServedVersion:
     @property
     def deprecation(self) -> str:
         return self.store.definition.deprecation if self.view is None else self.view.deprecation
+
+    def shown_by(self, subresource: str) -> Shown:
+        """The form in which a subresource has the objects; the empty name is the resource itself."""
+        found = self.store.definition.subresource(subresource) if subresource else None
+        if found is None or found.form is None:
+            return Shown(self.resource, self.encoder)
+        return Shown(found.form.resource, ObjectEncoder(found.form.resource, _NO_COLUMNS), found.form)
 
     def to_storage(self, obj: Any) -> Any:
         return obj if self.view is None else self.view.to_storage(obj)

@@ -191,3 +191,80 @@ async def test_a_kind_is_usable_on_every_connection_when_its_definition_is_seen(
             bodies = [widget(f"w{each}") | {"kind": f"Widget{number}"} for each in range(5)]
             answers = await asyncio.gather(*(ask(client, "POST", path, body) for body in bodies))
             assert [answer.status for answer in answers] == [201] * 5
+
+
+SCALE = {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}, "status": {}}
+
+
+@async_test
+async def test_scale_shows_and_sets_one_number() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        paths = {**SCALE["scale"], "labelSelectorPath": ".status.selector"}
+        await put(cluster.server, definition(version(subresources={**SCALE, "scale": paths})))
+        made = _tree(await ask(client, "POST", WIDGETS_PATH, widget()))
+        path = f"{WIDGETS_PATH}/w"
+        await ask(client, "PATCH", f"{path}/status", {"status": {"size": 2, "selector": "app=x"}}, MERGE_PATCH)
+        scale = _tree(await ask(client, "GET", f"{path}/scale"))
+        assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
+        assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "app=x"})
+        assert sorted(scale["metadata"]) == ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"]
+        scale["spec"]["replicas"] = 5
+        scale["status"]["replicas"] = 9
+        answer = _tree(await ask(client, "PUT", f"{path}/scale", scale))
+        assert (answer["spec"], answer["status"]["replicas"]) == ({"replicas": 5}, 2)
+        seen = _tree(await ask(client, "GET", path))
+        assert (seen["spec"]["size"], seen["metadata"]["generation"], seen["metadata"]["uid"]) == (
+            5, 2, made["metadata"]["uid"],
+        )  # fmt: skip
+        (entry,) = [each for each in seen["metadata"]["managedFields"] if each.get("subresource") == "scale"]
+        assert entry["fieldsV1"] == {"f:spec": {"f:size": {}}}
+        stale = await ask(client, "PUT", f"{path}/scale", scale)
+        assert stale.status == 409
+        patched = _tree(await ask(client, "PATCH", f"{path}/scale", {"spec": {"replicas": 0}}, MERGE_PATCH))
+        assert patched["spec"] == {"replicas": 0}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "code", "message"),
+    [
+        (
+            -1,
+            422,
+            f'Widget.{GROUP} "w" is invalid: .spec.size: Invalid value: -1: should be a non-negative integer',
+        ),
+        (None, 400, 'the spec replicas field ".spec.size" cannot be empty'),
+    ],
+)
+@async_test
+async def test_a_scale_that_is_none_is_refused(replicas: int | None, code: int, message: str) -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(subresources=SCALE)))
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        answer = await ask(client, "PATCH", f"{WIDGETS_PATH}/w/scale", {"spec": {"replicas": replicas}}, MERGE_PATCH)
+        assert (answer.status, _tree(answer)["message"]) == (code, message)
+
+
+@async_test
+async def test_an_object_without_the_number_has_no_scale() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        paths = {**SCALE["scale"], "specReplicasPath": ".spec.replicas"}
+        await put(cluster.server, definition(version(subresources={"scale": paths})))
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        answer = await ask(client, "GET", f"{WIDGETS_PATH}/w/scale")
+        assert (answer.status, _tree(answer)["message"]) == (
+            500,
+            'Internal error occurred: the spec replicas field ".spec.replicas" does not exist',
+        )
+
+
+@async_test
+async def test_a_write_in_one_version_answers_what_is_left_of_it_in_the_stored_one() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(storage=False), version("v2", {"type": "object"})))
+        for query in ("?dryRun=All", ""):
+            answer = await ask(client, "POST", f"{WIDGETS_PATH}{query}", widget())
+            assert _tree(answer).get("spec", {}) == {}, query

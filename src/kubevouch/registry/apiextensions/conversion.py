@@ -45,6 +45,6 @@ class RelabellingConversion:
 
 def _relabelled(obj: CustomObject, version: ServedKindVersion) -> CustomObject:
     tree = {**msgspec.to_builtins(obj.content), "kind": obj.kind, "apiVersion": version.api_version, "metadata": {}}
-    version.compiled.clean(tree)
+    version.compiled.clean(tree, stored=True)
     content = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion", "metadata")}
     return msgspec.structs.replace(obj, api_version=version.api_version, content=content)

@@ -18,7 +18,7 @@ from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.writing.typed_tree import MapType
-from kubevouch.registry.apiextensions import custom_columns
+from kubevouch.registry.apiextensions import custom_columns, custom_scale
 from kubevouch.registry.apiextensions.custom_kinds import Kind, KindVersion
 from kubevouch.registry.interface import Context, Conversion, Definition, FieldGetter, Strategy, Subresource
 from kubevouch.structural import paths
@@ -29,6 +29,8 @@ Tree = dict[str, Any]
 Convert = Callable[["ServedKind", "ServedKindVersion"], Conversion[CustomObject]]
 
 _STATUS = "status"
+# In the order in which discovery lists them.
+_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _TERMINATING = "create not allowed while custom resource definition is terminating"
 
 
@@ -98,13 +100,23 @@ class ServedKindVersion:
             resource=self.resource,
             strategy=CustomStrategy(self),
             printer=custom_columns.printer(self.version.columns),
-            subresources=(Subresource(_STATUS, StatusStrategy(self)),) if self.version.has_status else (),
+            subresources=self._subresources(),
             selectable_fields=_selectable(self.version.selectable),
             categories=owner.kind.categories,
+            verbs=_VERBS,
             deprecation=owner.kind.deprecation(self.version),
             kindred=tuple(others),
             conversion=owner.convert(owner, self),
         )
+
+    def _subresources(self) -> tuple[Subresource[CustomObject], ...]:
+        found = []
+        if self.version.has_status:
+            found.append(Subresource(_STATUS, StatusStrategy(self)))
+        if self.version.scale is not None:
+            form = custom_scale.form(self.resource, self.version.scale)
+            found.append(Subresource("scale", CustomStrategy(self), prints_table=False, form=form))
+        return tuple(found)
 
 
 class VersionCodec(CustomCodec):

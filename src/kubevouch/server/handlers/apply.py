@@ -14,7 +14,7 @@ from kubevouch.server import decoding
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.server.request import Request, Result
 from kubevouch.util.worker import compute
 
 
@@ -40,7 +40,7 @@ async def apply(
         return endpoint.to_storage(shared.in_request_namespace(applied, resource.namespaced, info.namespace))
 
     stored, created = await store.update(ctx, info.namespace, info.name, transform, info.subresource, applies=True)
-    return ObjectResult(stored, endpoint.encoder, 201 if created else 200)
+    return endpoint.shown_by(info.subresource).result(stored, 201 if created else 200)
 
 
 def _decode(data: bytes, request: Request, ctx: Context) -> Any:

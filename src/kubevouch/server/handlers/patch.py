@@ -17,7 +17,7 @@ from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import apply, shared
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.server.request import Request, Result
 from kubevouch.util.worker import compute, weigh
 
 JSON_PATCH = "application/json-patch+json"
@@ -79,7 +79,7 @@ async def patch(env: Environment, endpoint: ServedVersion, request: Request) -> 
     stored, _ = await endpoint.store.update(
         ctx, info.namespace, info.name, transform, info.subresource, may_create=False
     )
-    return ObjectResult(stored, endpoint.encoder)
+    return endpoint.shown_by(info.subresource).result(stored)
 
 
 def _decode(kind: str, data: bytes, endpoint: ServedVersion, *, strict: bool) -> _Patch:
@@ -110,9 +110,10 @@ def _patched(
     env: Environment, endpoint: ServedVersion, request: Request, ctx: Context, existing: Any, decoded: _Patch
 ) -> Any:
     """The stored object as the patch leaves it, in storage form. Raises ``APIStatusError``."""
-    resource = endpoint.resource
+    shown = endpoint.shown_by(request.target.subresource)
+    resource = shown.resource
     codec = resource.codec
-    tree = codec.to_tree(endpoint.from_storage(existing))
+    tree = codec.to_tree(shown.show(endpoint.from_storage(existing)))
     whole: Tree = {"kind": resource.kind, "apiVersion": resource.api_version, **tree}
     changed = decoded.change(whole)
     ctx.resets_managed_fields = managed_fields.asks_reset(changed)
@@ -136,4 +137,4 @@ def _patched(
     obj = env.scheme.default(codec.bare(read.value))
     shared.require_name_match(obj, request.target.name)
     obj = shared.in_request_namespace(obj, resource.namespaced, request.target.namespace)
-    return endpoint.to_storage(obj)
+    return shown.take(existing, obj) if shown.form is not None else endpoint.to_storage(obj)

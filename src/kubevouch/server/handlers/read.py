@@ -6,7 +6,7 @@ from kubevouch.server import query_options
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import ListingResult, ObjectResult, Request, Result
+from kubevouch.server.request import ListingResult, Request, Result
 
 
 async def get(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
@@ -15,7 +15,7 @@ async def get(_env: Environment, endpoint: ServedVersion, request: Request) -> R
     subresource = endpoint.store.definition.subresource(info.subresource)
     shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     stored = await endpoint.store.get(info.namespace, info.name, request.query.get("resourceVersion"))
-    return ObjectResult(stored, endpoint.encoder)
+    return endpoint.shown_by(info.subresource).result(stored)
 
 
 async def list_(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:

@@ -10,13 +10,15 @@ from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import ServedVersion
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
-from kubevouch.server.request import ObjectResult, Request, Result
+from kubevouch.server.request import Request, Result
 from kubevouch.util.worker import compute
 
 
 async def update(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Replace an object, or create it where the resource allows that."""
-    info, resource = request.target, endpoint.resource
+    info = request.target
+    shown = endpoint.shown_by(info.subresource)
+    resource = shown.resource
     subresource = endpoint.store.definition.subresource(info.subresource)
     shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     if request.typed:
@@ -29,16 +31,16 @@ async def update(env: Environment, endpoint: ServedVersion, request: Request) ->
         obj = await shared.decode_body(request, data, media, resource, env, ctx)
     shared.require_name_match(obj, info.name)
     obj = shared.in_request_namespace(obj, resource.namespaced, info.namespace)
-    wanted = await compute(endpoint.to_storage, obj)
+    sent = await compute(endpoint.to_storage, obj) if shown.form is None else obj
     key = endpoint.store.definition.key(info.namespace, info.name)
 
     async def transform(existing: Any) -> Any:
         if existing is None:
             await shared.require_permission(env, request, "create")
-        elif wanted.metadata.uid and wanted.metadata.uid != existing.metadata.uid:
-            why = uid_precondition_text(key, wanted.metadata.uid, existing.metadata.uid)
+        elif sent.metadata.uid and sent.metadata.uid != existing.metadata.uid:
+            why = uid_precondition_text(key, sent.metadata.uid, existing.metadata.uid)
             raise errors.conflict(endpoint.store.definition.resource.group_resource, info.name, why)
-        return wanted
+        return shown.take(existing, sent)
 
     stored, created = await endpoint.store.update(ctx, info.namespace, info.name, transform, info.subresource)
-    return ObjectResult(stored, endpoint.encoder, 201 if created else 200)
+    return shown.result(stored, 201 if created else 200)

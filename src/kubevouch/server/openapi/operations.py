@@ -57,6 +57,8 @@ class Operations:
         self.documents: dict[str, PathItems] = {}
         self._discovery()
         for endpoint in served.endpoints.values():
+            if endpoint.ready is not None:
+                continue
             self._endpoint(endpoint)
         for action in served.actions.values():
             self._action(action)
