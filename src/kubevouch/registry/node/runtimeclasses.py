@@ -12,6 +12,7 @@ from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text import names
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
 from kubevouch.registry.printing import AGE, NAME, age
+from kubevouch.wellknown import ARCH_LABEL, OS_LABEL
 
 _EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
 
@@ -20,8 +21,8 @@ _EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
 _DEPRECATED = {
     old: f'deprecated since {since}; use "{label}" instead'
     for old, since, label in (
-        ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-        ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
+        ("beta.kubernetes.io/arch", "v1.14", ARCH_LABEL),
+        ("beta.kubernetes.io/os", "v1.14", OS_LABEL),
         ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
         ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
         ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
