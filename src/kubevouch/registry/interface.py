@@ -60,7 +60,8 @@ class Strategy(Generic[T]):
 
     create_on_update = False
     unconditional_update = True
-    # Validation takes long whatever the object's size, as compiling does: it is done in a thread.
+    # Validation takes long whatever the object's size, as compiling does: it is done in a thread. One that takes long
+    # only sometimes raises TurnOver instead, and is done there from the beginning.
     validates_elsewhere = False
     # Finalizers have a domain, or are among the few of Kubernetes' own.
     standard_finalizers = True

@@ -14,6 +14,7 @@ import structlog
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
+from kubevouch.cel.program import TurnOver
 from kubevouch.machinery import errors, field, object_meta
 from kubevouch.machinery.codec import elements
 from kubevouch.machinery.errors import APIStatusError
@@ -142,10 +143,7 @@ class ResourceStore(ResourceReader[T]):
         request = self._request(ctx, Operation.CREATE, namespace, given_name, obj, None, "")
         tracked = await self._admission.admit(request)
         await strategy.check_create(ctx, tracked)
-        if strategy.validates_elsewhere:
-            created = await elsewhere(partial(self._prepared_to_create, ctx, namespace, tracked))
-        else:
-            created = await compute(self._prepared_to_create, ctx, namespace, tracked)
+        created = await self._prepared(ctx, strategy, partial(self._prepared_to_create, ctx, namespace, tracked))
         request = self._request(ctx, Operation.CREATE, namespace, created.metadata.name, created, None, "")
         try:
             await self._admission.validate(request)
@@ -164,6 +162,18 @@ class ResourceStore(ResourceReader[T]):
         finally:
             for end in request.at_end:
                 end()
+
+    @staticmethod
+    async def _prepared(ctx: Context, strategy: Strategy[T], work: Callable[[], T]) -> T:
+        """What ``work`` gives, done elsewhere if it takes long or, with rules of a schema, turns out to."""
+        if not strategy.validates_elsewhere:
+            said = len(ctx.warnings)
+            try:
+                return await compute(work)
+            except TurnOver:
+                # It begins again, and would say again what it has said.
+                del ctx.warnings[said:]
+        return await elsewhere(work)
 
     def _prepared_to_create(self, ctx: Context, namespace: str, obj: T) -> T:
         """The object as it will be stored. Raises ``APIStatusError`` (422)."""
@@ -296,10 +306,7 @@ class ResourceStore(ResourceReader[T]):
             tracked = wanted if tracked is shown else form.take(wanted, tracked)
         self._check_version(tracked, existing, strategy)
         await strategy.check_update(ctx, tracked, old)
-        if strategy.validates_elsewhere:
-            updated = await elsewhere(partial(self._prepared_to_update, ctx, tracked, old, strategy))
-        else:
-            updated = await compute(self._prepared_to_update, ctx, tracked, old, strategy)
+        updated = await self._prepared(ctx, strategy, partial(self._prepared_to_update, ctx, tracked, old, strategy))
         shown = updated if form is None else form.show(updated)
         request = self._request(ctx, Operation.UPDATE, namespace, name, shown, shown_old, subresource)
         await self._admission.validate(request)

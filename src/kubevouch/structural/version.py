@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubevouch.cel.program import Turn
 from kubevouch.machinery.field import FieldError
 from kubevouch.structural import defaulting, embedded, lists, pruning, values
 from kubevouch.structural.correlation import Correlated
@@ -66,12 +67,18 @@ class CompiledVersion:
         defaulting.fill(tree, self.schema)
         return unknown
 
-    def validate(self, new: dict[str, Any], old: dict[str, Any] | None, *, subresource: str = "") -> Verdict:
+    def validate(
+        self, new: dict[str, Any], old: dict[str, Any] | None, *, subresource: str = "", turn: Turn | None = None
+    ) -> Verdict:
         """What is wrong with ``new``, but for what was as wrong in ``old``.
 
         Args:
             new: cleaned, as ``old`` is; of their metadata the names.
             subresource: ``status`` where nothing else may have changed.
+            turn: bounds the rules where others wait for this thread.
+
+        Raises:
+            TurnOver: only with ``turn``.
         """
         correlated = None if old is None else Correlated(new, old, self.schema)
         if subresource == STATUS:
@@ -88,7 +95,7 @@ class CompiledVersion:
             return Verdict(errors, [])
         if not may_run(errors):
             return Verdict([*errors, UNCHECKED], [])
-        checked = self._rules.check(new, old)
+        checked = self._rules.check(new, old, turn=turn)
         return Verdict(errors + checked.errors, checked.warnings)
 
     def _status_errors(self, new: dict[str, Any], correlated: Correlated | None) -> list[FieldError]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +29,9 @@ _THREAD = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-worker")
 
 # From here on a body is dear: the worst one of this length holds the loop for 20 ms, twice what a join costs in all.
 LARGE_BYTES = 8 * 1024
+
+
+_PLACE = threading.local()
 
 
 class FairQueue(Generic[T]):
@@ -96,10 +100,17 @@ def beside_loop(work: Callable[[], T]) -> T:
     store's threads take the interpreter from each other. Of two at once, the first to end ends it for both.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    _PLACE.beside = True
     try:
         return work()
     finally:
+        _PLACE.beside = False
         sys.setswitchinterval(_USUAL_SWITCH_SECONDS)
+
+
+def is_beside_loop() -> bool:
+    """Whether this is inside of :func:`beside_loop`, where work may take long."""
+    return getattr(_PLACE, "beside", False)
 
 
 def _timed(work: Callable[[], Any]) -> _Outcome:

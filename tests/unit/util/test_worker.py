@@ -10,7 +10,17 @@ import pytest
 
 import aio
 from kubevouch.util import worker
-from kubevouch.util.worker import LARGE_BYTES, FairQueue, Share, Worker, compute, sharing, weigh
+from kubevouch.util.worker import (
+    LARGE_BYTES,
+    FairQueue,
+    Share,
+    Worker,
+    beside_loop,
+    compute,
+    is_beside_loop,
+    sharing,
+    weigh,
+)
 
 # ------------------------------------------------------------------ whose turn it is
 
@@ -141,3 +151,9 @@ def test_work_that_nobody_waits_for_is_left_out() -> None:
         assert done == [2]
 
     aio.run(scenario())
+
+
+def test_work_can_tell_where_it_is() -> None:
+    assert not is_beside_loop()
+    assert beside_loop(is_beside_loop)
+    assert not is_beside_loop()

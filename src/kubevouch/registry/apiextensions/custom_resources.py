@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from kubevouch.cel.program import TURN, Turn
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.custom_object import CustomCodec, CustomObject
 from kubevouch.machinery.field import FieldError
@@ -24,6 +25,7 @@ from kubevouch.registry.interface import Context, Conversion, Definition, FieldG
 from kubevouch.structural import paths
 from kubevouch.structural.merging import merge_type
 from kubevouch.structural.version import CompiledVersion
+from kubevouch.util.worker import is_beside_loop
 
 Tree = dict[str, Any]
 Convert = Callable[["ServedKind", "ServedKindVersion"], Conversion[CustomObject]]
@@ -192,7 +194,9 @@ class CustomStrategy(Strategy[CustomObject]):
 
     def _verdict(self, ctx: Context, new: CustomObject, old: CustomObject | None, subresource: str) -> list[FieldError]:
         validate = self._version.compiled.validate
-        verdict = validate(_tree(new), None if old is None else _tree(old), subresource=subresource)
+        # Where others wait for this thread, rules that take long give way and are run again on another.
+        turn = None if is_beside_loop() else Turn(TURN)
+        verdict = validate(_tree(new), None if old is None else _tree(old), subresource=subresource, turn=turn)
         ctx.warnings.extend(verdict.warnings)
         return verdict.errors
 
