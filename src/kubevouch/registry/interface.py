@@ -87,6 +87,9 @@ class Strategy(Generic[T]):
     def validate(self, ctx: Context, obj: T) -> list[FieldError]:
         return []
 
+    def check_open(self, obj: T) -> None:
+        """Once more, in the moment in which ``obj`` is handed to the store as new. Raises APIStatusError."""
+
     def warnings_on_create(self, ctx: Context, obj: T) -> list[str]:
         return []
 

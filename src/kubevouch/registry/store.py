@@ -157,6 +157,7 @@ class ResourceStore(ResourceReader[T]):
                 return await self._as_if_stored(Stored(key, created, Revision(0), b""))
             value = await self._value_of(created)
             self._spend(ctx, value)
+            strategy.check_open(created)
             revision = await self._write(self._store.create(key, value, ttl=definition.ttl))
             return await self._stored(key, revision, created, value)
         finally:

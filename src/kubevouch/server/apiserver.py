@@ -26,6 +26,7 @@ from kubevouch.authorization.interface import Authorizer, RuleResolver
 from kubevouch.client.interface import Client
 from kubevouch.client.tls import ClientTLS
 from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
@@ -219,7 +220,11 @@ class APIServer:
         self.handler, self._loopback_handler = self._chains()
         own = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
         self._definition_controllers = DefinitionControllers(
-            self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural], self.loopback(own, "kube-apiserver"), clock
+            self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural],
+            own,
+            self.loopback(own, "kube-apiserver"),
+            clock,
+            self._custom_objects,
         )
         self._https = HTTPSServer(
             self.handler,
@@ -266,6 +271,15 @@ class APIServer:
         honored = duration_honored(new, old)
         if honored is not None:
             self.metrics.csr_duration(new.spec.signer_name, honored=honored)
+
+    async def _custom_objects(self, name: str) -> ResourceStore[CustomObject] | None:
+        """Those of a definition, which nobody is asked to admit or to convert."""
+        found = await self.custom.stored(name)
+        if found is None:
+            return None
+        definition, cache = found
+        budget, nobody = self._write_budget, AdmissionChain()
+        return ResourceStore(definition, self.store, self.cacher, nobody, self.clock, budget, cache)
 
     def _install_reviews(self) -> None:
         access = AuthorizationReviews(self.security.authorizer, self.security.resolver)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
@@ -62,6 +63,14 @@ class CustomResources:
         """The cache of a kind that is served."""
         found = self._kinds.get(f"{plural}.{group}")
         return None if found is None else found.cache
+
+    async def stored(self, name: str) -> tuple[Definition[CustomObject], ResourceCache[CustomObject]] | None:
+        """How a definition's objects are stored, whatever their versions. Raises ``StoreError``, ``ValueError``."""
+        found = self._kinds.get(name)
+        if found is None:
+            return None
+        await found.ready()
+        return found.stored, found.cache
 
     def _changed(self, event: CacheEvent[CustomResourceDefinition]) -> None:
         if event.current is not None:
@@ -157,6 +166,11 @@ class _ServedDefinition:
         await elsewhere(self._kind.compile)
         await self._cacher.join(self.cache)
         self._is_ready = True
+
+    @property
+    def stored(self) -> Definition[CustomObject]:
+        """Of the stored version, which objects of other versions are not brought to."""
+        return replace(self._kind.stored.definition, conversion=None)
 
     def counted(self) -> tuple[Any, int]:
         """The resource, and how many objects it has."""

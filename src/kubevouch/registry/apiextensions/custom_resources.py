@@ -151,6 +151,10 @@ class CustomStrategy(Strategy[CustomObject]):
             self.reset_fields: Sequence[tuple[str, ...]] = ((_STATUS,),)
 
     async def check_create(self, _ctx: Context, obj: CustomObject) -> None:
+        self.check_open(obj)
+
+    def check_open(self, obj: CustomObject) -> None:
+        """What is stored when the objects of a definition have been counted would stay behind."""
         if self._version.owner.terminating:
             raise errors.forbidden(self._version.resource.group_resource, obj.metadata.name, _TERMINATING)
 

@@ -37,6 +37,7 @@ class DefinitionStrategy(Strategy[CustomResourceDefinition]):
     # Its rules are compiled, and a schema may be long.
     validates_elsewhere = True
     preconditions_of_storage = True
+    standard_finalizers = False
     reset_fields: Sequence[tuple[str, ...]] = (("status",),)
 
     def prepare_for_create(self, _ctx: Context, obj: CustomResourceDefinition) -> CustomResourceDefinition:

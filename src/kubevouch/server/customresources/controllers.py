@@ -8,15 +8,20 @@ others look again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
+from kubevouch.api.apiextensions_v1.conditions import TERMINATING, without_condition
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
 from kubevouch.client.workqueue import Workqueue
 from kubevouch.machinery.errors import APIStatusError, Reason, loggable
+from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text.times import Time
+from kubevouch.server.customresources.finalizer import Finalizer, Objects, ObjectsRemain, waits_for_its_objects
 from kubevouch.server.customresources.judgement import judged
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
@@ -24,6 +29,8 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("customresources")
 
+# Of one each is deleted at a time; some may have to wait for others' finalizers.
+_FINALIZERS = 5
 _OVERTAKEN = (Reason.CONFLICT, Reason.NOT_FOUND)
 
 
@@ -31,14 +38,25 @@ class DefinitionControllers:
     """Follows the definitions, and writes their status.
 
     Args:
-        client: acts as the API server.
+        user: the API server.
+        client: acts as it.
+        objects: see :class:`.finalizer.Finalizer`.
     """
 
-    def __init__(self, cache: ResourceCache[CustomResourceDefinition], client: Client, clock: Clock) -> None:
+    def __init__(
+        self,
+        cache: ResourceCache[CustomResourceDefinition],
+        user: UserInfo,
+        client: Client,
+        clock: Clock,
+        objects: Objects,
+    ) -> None:
         self._cache = cache
         self._client = client
         self._clock = clock
         self._names: Workqueue[str] = Workqueue(clock)
+        self._deletions: Workqueue[str] = Workqueue(clock)
+        self._finalizer = Finalizer(user, clock, self._write, objects)
         self._tasks: list[asyncio.Task[None]] = []
         cache.on_event(self._changed)
         cache.on_load(self._loaded)
@@ -46,7 +64,9 @@ class DefinitionControllers:
     def start(self) -> None:
         """Begin, with caches that are loaded."""
         self._loaded()
-        self._tasks.append(asyncio.create_task(self._judge_names(), name="definition-names"))
+        self._work("definition-names", self._names, self._judge)
+        for number in range(_FINALIZERS):
+            self._work(f"definition-finalizer-{number}", self._deletions, self._finalize)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -54,17 +74,26 @@ class DefinitionControllers:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._names.shut_down()
+        self._deletions.shut_down()
+
+    # -------------------------------------------------------------- events
 
     def _loaded(self) -> None:
         for stored in self._cache.values():
             self._names.add(stored.obj.metadata.name)
+            if waits_for_its_objects(stored.obj):
+                self._deletions.add(stored.obj.metadata.name)
 
     def _changed(self, event: CacheEvent[CustomResourceDefinition]) -> None:
-        if event.current is not None:
-            self._names.add(event.current.obj.metadata.name)
-        elif event.previous is not None:
-            # Its names are free.
-            self._again(event.previous.obj)
+        previous = None if event.previous is None else event.previous.obj
+        if event.current is None:
+            if previous is not None:
+                self._again(previous)  # its names are free
+            return
+        current = event.current.obj
+        self._names.add(current.metadata.name)
+        if waits_for_its_objects(current) and (previous is None or _told(previous) != _told(current)):
+            self._deletions.add(current.metadata.name)
 
     def _again(self, definition: CustomResourceDefinition) -> None:
         for other in self._group(definition.spec.group):
@@ -78,18 +107,31 @@ class DefinitionControllers:
         found = self._cache.get(f"{self._cache.prefix}{name}")
         return None if found is None else found.obj
 
-    async def _judge_names(self) -> None:
-        while True:
-            name = await self._names.get()
-            try:
-                await self._judge(name)
-            except Exception as err:  # noqa: BLE001 - the worker boundary: one object's failure is no other's business
-                log.error("a definition could not be judged", name=name, err=loggable(err))
-                self._names.add_rate_limited(name)
-            else:
-                self._names.forget(name)
-            finally:
-                self._names.done(name)
+    # -------------------------------------------------------------- work
+
+    def _work(self, title: str, queue: Workqueue[str], do: Callable[[str], Awaitable[None]]) -> None:
+        async def run() -> None:
+            while True:
+                name = await queue.get()
+                try:
+                    await do(name)
+                except ObjectsRemain as err:
+                    log.warning("objects of a definition remain", name=name, err=str(err))
+                    queue.add_rate_limited(name)
+                except Exception as err:  # noqa: BLE001 - the worker boundary: one's failure is no other's business
+                    log.error("a definition's status could not be settled", name=name, err=loggable(err))
+                    queue.add_rate_limited(name)
+                else:
+                    queue.forget(name)
+                finally:
+                    queue.done(name)
+
+        self._tasks.append(asyncio.create_task(run(), name=title))
+
+    async def _finalize(self, name: str) -> None:
+        definition = self._current(name)
+        if definition is not None and waits_for_its_objects(definition):
+            await self._finalizer.finalize(definition)
 
     async def _judge(self, name: str) -> None:
         definition = self._current(name)
@@ -109,3 +151,9 @@ class DefinitionControllers:
             if err.reason in _OVERTAKEN:
                 return None
             raise
+
+
+def _told(definition: CustomResourceDefinition) -> CustomResourceDefinition:
+    """Without what the finalizer writes: it would follow itself."""
+    told: CustomResourceDefinition = replace_metadata(definition, resource_version="", managed_fields=[])
+    return without_condition(told, TERMINATING)

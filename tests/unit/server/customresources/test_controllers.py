@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from asynctest import async_test
 from custom_world import GROUP, WIDGETS_PATH, ask, definition, widget
-from definition_world import change, conditions, create, is_settled, until
+from definition_world import MERGE_PATCH, NAME, PATH, change, conditions, create, is_settled, until
 from kubevouch.testing import Cluster
 
 _GADGETS = f"gadgets.{GROUP}"
@@ -55,3 +56,56 @@ async def test_a_name_that_is_let_go_is_for_those_who_wait() -> None:
         await change(client, {"spec": {"names": {"shortNames": ["w"]}}})
         found = await until(client, lambda each: conditions(each)["Established"][0] == "True", _GADGETS)
         assert found["status"]["acceptedNames"]["shortNames"] == ["g"]
+
+
+@async_test
+async def test_a_definition_takes_its_objects_with_it() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await create(client, definition())
+        await until(client, is_settled)
+        for number in range(100):
+            assert (await ask(client, "POST", WIDGETS_PATH, widget(f"w{number}"))).status == 201
+        assert (await ask(client, "DELETE", f"{PATH}/{NAME}")).status == 200
+        await until(client, lambda found: found is None)
+        assert [item.key for item in (await cluster.server.api.store.list(f"/registry/{GROUP}/")).items] == []
+        await create(client, definition())
+        await until(client, is_settled)
+        assert json.loads((await ask(client, "GET", WIDGETS_PATH)).body)["items"] == []
+
+
+@async_test
+async def test_a_definition_waits_for_objects_that_somebody_holds() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await create(client, definition())
+        await until(client, is_settled)
+        await ask(client, "POST", WIDGETS_PATH, widget(metadata={"name": "w", "finalizers": ["example.com/hold"]}))
+        await ask(client, "DELETE", PATH)
+        found = await until(client, lambda found: conditions(found)["Terminating"][1] != "InstanceDeletionPending")
+        assert conditions(found)["Terminating"] == (
+            "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress",
+        )  # fmt: skip
+        answer = await ask(client, "POST", WIDGETS_PATH, widget("x"))
+        assert json.loads(answer.body)["message"] == (
+            f'{NAME} "x" is forbidden: create not allowed while custom resource definition is terminating'
+        )
+        patched = await ask(client, "PATCH", f"{WIDGETS_PATH}/w", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+        assert patched.status == 200
+        await until(client, lambda found: found is None)
+
+
+@async_test
+async def test_who_was_never_established_has_no_objects() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await create(client, definition())
+        await until(client, is_settled)
+        other = definition(plural="gadgets")
+        other["metadata"]["finalizers"] = ["example.com/hold"]
+        await create(client, other)
+        await until(client, is_settled, _GADGETS)
+        await ask(client, "DELETE", f"{PATH}/{_GADGETS}")
+        found = await until(client, lambda found: conditions(found)["Terminating"][0] == "False", _GADGETS)
+        assert conditions(found)["Terminating"] == ("False", "NeverEstablished", "resource was never established")
+        assert found["metadata"]["finalizers"] == ["example.com/hold"]
