@@ -130,7 +130,7 @@ class _ServedDefinition:
             if version.version.served:
                 store = make_store(version.definition, self.cache)
                 encoder = ObjectEncoder(version.resource, version.definition.printer)
-                endpoint = ServedVersion(version.resource, store, encoder, ready=self.ready)
+                endpoint = ServedVersion(version.resource, store, encoder, custom=version, ready=self.ready)
                 self._endpoints.append(endpoint)
                 served.add(endpoint)
         metrics.know([(prefix, self._resource.group_resource)])
@@ -152,7 +152,8 @@ class _ServedDefinition:
         terminating = definition.metadata.deletion_timestamp is not None
         if terminating != self._kind.terminating:
             self._kind.terminating = terminating
-            self._served.changes += 1
+            for endpoint in self._endpoints:
+                self._served.touch(endpoint.resource.group_version)
 
     async def ready(self) -> None:
         """Returns once requests can be answered. Raises ``StoreError``, ``ValueError``."""

@@ -6,6 +6,8 @@ Source: apiserver endpoints/discovery, endpoints/discovery/aggregated (Kubernete
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kubevouch.api import apidiscovery_v2 as aggregated
@@ -21,7 +23,9 @@ from kubevouch.machinery.meta import (
     ObjectMeta,
     ServerAddressByClientCIDR,
 )
+from kubevouch.machinery.schema import schema_of
 from kubevouch.machinery.scheme import GroupVersion
+from kubevouch.registry.apiextensions.custom_resources import ServedKindVersion
 from kubevouch.server import negotiation
 from kubevouch.server.endpoints import Action, Connect, Served, ServedVersion
 from kubevouch.server.request import BytesResult, PlainResult, Request, Result
@@ -29,15 +33,27 @@ from kubevouch.server.request import BytesResult, PlainResult, Request, Result
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 AGGREGATED_PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _GROUP_VERSION = "apidiscovery.k8s.io/v2"
+_ITEMS = schema_of(aggregated.APIGroupDiscoveryList).by_name["items"].number
+
+
+# In the order of apiextensions-apiserver (pkg/apiserver/customresource_discovery_controller.go, Kubernetes 1.36).
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
+_SUBRESOURCE_VERBS = ("get", "patch", "update")
+_SCALE = WireGroupVersionKind(group="autoscaling", version="v1", kind="Scale")
 
 
 class Discovery:
-    """Answers ``/api``, ``/apis`` and what is between them and the resources. Documents are made once."""
+    """Answers ``/api``, ``/apis`` and what is between them and the resources.
+
+    Of the aggregated document only the group versions are made anew that have changed since it was last asked for.
+    """
 
     def __init__(self, served: Served, server_address: str) -> None:
         self._served = served
         self._address = server_address
-        self._aggregated: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._aggregated: dict[tuple[str, str], _Aggregated] = {}
+        self._groups: dict[str, _AggregatedGroup] = {}
 
     def paths(self) -> list[str]:
         """The discovery paths for the index."""
@@ -94,8 +110,12 @@ class Discovery:
 
     def _resource_list(self, group_version: GroupVersion) -> APIResourceList:
         rows: list[APIResource] = []
-        for endpoint in self._endpoints(group_version):
-            rows += self._rows(endpoint)
+        custom: list[APIResource] = []
+        for endpoint in sorted(self._served.within(group_version), key=lambda each: each.resource.plural):
+            if endpoint.custom is None:
+                rows += self._rows(endpoint)
+            else:
+                custom += _custom_rows(endpoint.custom)
         for action in self._actions(group_version):
             rows.append(_action_row(action))
         for connect in self._connects(group_version):
@@ -103,10 +123,7 @@ class Discovery:
             namespaced = connect.resource.namespaced
             rows.append(APIResource(name=name, namespaced=namespaced, kind=connect.kind, verbs=list(connect.verbs)))
         rows.sort(key=lambda row: row.name)
-        return APIResourceList(group_version=str(group_version), resources=rows)
-
-    def _endpoints(self, group_version: GroupVersion) -> list[ServedVersion]:
-        return [e for e in self._served.endpoints.values() if e.resource.group_version == group_version]
+        return APIResourceList(group_version=str(group_version), resources=rows + custom)
 
     def _actions(self, group_version: GroupVersion) -> list[Action]:
         return [a for a in self._served.actions.values() if a.resource.group_version == group_version]
@@ -150,30 +167,48 @@ class Discovery:
         return BytesResult(body, wanted, 200, headers)
 
     def _aggregated_document(self, root: str, wanted: str) -> tuple[bytes, str]:
-        found = self._aggregated.get((root, wanted))
-        if found is None:
-            document = self._aggregate(root)
-            text = json_codec.with_type_meta(json_codec.encode(document), "APIGroupDiscoveryList", _GROUP_VERSION)
-            etag = f'"{hashlib.sha512(text).hexdigest().upper()}"'
-            body = text + b"\n"
-            if wanted == AGGREGATED_PROTOBUF_TYPE:
-                raw = protobuf.codec_for(aggregated.APIGroupDiscoveryList).encode(document)
-                body = protobuf.seal(_GROUP_VERSION, "APIGroupDiscoveryList", raw)
-            found = self._aggregated[root, wanted] = (body, etag)
-        return found
-
-    def _aggregate(self, root: str) -> aggregated.APIGroupDiscoveryList:
-        groups = [""] if root == "api" else self._served.groups()
-        return aggregated.APIGroupDiscoveryList(items=[self._aggregate_group(group) for group in groups])
-
-    def _aggregate_group(self, group: str) -> aggregated.APIGroupDiscovery:
-        versions = [
-            aggregated.APIVersionDiscovery(
-                version=version, freshness="Current", resources=self._aggregate_resources(GroupVersion(group, version))
+        known = self._aggregated.get((root, wanted))
+        if known is None or known.changes != self._served.changes:
+            groups = [""] if root == "api" else self._served.groups(by_name=True)
+            known = self._aggregated[root, wanted] = self._assemble(
+                [self._aggregated_group(each) for each in groups], wanted
             )
-            for version in self._served.versions_of(group)
-        ]
-        return aggregated.APIGroupDiscovery(metadata=ObjectMeta(name=group), versions=versions)
+            if root == "apis":
+                self._groups = {name: self._groups[name] for name in ("", *groups) if name in self._groups}
+        return known.body, known.etag
+
+    def _assemble(self, groups: Sequence[_AggregatedGroup], wanted: str) -> _Aggregated:
+        empty = aggregated.APIGroupDiscoveryList(items=[])
+        frame = json_codec.with_type_meta(json_codec.encode(empty), "APIGroupDiscoveryList", _GROUP_VERSION)
+        text = frame.removesuffix(b"]}") + b",".join(each.text for each in groups) + b"]}"
+        etag = f'"{hashlib.sha512(text).hexdigest().upper()}"'
+        if wanted == AGGREGATED_PROTOBUF_TYPE:
+            items = [protobuf.length_delimited(_ITEMS, each.message) for each in groups]
+            raw = protobuf.codec_for(aggregated.APIGroupDiscoveryList).encode(empty)
+            return _Aggregated(
+                self._served.changes,
+                protobuf.seal(_GROUP_VERSION, "APIGroupDiscoveryList", b"".join((raw, *items))),
+                etag,
+            )
+        return _Aggregated(self._served.changes, text + b"\n", etag)
+
+    def _aggregated_group(self, group: str) -> _AggregatedGroup:
+        versions = [GroupVersion(group, version) for version in self._served.versions_of(group)]
+        stamps = {each: self._served.stamps[each] for each in versions}
+        known = self._groups.get(group)
+        if known is None or known.stamps != stamps:
+            found = aggregated.APIGroupDiscovery(
+                metadata=ObjectMeta(name=group),
+                versions=[
+                    aggregated.APIVersionDiscovery(
+                        version=each.version, freshness=aggregated.CURRENT, resources=self._aggregate_resources(each)
+                    )
+                    for each in versions
+                ],
+            )
+            message = protobuf.codec_for(aggregated.APIGroupDiscovery).encode(found)
+            known = self._groups[group] = _AggregatedGroup(stamps, json_codec.encode(found), message)
+        return known
 
     def _aggregate_resources(self, group_version: GroupVersion) -> list[aggregated.APIResourceDiscovery]:
         found: dict[str, aggregated.APIResourceDiscovery] = {}
@@ -190,8 +225,11 @@ class Discovery:
                     subresource=connect.subresource, response_kind=kind, verbs=list(connect.verbs)
                 )
             )
-        for endpoint in self._endpoints(group_version):
+        for endpoint in self._served.within(group_version):
             resource = endpoint.resource
+            if endpoint.custom is not None:
+                found[resource.plural] = _aggregate_custom(endpoint.custom)
+                continue
             own = WireGroupVersionKind(kind=resource.kind)
             subresources = [
                 aggregated.APISubresourceDiscovery(subresource=sub.name, response_kind=own, verbs=list(sub.verbs))
@@ -208,6 +246,76 @@ class Discovery:
                 subresources=sorted([*subresources, *extra.get(resource.plural, [])], key=lambda sub: sub.subresource),
             )
         return [found[name] for name in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregated:
+    """A finished document, and what ``Served.changes`` was."""
+
+    changes: int
+    body: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class _AggregatedGroup:
+    """One group in JSON and in protobuf, and the stamps of its versions."""
+
+    stamps: dict[GroupVersion, int]
+    text: bytes
+    message: bytes
+
+
+def _custom_rows(version: ServedKindVersion) -> list[APIResource]:
+    kind, terminating = version.owner.kind, version.owner.terminating
+    rows = [
+        APIResource(
+            name=kind.plural,
+            singular_name=kind.singular,
+            namespaced=kind.namespaced,
+            kind=kind.kind,
+            verbs=list(_TERMINATING_VERBS if terminating else _CUSTOM_VERBS),
+            short_names=list(kind.short_names),
+            categories=list(kind.categories),
+            storage_version_hash=version.owner.stored.resource.storage_version_hash if kind.stored.served else "",
+        )
+    ]
+    for name, shown in _custom_subresources(version):
+        rows.append(
+            APIResource(
+                name=f"{kind.plural}/{name}",
+                namespaced=kind.namespaced,
+                group=shown.group,
+                version=shown.version,
+                kind=shown.kind,
+                verbs=list(_SUBRESOURCE_VERBS),
+            )
+        )
+    return rows
+
+
+def _custom_subresources(version: ServedKindVersion) -> Iterator[tuple[str, WireGroupVersionKind]]:
+    if version.version.has_status:
+        yield "status", WireGroupVersionKind(kind=version.owner.kind.kind)
+    if version.version.scale is not None:
+        yield "scale", _SCALE
+
+
+def _aggregate_custom(version: ServedKindVersion) -> aggregated.APIResourceDiscovery:
+    kind = version.owner.kind
+    return aggregated.APIResourceDiscovery(
+        resource=kind.plural,
+        response_kind=WireGroupVersionKind(kind=kind.kind),
+        scope="Namespaced" if kind.namespaced else "Cluster",
+        singular_resource=kind.singular,
+        verbs=list(_TERMINATING_VERBS if version.owner.terminating else _CUSTOM_VERBS),
+        short_names=list(kind.short_names),
+        categories=list(kind.categories),
+        subresources=[
+            aggregated.APISubresourceDiscovery(subresource=name, response_kind=shown, verbs=list(_SUBRESOURCE_VERBS))
+            for name, shown in _custom_subresources(version)
+        ],
+    )
 
 
 def _aggregate_action(action: Action) -> aggregated.APIResourceDiscovery:

@@ -8,6 +8,8 @@ from typing import Any
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
+from kubevouch.machinery.text.versions import version_priority
+from kubevouch.registry.apiextensions.custom_resources import ServedKindVersion
 from kubevouch.registry.interface import Context, FieldGetter, Form, Printer, Subresource, Validate, View
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
@@ -53,13 +55,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
-    """One served version of a stored resource."""
+    """One served version of a stored resource.
+
+    Args:
+        custom: what its definition says, of a kind that came at run time.
+        ready: of such a kind, returns once requests for it can be answered.
+    """
 
     resource: Resource[Any]
     store: ResourceStore[Any]
     encoder: ObjectEncoder
     view: View | None = None
-    # Of a kind that came at run time: returns once requests for it can be answered.
+    custom: ServedKindVersion | None = None
     ready: Callable[[], Awaitable[None]] | None = None
 
     @property
@@ -136,10 +143,22 @@ class Connect:
 
 
 @dataclass(slots=True)
-class Served:
-    """Everything that is served, in discovery's order.
+class _Order:
+    """Groups as lists name them, and the versions of each, as ``changes`` left them."""
 
-    ``changes`` counts what came and went: who keeps something made of it looks there whether it still holds.
+    changes: int
+    groups: list[str]
+    groups_by_name: list[str]
+    versions: dict[str, list[str]]
+
+
+@dataclass(slots=True)
+class Served:
+    """Everything that is served.
+
+    Attributes:
+        changes: counts what came, went and changed; who keeps something made of it looks there whether it still holds.
+        stamps: for each group version what ``changes`` was when something of it changed.
     """
 
     scheme: Scheme
@@ -147,13 +166,20 @@ class Served:
     endpoints: dict[tuple[str, str, str], ServedVersion] = field(default_factory=dict)
     actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
     connects: list[Connect] = field(default_factory=list)
-    group_versions: list[GroupVersion] = field(default_factory=list)
+    stamps: dict[GroupVersion, int] = field(default_factory=dict)
+    _within: dict[GroupVersion, dict[str, ServedVersion]] = field(default_factory=dict)
+    _order: _Order | None = None
+
+    @property
+    def group_versions(self) -> Iterable[GroupVersion]:
+        """In the order in which they came."""
+        return self._within.keys()
 
     def add(self, endpoint: ServedVersion) -> None:
         resource = endpoint.resource
-        self._note(resource.group_version)
+        self._within.setdefault(resource.group_version, {})[resource.plural] = endpoint
         self.endpoints[resource.group, resource.version, resource.plural] = endpoint
-        self.changes += 1
+        self.touch(resource.group_version)
 
     def remove(self, endpoint: ServedVersion) -> None:
         """Serve it no longer; its group version goes with the last that is served under it."""
@@ -162,18 +188,27 @@ class Served:
         if self.endpoints.get(key) is not endpoint:
             return
         del self.endpoints[key]
+        siblings = self._within[resource.group_version]
+        del siblings[resource.plural]
+        self.touch(resource.group_version)
+        if not siblings and not any(each[:2] == key[:2] for each in self.actions):
+            del self._within[resource.group_version]
+            del self.stamps[resource.group_version]
+
+    def touch(self, group_version: GroupVersion) -> None:
+        """What discovery says of something in ``group_version`` has changed."""
         self.changes += 1
-        if not any(each[:2] == key[:2] for each in (*self.endpoints, *self.actions)):
-            self.group_versions.remove(resource.group_version)
+        self.stamps[group_version] = self.changes
 
     def add_action(self, action: Action) -> None:
         resource = action.resource
-        self._note(resource.group_version)
+        self._within.setdefault(resource.group_version, {})
         self.actions[resource.group, resource.version, resource.plural, action.subresource] = action
+        self.touch(resource.group_version)
 
-    def _note(self, group_version: GroupVersion) -> None:
-        if group_version not in self.group_versions:
-            self.group_versions.append(group_version)
+    def within(self, group_version: GroupVersion) -> Iterable[ServedVersion]:
+        """What is served under a group version."""
+        return self._within.get(group_version, {}).values()
 
     def endpoint(self, group: str, version: str, plural: str) -> ServedVersion | None:
         return self.endpoints.get((group, version, plural))
@@ -205,22 +240,43 @@ class Served:
         found = endpoint.store.definition.subresource(subresource)
         return found is not None and verb in found.verbs
 
-    def is_custom(self, group: str, version: str) -> bool:
+    def is_custom(self, group_version: GroupVersion) -> bool:
         """Whether kinds that came at run time are served there."""
-        return any(
-            each.ready is not None for key, each in self.endpoints.items() if key[:2] == (group, version)
-        )  # fmt: skip
+        return any(each.custom is not None for each in self.within(group_version))
 
     def serves(self, group_version: GroupVersion) -> bool:
-        return group_version in self.group_versions
+        return group_version in self._within
 
-    def groups(self) -> list[str]:
-        """The named groups in Kubernetes' order; the core group is not one of them."""
-        named = dict.fromkeys(gv.group for gv in self.group_versions if gv.group)
-        return sorted(named, key=lambda group: _PRIORITY.get(group.partition(".")[0], len(_PRIORITY)))
+    def groups(self, *, by_name: bool = False) -> list[str]:
+        """The named groups in Kubernetes' order; the core group is not one of them.
+
+        Args:
+            by_name: those of definitions in the order of their names. The older lists have them in that of the names
+                of their first versions, for there they are APIServices, such as v1.demo.example.com (kube-aggregator
+                pkg/apis/apiregistration/v1/helper, apiserver endpoints/discovery/aggregated; Kubernetes 1.36).
+        """
+        order = self._ordered()
+        return order.groups_by_name if by_name else order.groups
 
     def versions_of(self, group: str) -> list[str]:
-        return [gv.version for gv in self.group_versions if gv.group == group]
+        """The versions of a group, the preferred one first."""
+        return self._ordered().versions.get(group, [])
+
+    def _ordered(self) -> _Order:
+        if self._order is None or self._order.changes != self.changes:
+            versions: dict[str, list[str]] = {}
+            built_in: dict[str, None] = {}
+            for group_version in self._within:
+                versions.setdefault(group_version.group, []).append(group_version.version)
+                if group_version.group and not self.is_custom(group_version):
+                    built_in[group_version.group] = None
+            for names in versions.values():
+                names.sort(key=version_priority, reverse=True)
+            own = sorted(built_in, key=lambda group: _PRIORITY.get(group.partition(".")[0], len(_PRIORITY)))
+            custom = [group for group in versions if group and group not in built_in]
+            first = sorted(custom, key=lambda group: min(f"{version}.{group}" for version in versions[group]))
+            self._order = _Order(self.changes, own + first, own + sorted(custom), versions)
+        return self._order
 
 
 def _every(_resource: Resource[Any]) -> bool:

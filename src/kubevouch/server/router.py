@@ -91,7 +91,7 @@ class Router:
             return await self._action(action, request)
         endpoint = self._served.endpoint(info.group, info.version, info.resource)
         if endpoint is None:
-            if self._served.is_custom(info.group, info.version):
+            if self._served.is_custom(GroupVersion(info.group, info.version)):
                 return NOT_FOUND
             raise errors.unknown_resource()
         if endpoint.ready is not None:
