@@ -19,7 +19,7 @@ from kubevouch.machinery.field import ErrorType, FieldError, TypedString
 from kubevouch.structural.rule_cost import estimate
 from kubevouch.structural.rule_function_costs import MOST
 from kubevouch.structural.rule_types import MAX_REQUEST, Declared, declared_type
-from kubevouch.structural.rules import CompiledRule, below_property, compile_rules, field_path, has_rules
+from kubevouch.structural.rules import CompiledRule, below_property, compile_rules, field_path
 from kubevouch.structural.schema import Rule, Schema
 
 RULE_LIMIT: Final = 10_000_000
@@ -51,7 +51,7 @@ def check_rules(
         errors: what is wrong with the schema otherwise; rules at such a node and around it are not compiled.
         is_structural: if not, no rule is.
     """
-    if not has_rules(schema):
+    if not schema.has_rules:
         return []
     found = _Check(suppress_cost=old_schema is not None and old_schema.tree == schema.tree)
     found.blocked.update(_around(errors))
@@ -103,7 +103,7 @@ class _Check:
             )
             self.walk(schema.values, f"{path}.additionalProperties", inner, typed=typed)
         for name, sub in schema.properties.items():
-            if has_rules(sub):
+            if sub.has_rules:
                 inner = _Place(below_property(place.declared, name, sub), below, place.uncorrelatable)
                 self.walk(sub, f"{path}.properties[{name}]", inner, typed=typed)
         if schema.items is not None:

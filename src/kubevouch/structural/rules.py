@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubevouch.cel.compiler import Expression, compile_expression
-from kubevouch.cel.environment import Budget, EvaluationError, ExpressionError, OutOfBudget, Turn
+from kubevouch.cel.environment import Budget, EvaluationError, ExpressionError, OutOfBudget, Program, Turn, TurnOver
 from kubevouch.cel.natives import Conversion, conversion
 from kubevouch.cel.types import Type, optional_of
 from kubevouch.cel.values import NONE, Optional
@@ -74,11 +74,6 @@ class CompiledRule:
     def is_transition(self) -> bool:
         """Whether it compares with what was before."""
         return self.expression is not None and "oldSelf" in self.expression.names
-
-    @property
-    def shown(self) -> str:
-        """What errors call it."""
-        return (self.rule.message or self.rule.rule).strip()
 
 
 def compile_rules(schema: Schema, declared: Declared) -> list[CompiledRule]:
@@ -186,12 +181,41 @@ class Checked:
     warnings: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Runnable:
+    """What is needed of a rule to run it; its tree and types take ten times as much."""
+
+    rule: Rule
+    program: Program | None
+    message: Program | None
+    failure: str
+    field_path: str
+    is_transition: bool
+
+    @classmethod
+    def of(cls, compiled: CompiledRule) -> _Runnable:
+        expression, message = compiled.expression, compiled.message
+        return cls(
+            compiled.rule,
+            None if expression is None else expression.program,
+            None if message is None else message.program,
+            compiled.failure,
+            compiled.field_path,
+            compiled.is_transition,
+        )
+
+    @property
+    def shown(self) -> str:
+        """What errors call it."""
+        return (self.rule.message or self.rule.rule).strip()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Node:
     """The rules of a node of the schema, and of those below it that have some."""
 
     schema: Schema
-    rules: Sequence[CompiledRule]
+    rules: Sequence[_Runnable]
     convert: Conversion | None
     properties: Mapping[str, _Node]
     values: _Node | None
@@ -199,24 +223,19 @@ class _Node:
 
 
 class Rules:
-    """All rules of a schema."""
+    """All rules of a schema, compiled when they are first run: of most kinds of a cluster nobody writes an object.
 
-    def __init__(self, root: _Node | None) -> None:
-        self._root = root
+    Args:
+        whole: the schema is that of a whole object, and not of a part.
+    """
 
-    @classmethod
-    def of(cls, schema: Schema, *, whole: bool = True) -> Rules:
-        """Compile the rules of a schema.
-
-        Args:
-            whole: it is that of a whole object, and not of a part.
-        """
-        if not has_rules(schema):
-            return cls(None)
-        return cls(_node(schema, declared_type(schema, whole=whole)))
+    def __init__(self, schema: Schema, *, whole: bool = True) -> None:
+        self._schema = schema
+        self._whole = whole
+        self._root: _Node | None = None
 
     def __bool__(self) -> bool:
-        return self._root is not None
+        return self._schema.has_rules
 
     def check(self, new: Any, old: Any = None, *, path: str = "", turn: Turn | None = None) -> Checked:
         """Run them.
@@ -231,39 +250,38 @@ class Rules:
             TurnOver: only with ``turn``.
         """
         run = _Run(turn)
-        if self._root is not None:
-            correlated = None if old is None else Correlated(new, old, self._root.schema)
+        if self._schema.has_rules:
+            correlated = None if old is None else Correlated(new, old, self._schema)
             try:
-                run.walk(self._root, path, new, old, Ratchet(correlated))
+                run.walk(self._compiled(turn), path, new, old, Ratchet(correlated))
             except _NoMore:
                 pass
         return Checked(run.errors, run.warnings)
 
+    def _compiled(self, turn: Turn | None) -> _Node:
+        if self._root is None:
+            if turn is not None:
+                # A millisecond for some rules.
+                raise TurnOver
+            self._root = _node(self._schema, declared_type(self._schema, whole=self._whole))
+        return self._root
 
-def has_rules(schema: Schema | None) -> bool:
-    """Whether the schema or one below it has rules."""
-    if schema is None:
-        return False
-    below = (*schema.properties.values(), schema.values, schema.items)
-    return bool(schema.rules) or any(map(has_rules, below))
 
-
-def _node(schema: Schema, declared: Declared | None) -> _Node | None:
-    if not has_rules(schema):
-        return None
-    properties = {}
-    for name, below in schema.properties.items():
-        node = _node(below, below_property(declared, name, below)) if has_rules(below) else None
-        if node is not None:
-            properties[name] = node
+def _node(schema: Schema, declared: Declared | None) -> _Node:
+    properties = {
+        name: _node(below, below_property(declared, name, below))
+        for name, below in schema.properties.items()
+        if below.has_rules
+    }
     element = None if declared is None else declared.element
+    values, items = schema.values, schema.items
     return _Node(
         schema,
-        compile_rules(schema, declared) if declared is not None else (),
+        [_Runnable.of(rule) for rule in compile_rules(schema, declared)] if declared is not None else (),
         conversion(declared.type) if declared is not None else None,
         properties,
-        _node(schema.values, element) if schema.values is not None else None,
-        _node(schema.items, element) if schema.items is not None else None,
+        _node(values, element) if values is not None and values.has_rules else None,
+        _node(items, element) if items is not None and items.has_rules else None,
     )
 
 
@@ -323,13 +341,13 @@ class _Run:
             self._run_rule(rule, node, path, value, given, ratchet)
 
     def _run_rule(
-        self, rule: CompiledRule, node: _Node, path: str, value: Any, given: Mapping[str, Any], ratchet: Ratchet
+        self, rule: _Runnable, node: _Node, path: str, value: Any, given: Mapping[str, Any], ratchet: Ratchet
     ) -> None:
         shown_path = path or "<nil>"
         if rule.failure:
             self._fail(shown_path, node, f"rule compile error: {rule.failure}")
             return
-        if rule.expression is None:
+        if rule.program is None:
             return
         variables = given
         if rule.rule.optional_old_self:
@@ -338,7 +356,7 @@ class _Run:
         elif rule.is_transition and "oldSelf" not in given:
             return
         try:
-            found = rule.expression.program.value(variables, budget=self._budget, turn=self._turn)
+            found = rule.program.value(variables, budget=self._budget, turn=self._turn)
         except OutOfBudget as err:
             self._fail(shown_path, node, _NO_BUDGET)
             raise _NoMore from err
@@ -351,7 +369,7 @@ class _Run:
     def _fail(self, path: str, node: _Node, detail: str) -> None:
         self.errors.append(field.invalid(path, node.schema.type, detail))
 
-    def _fail_to_evaluate(self, text: str, rule: CompiledRule, path: str, node: _Node) -> None:
+    def _fail_to_evaluate(self, text: str, rule: _Runnable, path: str, node: _Node) -> None:
         if text.startswith("no such overload"):
             why = "call arguments did not match a supported operator, function or macro signature for rule"
             self._fail(path, node, f"'{text}': {why}: {rule.shown}")
@@ -363,7 +381,7 @@ class _Run:
             self._fail(path, node, f"{text} evaluating rule: {rule.shown}")
 
     def _refuse(
-        self, rule: CompiledRule, path: str, node: _Node, value: Any, given: Mapping[str, Any], ratchet: Ratchet
+        self, rule: _Runnable, path: str, node: _Node, value: Any, given: Mapping[str, Any], ratchet: Ratchet
     ) -> None:
         if rule.field_path:
             path = f"{path}.{rule.field_path}" if path else rule.field_path
@@ -386,10 +404,10 @@ class _Run:
         detail = detail or rule.rule.message.strip() or f"failed rule: {rule.shown}"
         add(_error(path, value, detail, rule.rule.reason))
 
-    def _message(self, message: Expression, given: Mapping[str, Any]) -> str:
+    def _message(self, message: Program, given: Mapping[str, Any]) -> str:
         """What a messageExpression says; empty if that is nothing that could be shown."""
         try:
-            text = message.program.value(given, budget=self._budget, turn=self._turn)
+            text = message.value(given, budget=self._budget, turn=self._turn)
         except OutOfBudget as err:
             raise _MessageTooDear(
                 "messageExpression evaluation failed due to running out of cost budget, "
@@ -397,10 +415,9 @@ class _Run:
             ) from err
         except EvaluationError as err:
             if str(err).startswith(_TOO_DEAR):
-                source = message.program.source
                 raise _MessageTooDear(
                     "no further validation rules will be run due to call cost exceeds limit for messageExpression: "
-                    f"{quote(source)}"
+                    f"{quote(message.source)}"
                 ) from err
             return ""
         text = text.strip() if isinstance(text, str) else ""

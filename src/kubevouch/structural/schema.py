@@ -52,6 +52,7 @@ class Schema:
         fills: this node or one below it has a default.
         has_embedded: so for embedded objects.
         has_unique: so for lists in which nothing may be twice.
+        has_rules: so for rules.
         any_of: with ``all_of``, ``one_of`` and ``negated`` the junctors, which only validate values.
     """
 
@@ -76,6 +77,7 @@ class Schema:
     fills: bool
     has_embedded: bool
     has_unique: bool
+    has_rules: bool
 
     @property
     def values(self) -> Schema | None:
@@ -132,6 +134,7 @@ def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
         fills=default is not None or any(child.fills for child in children),
         has_embedded=embedded or any(child.has_embedded for child in children),
         has_unique=list_type in ("set", "map") or any(child.has_unique for child in children),
+        has_rules=bool(tree.get("x-kubernetes-validations")) or any(child.has_rules for child in children),
     )
 
 

@@ -46,7 +46,7 @@ class CompiledVersion:
         self._check = values.compile_checks(self.schema)
         status = self.schema.properties.get(STATUS)
         self._check_status = None if status is None else values.compile_checks(status)
-        self._rules = Rules.of(self.schema)
+        self._rules = Rules(self.schema)
 
     def clean(self, tree: dict[str, Any], *, stored: bool = False) -> list[str]:
         """Prune, drop nulls that mean nothing, fill in defaults, all in place.
