@@ -14,7 +14,6 @@ import pytest
 import kubevouch
 from kubevouch.api import certificates_v1
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubevouch.authentication import client_chain
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization import rbac
@@ -180,13 +179,14 @@ def test_decisions_of_all_users_have_one_bound(monkeypatch: pytest.MonkeyPatch) 
     assert 60 < most <= 100
 
 
-def test_certificates_that_somebody_shows_behind_his_own_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_that_somebody_shows_behind_his_own_are_bounded() -> None:
     authority = ThrowawayCA()
     leaf = pem.first_block(authority.issue("alice").certificate)
     assert leaf is not None
     junk = [_certificate(f"{number}") for number in range(20)]
-    monkeypatch.setattr(client_chain, "MAX_REMEMBERED_BYTES", 6000)
-    verifier = ClientChainVerifier(TrustAnchors.from_pem(authority.bundle), FakeClock(NOW), lambda leaf: leaf)
+    verifier = ClientChainVerifier(
+        TrustAnchors.from_pem(authority.bundle), FakeClock(NOW), lambda leaf: leaf, remembered_bytes=6000
+    )
     for other in junk:
         assert verifier.verify((leaf.contents, other)).leaf.subject.common_name == "alice"
         held = sum(len(each) for shown in verifier._verified for each in shown)

@@ -31,6 +31,7 @@ class ComponentStatuses(ResourceStore[ComponentStatus]):
 
     def __init__(self, components: Mapping[str, Ask]) -> None:
         self.definition = DEFINITION
+        self._conversion = None
         self._components = components
 
     async def get(self, namespace: str, name: str, resource_version: str = "") -> Stored[ComponentStatus]:  # noqa: ARG002
