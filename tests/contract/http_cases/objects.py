@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -12,8 +13,10 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 CERTIFICATES_GROUP = "certificates.k8s.io"
 
 _RBAC = f"{RBAC_GROUP}/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+Place = tuple[str, str, bool]
 # kind -> apiVersion, plural, whether it is namespaced
-KINDS: dict[str, tuple[str, str, bool]] = {
+KINDS: dict[str, Place] = {
     "CertificateSigningRequest": (f"{CERTIFICATES_GROUP}/v1", "certificatesigningrequests", False),
     "Namespace": ("v1", "namespaces", False),
     "Node": ("v1", "nodes", False),
@@ -28,6 +31,11 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "RoleBinding": (_RBAC, "rolebindings", True),
     "ClusterRole": (_RBAC, "clusterroles", False),
     "ClusterRoleBinding": (_RBAC, "clusterrolebindings", False),
+    "CustomResourceDefinition": ("apiextensions.k8s.io/v1", "customresourcedefinitions", False),
+    "ValidatingAdmissionPolicy": (_ADMISSION, "validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding": (_ADMISSION, "validatingadmissionpolicybindings", False),
+    "MutatingAdmissionPolicy": (_ADMISSION, "mutatingadmissionpolicies", False),
+    "MutatingAdmissionPolicyBinding": (_ADMISSION, "mutatingadmissionpolicybindings", False),
 }
 
 _GROUPS = {
@@ -39,9 +47,9 @@ _GROUPS = {
 _RULE = re.compile(r"(\S+) ([^\s,]+)(?: in (\S+))?(?:, no resourceNames| names \[(.*)\]| (\S+))?")
 
 
-def place(obj: Tree) -> tuple[str, str]:
-    """The paths of the object's collection and of the object."""
-    version, plural, namespaced = KINDS[obj["kind"]]
+def place(obj: Tree, own: Mapping[str, Place]) -> tuple[str, str]:
+    """The paths of the object's collection and of the object, which may be of a kind of the case's ``own``."""
+    version, plural, namespaced = KINDS.get(obj["kind"]) or own[obj["kind"]]
     version = obj.get("apiVersion", version)
     root = ("/apis/" if "/" in version else "/api/") + version
     if namespaced:

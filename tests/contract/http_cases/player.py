@@ -22,6 +22,8 @@ from contract.http_cases.reply import Reply
 from contract.http_cases.run import During, Run, SetupError, SkipCase
 
 STATES = ("restarted", "compacted")
+_EVENTUALLY_SECONDS = 15.0
+_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -79,20 +81,47 @@ class Player:
             for step in given["during"]:
                 await self._step(run, step)
 
-        reply = await self._request(run, when, given.get("user"), during if given.get("during") else None, session)
-        problems = self._compare(run, then, reply)
+        if then.get("eventually"):
+            reply, problems = await self._repeated(run, when, then, given.get("user"))
+        else:
+            reply = await self._request(run, when, given.get("user"), during if given.get("during") else None, session)
+            problems = self._compare(run, then, reply)
         for step in then.get("after", []):
-            later = await self._request(run, step, step.get("user", "admin"))
-            where = f"after {step['method']} {step['path']}"
-            problems += [f"{where}: {problem}" for problem in self._compare(run, step["then"], later)]
+            found = await self._later(run, step)
+            problems += [f"after {step['method']} {step['path']}: {problem}" for problem in found]
         return Played(run.tag, reply, problems)
+
+    async def _later(self, run: Run, step: dict[str, Any]) -> list[str]:
+        user = step.get("user", "admin")
+        if step["then"].get("eventually"):
+            return (await self._repeated(run, step, step["then"], user))[1]
+        return self._compare(run, step["then"], await self._request(run, step, user))
+
+    async def _repeated(
+        self, run: Run, request: dict[str, Any], then: dict[str, Any], user: Any
+    ) -> tuple[Reply, list[str]]:
+        """The answer to a request that is sent until its answer is as expected; the last one, if none is."""
+        attempts = int(_EVENTUALLY_SECONDS / _PAUSE_SECONDS)
+        for _ in range(attempts):
+            reply = await self._request(run, request, user)
+            problems = self._compare(run, then, reply)
+            if not problems:
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
+        return reply, problems
 
     def _compare(self, run: Run, then: dict[str, Any], reply: Reply) -> list[str]:
         return Comparison(self._fixtures.expand(then, run.variables), reply, run.stored).run()
 
     async def _step(self, run: Run, step: dict[str, Any]) -> None:
-        reply = await self._request(run, step, step.get("user", "admin"))
-        want = step.get("status")
+        user, want = step.get("user", "admin"), step.get("status")
+        if "until" in step:
+            reply, problems = await self._repeated(run, step, step["until"], user)
+            if problems:
+                raise SetupError(f"step {step['method']} {step['path']}: {'; '.join(problems)}")
+            want = reply.status
+        else:
+            reply = await self._request(run, step, user)
         if reply.status != want if want else reply.status >= 400:
             raise SetupError(f"step {step['method']} {step['path']}: {reply.status} {reply.body[:300]!r}")
         for name, path in step.get("save", {}).items():

@@ -20,6 +20,7 @@ _HOLD = "example.com/hold"
 _PROBE_SECRET = "0123456789abcdef"
 _PROBE_GROUP = "probe.example.com"
 _PROBE_ATTEMPTS = 200
+_SERVED_ATTEMPTS = 750
 _PROBE_SECONDS = 0.02
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -56,16 +57,19 @@ async def _clock_difference(run: Run, given: str) -> dt.timedelta:
 
 async def _create(run: Run, given: Tree, creator: str | None = None) -> None:
     obj = copy.deepcopy(given)
-    obj.setdefault("apiVersion", KINDS[obj["kind"]][0])
+    if obj["kind"] in KINDS:
+        obj.setdefault("apiVersion", KINDS[obj["kind"]][0])
     meta, status, manager = obj["metadata"], obj.get("status") or {}, obj.pop("$appliedBy", None)
     deleted = meta.pop("deletionTimestamp", None)
     dying = deleted or (obj["kind"] == "Namespace" and status.get("phase") == "Terminating")
     if dying and not meta.get("finalizers"):
         meta["finalizers"] = [_HOLD]
-    collection, path = place(obj)
+    collection, path = place(obj, run.kinds)
     await _ensure_namespace(run, collection)
     await _write(run, obj, collection, path, manager, creator)
-    if obj["kind"] == "CertificateSigningRequest":
+    if obj["kind"] == "CustomResourceDefinition":
+        await _until_served(run, path)
+    elif obj["kind"] == "CertificateSigningRequest":
         # Conditions go in through /approval, which takes every type, the certificate through /status.
         for subresource, key in (("approval", "conditions"), ("status", "certificate")):
             if status.get(key):
@@ -77,6 +81,27 @@ async def _create(run: Run, given: Tree, creator: str | None = None) -> None:
         await run.admin("PUT", f"{path}/status", {**stored, "status": status})
     if dying:
         await run.admin("DELETE", path)
+
+
+async def _until_served(run: Run, path: str) -> None:
+    """Until the names of a definition are judged and, where they are accepted, every served version answers."""
+    for _ in range(_SERVED_ATTEMPTS):
+        definition = (await run.admin("GET", path)).tree
+        spec, names = definition["spec"], definition["spec"]["names"]
+        version = f"{spec['group']}/{spec['versions'][0]['name']}"
+        run.kinds[names["kind"]] = (version, names["plural"], spec["scope"] == "Namespaced")
+        status = {each["type"]: each["status"] for each in definition["status"].get("conditions") or ()}
+        if status.get("NamesAccepted") == "False":
+            return
+        if status.get("Established") == "True":
+            paths = [
+                f"/apis/{spec['group']}/{each['name']}/{names['plural']}" for each in spec["versions"] if each["served"]
+            ]
+            answers = [await run.admin("GET", path, query="limit=1", ok=None) for path in paths]
+            if all(answer.status == 200 for answer in answers):
+                return
+        await asyncio.sleep(_PROBE_SECONDS)
+    raise SetupError(f"{path} is not served")
 
 
 async def _ensure_namespace(run: Run, collection: str) -> None:

@@ -15,12 +15,14 @@ from yarl import URL
 
 from contract.http_cases.case_text import ABSENT, get_path
 from contract.http_cases.identities import Headers, Identities
+from contract.http_cases.objects import Place
 from contract.http_cases.reply import Reply
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 _USER_AGENT = "http-cases/1"
 _OK = (200, 201)
+_DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _WATCH = re.compile(r"(^|&)watch=(true|1)\b")
 # What aiohttp would add on its own; a case says itself what it sends.
 _OWN_HEADERS = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
@@ -43,6 +45,8 @@ class Run:
         self.tag = tag
         self.variables: dict[str, Any] = {"TAG": tag}
         self.stored: dict[str, Any] = {}
+        # Kinds that the case has defined.
+        self.kinds: dict[str, Place] = {}
         self._identities = identities
         self._made: list[str] = []
 
@@ -109,6 +113,12 @@ class Run:
         reply = await self.admin("DELETE", path, {"propagationPolicy": "Background"}, ok=None)
         gone = reply.status not in (200, 202, 409)
         if gone or (reply.tree.get("kind") == "Status" and reply.status != 409):
+            return
+        if reply.tree.get("kind") == "CustomResourceDefinition":
+            # The server's own finalizer deletes the objects.
+            kept = [each for each in reply.tree["metadata"].get("finalizers", []) if each == _DEFINITION_FINALIZER]
+            body = {"metadata": {"finalizers": kept}}
+            await self.admin("PATCH", path, body, {"Content-Type": MERGE_PATCH}, ok=None)
             return
         await self.admin("PATCH", path, {"metadata": {"finalizers": None}}, {"Content-Type": MERGE_PATCH}, ok=None)
         if re.fullmatch(r"/api/v1/namespaces/[^/]+", path):

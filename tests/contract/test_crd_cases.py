@@ -1,0 +1,71 @@
+"""Plays every case of ``crd.jsonl`` against our own server over HTTPS.
+
+Each case defines kinds in a group of its own, so those of an area are played side by side, and make one test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.http_cases.case_text import Case, Fixtures, read_cases
+from contract.http_cases.identities import Identities
+from contract.http_cases.player import Player
+from contract.http_cases.run import SetupError
+from kubevouch.testing import Cluster
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+FIXTURES = Fixtures(VECTORS / "fixtures-server")
+CASES = read_cases(VECTORS / "crd.jsonl")
+AREAS = sorted({case["area"] for case in CASES})
+KNOWN = tomllib.loads((Path(__file__).parent / "http_cases" / "known_crd_failures.toml").read_text())
+JOBS = 12
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(https=True, real_time=True) as cluster:
+        yield cluster
+
+
+async def _problems(cluster: Cluster, cases: list[Case]) -> dict[str, list[str]]:
+    """By case, of those that the server does not answer as it should."""
+    identities = Identities(cluster.kubeconfig, FIXTURES, ca_key=cluster.folder / "pki" / "ca.key")
+    player, gate, found = Player(identities, FIXTURES), asyncio.Semaphore(JOBS), dict[str, list[str]]()
+
+    async def play(case: Case) -> None:
+        async with gate:
+            try:
+                problems = (await player.play(case)).problems
+            except SetupError as err:
+                problems = [str(err)]
+        if problems:
+            found[case["id"]] = problems
+
+    try:
+        await asyncio.gather(*(play(case) for case in cases))
+    finally:
+        await identities.close()
+    return found
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_the_server_answers_as_kubernetes_does(area: str, cluster: Cluster) -> None:
+    cases = [case for case in CASES if case["area"] == area]
+    problems = asyncio.run(_problems(cluster, cases))
+    known = {case["id"] for case in cases} & set(KNOWN["cases"])
+    assert {name: found for name, found in problems.items() if name not in known} == {}
+
+
+def test_every_case_is_played() -> None:
+    assert len(CASES) == 160
+    assert not any(case["given"].get("alone") for case in CASES)
+
+
+def test_every_known_failure_is_a_case() -> None:
+    assert set(KNOWN["cases"]) <= {case["id"] for case in CASES}
+    assert set(KNOWN["cases"].values()) == set(KNOWN["reasons"])
