@@ -1,4 +1,7 @@
-"""Regular expressions over texts of outsiders: RE2, in linear time, paid for before they run."""
+"""Regular expressions over texts of outsiders: RE2, in linear time, paid for before they run.
+
+What is wrong with a pattern is said as Go says it (regexp/syntax; Go 1.26), whose syntax is that of RE2.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,56 @@ def _compile(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _MEMORY
     try:
-        return re2.compile(pattern, options)
+        found = re2.compile(pattern, options)
     except re2.error as err:
         text = err.args[0]
-        raise EvaluationError(f"error parsing regexp: {text.decode() if isinstance(text, bytes) else text}") from err
+        raise EvaluationError(
+            f"error parsing regexp: {_in_go_words(text.decode() if isinstance(text, bytes) else str(text), pattern)}"
+        ) from err
+    if _has_single_byte(pattern):
+        # RE2 knows it, Go does not.
+        raise EvaluationError("error parsing regexp: invalid escape sequence: `\\C`")
+    return found
+
+
+def _has_single_byte(pattern: str) -> bool:
+    at = 0
+    while (at := pattern.find("\\", at)) >= 0:
+        after = pattern[at + 1 : at + 2]
+        if after == "C":
+            return True
+        at += 2
+        if after == "Q":
+            end = pattern.find("\\E", at)
+            if end < 0:
+                return False
+            at = end + 2
+    return False
+
+
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "bad repetition operator": "invalid nested repetition operator",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def _in_go_words(text: str, pattern: str) -> str:
+    if text.startswith("trailing \\"):
+        return "trailing backslash at end of expression: ``"
+    what, colon, where = text.partition(": ")
+    if not colon:
+        return text
+    if where.startswith("(?<"):
+        # Go takes what RE2 takes for a look-behind for a name.
+        rest = pattern[pattern.find(where) :]
+        end = rest.find(">")
+        what, where = "invalid named capture", rest if end < 0 else rest[: end + 1]
+    return f"{_GO_WORDS.get(what, what)}: `{where}`"
 
 
 _cached = lru_cache(maxsize=256)(_compile)

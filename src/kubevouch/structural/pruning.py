@@ -23,6 +23,11 @@ def prune(tree: dict[str, Any], schema: Schema) -> list[str]:
     return gone
 
 
+def prune_value(value: Any, schema: Schema) -> None:
+    """Take from a part of an object what its schema does not declare."""
+    _prune(value, schema, "", [])
+
+
 def _prune(value: Any, schema: Schema | None, path: str, gone: list[str]) -> None:
     if isinstance(value, dict):
         if schema is None:

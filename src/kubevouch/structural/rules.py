@@ -237,7 +237,9 @@ class Rules:
     def __bool__(self) -> bool:
         return self._schema.has_rules
 
-    def check(self, new: Any, old: Any = None, *, path: str = "", turn: Turn | None = None) -> Checked:
+    def check(
+        self, new: Any, old: Any = None, *, path: str = "", turn: Turn | None = None, budget: Budget | None = None
+    ) -> Checked:
         """Run them.
 
         Args:
@@ -245,11 +247,12 @@ class Rules:
             old: what was there before; None if nothing was.
             path: where ``new`` is; nowhere for a whole object.
             turn: bounds the work where others wait for this thread.
+            budget: what it may cost; :data:`BUDGET` if nothing is said.
 
         Raises:
             TurnOver: only with ``turn``.
         """
-        run = _Run(turn)
+        run = _Run(turn, budget or Budget(BUDGET))
         if self._schema.has_rules:
             correlated = None if old is None else Correlated(new, old, self._schema)
             try:
@@ -298,11 +301,11 @@ class _NoMore(Exception):
 class _Run:
     """One check of one object."""
 
-    def __init__(self, turn: Turn | None) -> None:
+    def __init__(self, turn: Turn | None, budget: Budget) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
         self._turn = turn
-        self._budget = Budget(BUDGET)
+        self._budget = budget
 
     def walk(self, node: _Node, path: str, value: Any, old: Any, ratchet: Ratchet) -> None:
         if value is None:

@@ -59,8 +59,8 @@ def test_values(source: str, value: object) -> None:
         ("'tacocat'.charAt(30)", "index out of range: 30"),
         ("'tacocat'.substring(-1)", "index out of range: -1"),
         ("'tacocat'.substring(4, 3)", "invalid substring range. start: 4, end: 3"),
-        ("'a'.find('(')", "error parsing regexp: missing ): ("),
-        ("'a'.matches('a*' + '*')", "error parsing regexp: bad repetition operator: **"),
+        ("'a'.find('(')", "error parsing regexp: missing closing ): `(`"),
+        ("'a'.matches('a*' + '*')", "error parsing regexp: invalid nested repetition operator: `**`"),
         ("o.join()", "no such overload"),
     ],
 )
