@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +69,7 @@ from kubevouch.server.metrics.catalog import Metrics, exposition
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
-from kubevouch.server.request import NOT_FOUND, BytesResult, Handler, Request, Result
+from kubevouch.server.request import NOT_FOUND, BytesResult, Filter, Handler, Request, Result
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
@@ -125,6 +125,7 @@ class APIServer:
         options: None means kube-apiserver's defaults.
         tracing: None traces nothing.
         kubelet_credential: what is shown to kubelets, and what they are trusted by; None has no ``nodes/proxy``.
+        last_links: of the chain, right before the handlers, for requests over the network.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class APIServer:
         options: ServerOptions | None = None,
         tracing: Tracing | None = None,
         kubelet_credential: Callable[[], ClientTLS] | None = None,
+        last_links: Sequence[Filter] = (),
     ) -> None:
         self.clock = clock
         self._options = options or ServerOptions()
@@ -217,7 +219,7 @@ class APIServer:
         self._install_paths()
         if issuer is not None and issuer.url.startswith("https://"):
             self._install_issuer_discovery(issuer, address)
-        self.handler, self._loopback_handler = self._chains()
+        self.handler, self._loopback_handler = self._chains(last_links)
         own = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
         self._definition_controllers = DefinitionControllers(
             self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural],
@@ -240,7 +242,7 @@ class APIServer:
 
     # -------------------------------------------------------------- assembly
 
-    def _chains(self) -> tuple[Handler, Handler]:
+    def _chains(self, last_links: Sequence[Filter]) -> tuple[Handler, Handler]:
         """For requests over the network, and for those of clients in this process, who come with an identity."""
         security, audit = self.security, self._audit
         refusals = () if audit is None else (audit.of_failed_authentication,)
@@ -265,7 +267,7 @@ class APIServer:
         # They would let each request from within pass as it is.
         idle = (self.flow_control.credentials, *refusals, who, self._standing.filter, as_whom)
         route = self._router.route
-        return chain(links, route), chain([link for link in links if link not in idle], route)
+        return chain([*links, *last_links], route), chain([link for link in links if link not in idle], route)
 
     def _count_duration(self, new: CertificateSigningRequest, old: CertificateSigningRequest) -> None:
         honored = duration_honored(new, old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 
 from kubevouch import wellknown
@@ -39,6 +39,7 @@ from kubevouch.server.bootstrap import (
 )
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
+from kubevouch.server.request import Filter
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone import network
 from kubevouch.standalone.access import Access
@@ -79,6 +80,7 @@ class StandaloneServer:
         at_first_start: what else an empty store gets, beside the bindings that kubeadm makes. Once: cut short, it is
             called again at the next start.
         service_address: that of ``default/kubernetes``.
+        last_links: of the chain, right before the handlers, for requests over the network.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class StandaloneServer:
         recovery: RecoveryPolicy | None = None,
         at_first_start: Callable[[Client], Awaitable[None]] | None = None,
         service_address: str = "10.96.0.1",
+        last_links: Sequence[Filter] = (),
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
         :class:`ServiceAccountError` when a key file cannot."""
@@ -130,6 +133,7 @@ class StandaloneServer:
             options=options,
             tracing=tracing,
             kubelet_credential=self._kubelet_credential,
+            last_links=last_links,
         )
         security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)

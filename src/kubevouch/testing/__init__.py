@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kubevouch.testing.clock import FakeClock as FakeClock
     from kubevouch.testing.cluster import Cluster as Cluster
     from kubevouch.testing.cluster import ClusterError as ClusterError
+    from kubevouch.testing.faults import Fault as Fault
+    from kubevouch.testing.faults import FaultError as FaultError
+    from kubevouch.testing.faults import Faults as Faults
     from kubevouch.testing.manifests import ManifestError as ManifestError
     from kubevouch.testing.verbs import Verbs as Verbs
     from kubevouch.testing.waiting import WaitTimeout as WaitTimeout
@@ -26,6 +29,9 @@ _HOMES = {
     "Cluster": "cluster",
     "ClusterError": "cluster",
     "FakeClock": "clock",
+    "Fault": "faults",
+    "FaultError": "faults",
+    "Faults": "faults",
     "ManifestError": "manifests",
     "Verbs": "verbs",
     "WaitTimeout": "waiting",
@@ -35,8 +41,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Cluster", "ClusterError", "FakeClock", "ManifestError", "Verbs", "WaitTimeout", "has_condition", "wait_for",
-    "wait_for_deletion",
+    "Cluster", "ClusterError", "FakeClock", "Fault", "FaultError", "Faults", "ManifestError", "Verbs", "WaitTimeout",
+    "has_condition", "wait_for", "wait_for_deletion",
 ]  # fmt: skip
 
 

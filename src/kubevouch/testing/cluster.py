@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.testing.cluster_clock import ClusterClock
+from kubevouch.testing.faults import Faults
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
 from kubevouch.testing.running_cluster import ClusterSnapshot, RunningCluster, Settings
 from kubevouch.testing.verbs import Verbs
@@ -238,6 +239,18 @@ class Cluster(Verbs):
         return self._clock
 
     @property
+    def faults(self) -> Faults:
+        """What shall go wrong for clients: ``c.faults.error(500, verbs="update", resources="widgets")``.
+
+        Raises:
+            ClusterError: nobody is there for whom it could, without ``https``.
+        """
+        running = self._require()
+        if not self._settings.https:
+            raise ClusterError("faults strike requests over HTTPS; start the cluster as Cluster(https=True)")
+        return running.faults
+
+    @property
     def url(self) -> str:
         """``https://127.0.0.1:PORT``. Raises :class:`ClusterError` without ``https``."""
         if not self._settings.https:
@@ -252,10 +265,16 @@ class Cluster(Verbs):
             write_new(path, self._require().pki.kubeconfig(self.url, SUPER_ADMIN).encode())
         return path
 
-    def kubeconfig_for(self, user: str, groups: Iterable[str] = ()) -> str:
-        """The text of a kubeconfig with a client certificate for ``user`` in ``groups``."""
+    def kubeconfig_for(self, user: str, groups: Iterable[str] = (), *, lasts: dt.timedelta | None = None) -> str:
+        """The text of a kubeconfig with a client certificate for ``user`` in ``groups``.
+
+        Args:
+            lasts: how long it is good for, on the cluster's clock; one that has ended has less than nothing. None
+                means as long as anybody asks.
+        """
+        running = self._require()
         spec = LeafSpec(common_name=user, organizations=tuple(groups), purposes=(CLIENT_AUTH,))
-        return self._require().pki.kubeconfig(self.url, spec)
+        return running.pki.kubeconfig(self.url, spec, None if lasts is None else running.clock.now() + lasts)
 
     @property
     def folder(self) -> Path:
@@ -302,6 +321,19 @@ class Cluster(Verbs):
             raise ClusterError("this cluster is not running: use it inside of `with Cluster() as c:`")
         return self._running
 
+    def _on_loop(self, call: Callable[[], R]) -> R:
+        if self._thread is None or self._thread.is_current:
+            return call()
+
+        async def calling() -> R:
+            return call()
+
+        return self._thread.call(calling())
+
+    def _expect_other_thread(self) -> None:
+        if self._thread is None or self._thread.is_current:
+            raise ClusterError("this call would wait for its own event loop: run it in a thread of its own")
+
     def _admin_client(self) -> Client:
         return self.client()
 
@@ -309,7 +341,7 @@ class Cluster(Verbs):
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
-        running = RunningCluster(self._clock, self._settings)
+        running = RunningCluster(self._clock, self._settings, Faults(self._on_loop, self._expect_other_thread))
         try:
             await running.begin()
         except BaseException:

@@ -20,6 +20,7 @@ from kubevouch.util.files import PUBLIC, make_folder, write_new
 ALGORITHM = KeyAlgorithm.ECDSA_P256
 
 HOST = "127.0.0.1"
+_SHORTEST = dt.timedelta(hours=1)
 NAMES = ControlPlaneNames(node_name="localhost", advertise_address=HOST, extra=("::1",))
 
 
@@ -44,10 +45,14 @@ class ClusterPKI:
             folder, authority, front_proxy.certificate, pair_at(folder, wanted.base_name), _service_account_key(folder)
         )
 
-    def kubeconfig(self, server: str, spec: LeafSpec) -> str:
+    def kubeconfig(self, server: str, spec: LeafSpec, ends: dt.datetime | None = None) -> str:
         """A kubeconfig with a new client certificate inside."""
         authority = self.control_plane.authority
-        return client_kubeconfig(server, authority, self._lasting(spec), now=self._issued, algorithm=ALGORITHM)
+        issued, lasting = self._issued, self._lasting(spec)
+        if ends is not None:
+            issued = min(issued, ends - _SHORTEST)
+            lasting = msgspec.structs.replace(spec, validity=ends - issued)
+        return client_kubeconfig(server, authority, lasting, now=issued, algorithm=ALGORITHM)
 
     def _make_authority(self, folder: Path, base_name: str) -> CertificateAuthority:
         key = keys.generate(ALGORITHM)

@@ -26,6 +26,7 @@ from kubevouch.storage.memory import MemoryStore, Snapshot
 from kubevouch.storage.options import parse_store
 from kubevouch.testing.cluster_clock import ClusterClock
 from kubevouch.testing.cluster_pki import HOST, ClusterPKI
+from kubevouch.testing.faults import Faults
 from kubevouch.util.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class ClusterSnapshot:
 class RunningCluster:
     """From ``begin`` to ``end``. Its folder and sockets are there from the start."""
 
-    def __init__(self, clock: Clock, settings: Settings) -> None:
+    def __init__(self, clock: Clock, settings: Settings, faults: Faults) -> None:
         self.clock = clock
         self._settings = settings
+        self.faults = faults
         self._folder = tempfile.TemporaryDirectory(prefix="kubevouch-testing-")
         self.folder = Path(self._folder.name)
         self.pki = ClusterPKI(self.folder / "pki", SystemClock().now(), clock.now())
@@ -110,6 +112,7 @@ class RunningCluster:
         if isinstance(self.clock, ClusterClock):
             self.clock.set(snapshot.now)
         self._store.restore(snapshot.store)
+        self.faults.clear()
         self.server.api.forgive()
         await self.server.api.cacher.newest()
         await self.settle()
@@ -142,6 +145,7 @@ class RunningCluster:
             access=Access(settings.access, (DEFAULT_ISSUER,), self.clock),
             recovery=settings.recovery,
             at_first_start=self._publish,
+            last_links=(self.faults.link,),
         )
         await self._server.start()
         await cluster_info.tell_recovery(self._server.client, allowed=settings.recovery is not None)
