@@ -84,20 +84,21 @@ class _Node:
     """The checks of one node of a schema."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "int_or_string",
-        "items", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length",
-        "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "properties",
-        "required", "schema", "source", "types",
+        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "is_of_format",
+        "items", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length", "min_properties",
+        "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "properties", "required", "source",
+        "types",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
         tree = schema.tree
-        self.schema = schema
         self.types: tuple[str, ...] = (schema.type,) if schema.type else ()
         if schema.int_or_string and not schema.type:
             self.types = ("integer", "string")
         self.nullable = schema.nullable
-        self.format: str = tree.get("format") or ""
+        named: str = tree.get("format") or ""
+        self.format = named if formats.is_known(schema.type, named) else ""
+        self.is_of_format = formats.text_format(named) if self.format and schema.type in ("", "string") else None
         self.enum: list[Any] = tree.get("enum") or []
         self.maximum = tree.get("maximum")
         self.minimum = tree.get("minimum")
@@ -135,8 +136,8 @@ class _Node:
         if isinstance(value, str):
             self._text(value, path, result)
             result.matches += 1
-            if self.format in formats.KNOWN:
-                if not formats.KNOWN[self.format](value):
+            if self.is_of_format is not None:
+                if not self.is_of_format(value):
                     result.add(_type_invalid(path, value, self.format, value))
                 result.matches += 1
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
