@@ -80,6 +80,10 @@ class Strategy(Generic[T]):
         """The object with server-owned fields cleared or set."""
         return obj
 
+    def name_rule(self, obj: T) -> NameRule | None:
+        """The rule for names at creation where it depends on the object; None is that of the definition."""
+        return None
+
     def validate_kind(self, obj: T) -> list[FieldError]:
         """Before anything else."""
         return []

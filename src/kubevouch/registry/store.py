@@ -210,7 +210,7 @@ class ResourceStore(ResourceReader[T]):
         definition = self.definition
         problems = definition.strategy.validate_kind(obj)
         problems += object_meta.validate_object_meta(
-            obj.metadata, definition.resource.namespaced, definition.name_rule,
+            obj.metadata, definition.resource.namespaced, definition.strategy.name_rule(obj) or definition.name_rule,
             standard_finalizers=definition.strategy.standard_finalizers,
         )  # fmt: skip
         problems += definition.strategy.validate(ctx, obj)

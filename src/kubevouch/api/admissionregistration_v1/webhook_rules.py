@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.parse
-
 from kubevouch.api.admissionregistration_v1.matching import FAILURE_POLICIES, MATCH_POLICIES
 from kubevouch.api.admissionregistration_v1.matching_rules import (
     choice_errors,
@@ -11,24 +9,23 @@ from kubevouch.api.admissionregistration_v1.matching_rules import (
     validate_rule,
 )
 from kubevouch.api.admissionregistration_v1.webhooks import (
-    HTTPS_PORT,
     MAX_TIMEOUT_SECONDS,
     REINVOCATION_POLICIES,
     REVIEW_VERSIONS,
     WITHOUT_SIDE_EFFECTS,
     MutatingWebhook,
-    ServiceReference,
     WebhookClientConfig,
     WebhookConfiguration,
     WebhookDefinition,
     webhooks_of,
 )
 from kubevouch.api.meta_v1 import validate_label_selector
+from kubevouch.api.webhook_clients import review_version_errors, service_errors, url_errors
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text import names
 
-_URL_FORM = "; desired format: https://host[/path]"
+_KNOWN = ", ".join(REVIEW_VERSIONS)
 
 
 def validate_webhook_configuration(
@@ -45,7 +42,9 @@ def validate_webhook_configuration(
         errors += _webhook_errors(webhook, path)
         if look:
             errors += validate_match_conditions(webhook.match_conditions, f"{path}.matchConditions")
-        errors += _review_version_errors(webhook.admission_review_versions or [], f"{path}.admissionReviewVersions")
+        errors += review_version_errors(
+            webhook.admission_review_versions or [], f"{path}.admissionReviewVersions", f"must specify one of {_KNOWN}"
+        )
         if webhook.name and webhook.name in seen:
             errors.append(field.duplicate(f"{path}.name", webhook.name))
         seen.add(webhook.name)
@@ -90,72 +89,6 @@ def _client_config_errors(config: WebhookClientConfig, path: str) -> list[FieldE
     if (config.url is None) == (config.service is None):
         return [field.required(path, "exactly one of url or service is required")]
     if config.service is not None:
-        return _service_errors(config.service, f"{path}.service")
-    return _url_errors(config.url or "", f"{path}.url")
-
-
-def _service_errors(service: ServiceReference, path: str) -> list[FieldError]:
-    """Source: k8s.io/apiserver/pkg/util/webhook/validation.go."""
-    errors: list[FieldError] = []
-    if not service.name:
-        errors.append(field.required(f"{path}.name", "service name is required"))
-    if not service.namespace:
-        errors.append(field.required(f"{path}.namespace", "service namespace is required"))
-    port = HTTPS_PORT if service.port is None else service.port
-    if not 1 <= port <= 65535:
-        why = "port is not valid: must be between 1 and 65535, inclusive"
-        errors.append(field.invalid(f"{path}.port", port, why))
-    return errors + _path_errors(service.path or "", f"{path}.path")
-
-
-def _path_errors(text: str, path: str) -> list[FieldError]:
-    if text in ("", "/"):
-        return []
-    if text == "//":
-        return [field.invalid(path, text, "segment[0] may not be empty")]
-    whys = [] if text.startswith("/") else ["must start with a '/'"]
-    for index, segment in enumerate(text[1:].removesuffix("/").split("/")):
-        if not segment:
-            whys.append(f"segment[{index}] may not be empty")
-        else:
-            whys += [f"segment[{index}]: {why}" for why in names.subdomain(segment)]
-    return [field.invalid(path, text, why) for why in whys]
-
-
-def _url_errors(url: str, path: str) -> list[FieldError]:
-    """Source: k8s.io/apiserver/pkg/util/webhook/validation.go."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        port = parts.port
-    except ValueError as err:
-        return [field.required(path, f"url must be a valid URL: {err}{_URL_FORM}")]
-    del port  # asked for because only then it is looked at
-    user, at, host = parts.netloc.rpartition("@")
-    errors: list[FieldError] = []
-    if parts.scheme != "https":
-        errors.append(field.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}"))
-    if not host:
-        errors.append(field.invalid(path, host, f"host must be specified{_URL_FORM}"))
-    if at:
-        errors.append(field.invalid(path, user, "user information is not permitted in the URL"))
-    if parts.fragment:
-        errors.append(field.invalid(path, parts.fragment, "fragments are not permitted in the URL"))
-    if parts.query:
-        errors.append(field.invalid(path, parts.query, "query parameters are not permitted in the URL"))
-    return errors
-
-
-def _review_version_errors(versions: list[str], path: str) -> list[FieldError]:
-    known = ", ".join(REVIEW_VERSIONS)
-    if not versions:
-        return [field.required(path, f"must specify one of {known}")]
-    errors: list[FieldError] = []
-    for index, version in enumerate(versions):
-        where = f"{path}[{index}]"
-        if version in versions[:index]:
-            errors.append(field.invalid(where, version, "duplicate version"))
-            continue
-        errors += [field.invalid(where, version, why) for why in names.dns_1035_label(version)]
-    if not set(versions) & set(REVIEW_VERSIONS):
-        errors.append(field.invalid(path, versions, f"must include at least one of {known}"))
-    return errors
+        service, where = config.service, f"{path}.service"
+        return service_errors(service.namespace, service.name, service.path, service.port, where)
+    return url_errors(config.url or "", f"{path}.url")

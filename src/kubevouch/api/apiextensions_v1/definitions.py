@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from kubevouch.api.admissionregistration_v1.webhooks import HTTPS_PORT
 from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.machinery.declaration import Int32, Int64, Struct, always, named, null, wire
 from kubevouch.machinery.meta import Object
@@ -174,8 +175,6 @@ class CustomResourceDefinition(Object):
 
 
 # ------------------------------------------------------------------ defaults
-
-HTTPS_PORT = 443
 
 
 def default_definition(definition: CustomResourceDefinition) -> CustomResourceDefinition:

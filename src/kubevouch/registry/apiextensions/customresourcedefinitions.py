@@ -19,7 +19,15 @@ from kubevouch.api.apiextensions_v1.definitions import (
     default_definition,
     stored_version,
 )
+from kubevouch.api.apiextensions_v1.validation import (
+    definition_name,
+    format_warnings,
+    validate_definition,
+    validate_status,
+)
+from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.text.names import NameRule
 from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import NAME
@@ -53,6 +61,25 @@ class DefinitionStrategy(Strategy[CustomResourceDefinition]):
             updated = replace_metadata(updated, generation=old.metadata.generation + 1)
         return updated
 
+    def name_rule(self, obj: CustomResourceDefinition) -> NameRule:
+        return definition_name(obj)
+
+    def validate(self, _ctx: Context, obj: CustomResourceDefinition) -> list[FieldError]:
+        return validate_definition(obj)
+
+    def warnings_on_create(self, _ctx: Context, obj: CustomResourceDefinition) -> list[str]:
+        return format_warnings(obj)
+
+    def validate_update(
+        self, _ctx: Context, new: CustomResourceDefinition, old: CustomResourceDefinition
+    ) -> list[FieldError]:
+        return validate_definition(new, old)
+
+    def warnings_on_update(
+        self, _ctx: Context, new: CustomResourceDefinition, old: CustomResourceDefinition
+    ) -> list[str]:
+        return format_warnings(new, old)
+
     def begin_deletion(self, ctx: Context, obj: CustomResourceDefinition) -> CustomResourceDefinition:
         """Its objects go first."""
         meta, now = obj.metadata, Time.of(ctx.now)
@@ -66,12 +93,23 @@ class DefinitionStrategy(Strategy[CustomResourceDefinition]):
 class DefinitionStatusStrategy(DefinitionStrategy):
     """Of ``/status``, which takes labels and annotations, too."""
 
+    validates_elsewhere = False
     reset_fields = (("metadata",), ("spec",))
 
     def prepare_for_update(
         self, _ctx: Context, new: CustomResourceDefinition, old: CustomResourceDefinition
     ) -> CustomResourceDefinition:
         return msgspec.structs.replace(new, spec=old.spec)
+
+    def validate_update(
+        self, _ctx: Context, new: CustomResourceDefinition, _old: CustomResourceDefinition
+    ) -> list[FieldError]:
+        return validate_status(new)
+
+    def warnings_on_update(
+        self, _ctx: Context, _new: CustomResourceDefinition, _old: CustomResourceDefinition
+    ) -> list[str]:
+        return []
 
 
 def _storing(

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from kubevouch.api.apiextensions_v1.approval import Approval, approval_of, is_protected
 from kubevouch.api.apiextensions_v1.conditions import (
+    API_APPROVED,
     ESTABLISHED,
     FALSE,
     NAMES_ACCEPTED,
@@ -23,12 +25,10 @@ from kubevouch.api.apiextensions_v1.conditions import (
 from kubevouch.api.apiextensions_v1.definitions import (
     CustomResourceDefinition,
     CustomResourceDefinitionNames,
-    WebhookClientConfig,
 )
+from kubevouch.api.webhook_clients import ca_bundle_fault
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
-from kubevouch.pki.errors import ParseError
-from kubevouch.pki.x509 import x509_certificate
 
 _NO_CONFLICTS = Finding(NAMES_ACCEPTED, TRUE, "NoConflicts", "no conflicts found")
 _NOT_ACCEPTED = Finding(ESTABLISHED, FALSE, "NotAccepted", "not all names are accepted")
@@ -55,12 +55,19 @@ def judged(
             definition = _said(definition, _NOT_ACCEPTED, now)
     if is_true(definition, NAMES_ACCEPTED) and not is_true(definition, ESTABLISHED):
         definition = _said(definition, _ACCEPTED if _has_usable_ca(definition) else _INVALID_CA_BUNDLE, now)
+    if is_protected(definition.spec.group):
+        definition = _said(definition, _approval(definition), now)
     return definition
 
 
 def _said(definition: CustomResourceDefinition, finding: Finding, now: Time) -> CustomResourceDefinition:
     known = condition_of(definition, finding.type)
     return definition if finding.is_said_by(known) else with_finding(definition, finding, now)
+
+
+def _approval(definition: CustomResourceDefinition) -> Finding:
+    state, text = approval_of(definition.metadata.annotations)
+    return Finding(API_APPROVED, TRUE if state is Approval.APPROVED else FALSE, state.value, text)
 
 
 # ------------------------------------------------------------------ names
@@ -119,14 +126,5 @@ def _in_use(clashes: list[str]) -> str:
 def _has_usable_ca(definition: CustomResourceDefinition) -> bool:
     conversion = definition.spec.conversion
     webhook = None if conversion is None else conversion.webhook
-    return webhook is None or webhook.client_config is None or is_usable_ca(webhook.client_config)
-
-
-def is_usable_ca(config: WebhookClientConfig) -> bool:
-    """Whether its CA bundle, if there is one, can be read."""
-    if not config.ca_bundle:
-        return True
-    try:
-        return bool(x509_certificate.parse_bundle(config.ca_bundle))
-    except ParseError:
-        return False
+    config = None if webhook is None else webhook.client_config
+    return config is None or not config.ca_bundle or not ca_bundle_fault(config.ca_bundle)

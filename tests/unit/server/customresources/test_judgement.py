@@ -111,3 +111,20 @@ def test_a_webhook_whose_ca_cannot_be_read_keeps_it_from_being_established() -> 
         assert judged(found, [found], NOW) is found
     found = judged(_definition("oxen", "Ox", conversion=conversion(b"")), [], NOW)
     assert _said(found, "Established") == ESTABLISHED
+
+
+def test_kinds_of_kubernetes_own_groups_are_approved_or_not() -> None:
+    for group, annotation, said in (
+        ("g.io", "", None),
+        ("x-k8s.io", "", None),
+        ("x.k8s.io", "https://g.io/1", ("True", "ApprovedAnnotation", "approved in https://g.io/1")),
+        ("kubernetes.io", "unapproved, yet", ("False", "UnapprovedAnnotation", 'not approved: "unapproved, yet"')),
+    ):
+        made = _definition("oxen", "Ox")
+        meta = msgspec.structs.replace(made.metadata, annotations={"api-approved.kubernetes.io": annotation})
+        made = msgspec.structs.replace(made, metadata=meta, spec=msgspec.structs.replace(made.spec, group=group))
+        assert _said(judged(made, [], NOW), "KubernetesAPIApprovalPolicyConformant") == said
+    found = judged(msgspec.structs.replace(made, metadata=msgspec.structs.replace(meta, annotations={})), [], NOW)
+    condition = condition_of(found, "KubernetesAPIApprovalPolicyConformant")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "MissingAnnotation")
