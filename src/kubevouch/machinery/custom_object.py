@@ -21,7 +21,6 @@ from kubevouch.machinery.writing.typed_tree import DEDUCED, MapType, MergeType
 
 Tree = dict[str, Any]
 
-_INT64 = 1 << 63
 _TYPE_META = ("kind", "apiVersion", "metadata")
 
 
@@ -92,7 +91,7 @@ class CustomCodec(ObjectCodec[CustomObject]):
         if not isinstance(tree, dict):
             raise UnmarshalError(f"json: cannot unmarshal {json_codec.go_kind(tree)} into Go value of type Object")
         repeated = gojson.duplicate_fields(tree)
-        plain: Tree = _normal(tree)
+        plain: Tree = gojson.plain(tree)
         given = plain.get("metadata")
         metadata = Decoded(ObjectMeta()) if given is None else _metadata(given)
         unknown = sorted(metadata.strict_errors)
@@ -179,19 +178,6 @@ def lenient_metadata(tree: Any) -> ObjectMeta:
         changes = {each: getattr(one, each) for each in one.__struct_fields__ if getattr(one, each)}
         metadata = msgspec.structs.replace(metadata, **changes)
     return metadata
-
-
-def _normal(value: Any) -> Any:
-    kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return value
-    if isinstance(value, dict):
-        return {key: _normal(item) for key, item in value.items()}
-    if kind is list:
-        return [_normal(item) for item in value]
-    if isinstance(value, int):
-        return value if -_INT64 <= value < _INT64 else float(value)
-    return int(value) if value.is_integer() and -_INT64 <= value < _INT64 else float(value)
 
 
 def _no_protobuf() -> UnmarshalError:

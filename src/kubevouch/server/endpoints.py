@@ -206,6 +206,20 @@ class Served:
         self.actions[resource.group, resource.version, resource.plural, action.subresource] = action
         self.touch(resource.group_version)
 
+    def built_in(self) -> Served:
+        """What is served of it whatever definitions there are; a copy."""
+        found = Served(self.scheme, connects=list(self.connects))
+        for endpoint in self.endpoints.values():
+            if endpoint.custom is None:
+                found.add(endpoint)
+        for action in self.actions.values():
+            found.add_action(action)
+        return found
+
+    def customs(self) -> list[ServedKindVersion]:
+        """The versions of kinds that came at run time."""
+        return [endpoint.custom for endpoint in self.endpoints.values() if endpoint.custom is not None]
+
     def within(self, group_version: GroupVersion) -> Iterable[ServedVersion]:
         """What is served under a group version."""
         return self._within.get(group_version, {}).values()

@@ -112,3 +112,10 @@ def test_a_schema_nests_so_deep_and_no_deeper() -> None:
         read(nested(MAX_DEPTH + 1))
     with pytest.raises(protobuf.ProtobufError, match="nests more than 100 levels deep"):
         JSONSchemaProps.from_message(JSONSchemaProps(nested(MAX_DEPTH + 1)).to_message())
+
+
+def test_numbers_without_a_fraction_are_integers_in_both_forms() -> None:
+    tree, _ = read({"minimum": 1.0, "maximum": 1e300, "default": {"a": [2.0, 0.5]}, "enum": [3.0]})
+    expected = b'{"default":{"a":[2,0.5]},"maximum":1e300,"minimum":1,"enum":[3]}'
+    for each in (tree, JSONSchemaProps.from_message(JSONSchemaProps({**tree}).to_message()).tree):
+        assert json_codec.encode_in_order(each) == expected

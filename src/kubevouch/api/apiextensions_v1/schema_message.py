@@ -23,7 +23,7 @@ from kubevouch.api.apiextensions_v1.schema_fields import (
     Kind,
     ValidationRule,
 )
-from kubevouch.machinery.codec import json_codec, protobuf
+from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.declaration import Struct
 
 _GO = "JSONSchemaProps"
@@ -174,8 +174,10 @@ def _unpack(data: bytes, depth: int) -> dict[str, Any]:
 
 
 def _unpacked(value: Any, kind: Kind, depth: int) -> Any:
+    if kind == "double":
+        return gojson.plain(value)
     if kind in ("json", "jsons"):
-        return msgspec.json.decode(_parsed("JSON", value).first or b"null")
+        return gojson.plain(msgspec.json.decode(_parsed("JSON", value).first or b"null"))
     if kind in ("schema", "schemas"):
         return _unpack(value, depth)
     if kind == "or_bool":

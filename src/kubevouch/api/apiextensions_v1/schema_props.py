@@ -105,7 +105,7 @@ def _value(value: Any, kind: Kind, note: Note, stack: str, path: str, depth: int
     if kind in _GO_TYPES:
         return _scalar(value, kind, stack)
     if kind == "json":
-        return _plain(value)
+        return gojson.plain(value)
     if kind == "schema":
         return _schema(value, note, stack, path, depth)
     if kind == "or_bool":
@@ -131,16 +131,7 @@ def _scalar(value: Any, kind: Kind, stack: str) -> Any:
         raise UnmarshalError(
             f"json: cannot unmarshal number {str(value)[:64]} into Go struct field {_GO}.{stack} of type int64"
         )
-    return float(value) if isinstance(value, float) else value
-
-
-def _plain(value: Any) -> Any:
-    """The value in builtins only; the reader's own types remember texts."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return float(value) if type(value) is gojson.Number else value
+    return gojson.plain(value)
 
 
 def _or_bool(value: Any, depth: int) -> Any:
@@ -196,7 +187,7 @@ def _list(value: Any, kind: Kind, note: Note, stack: str, path: str, depth: int)
         if kind == "strings":
             found.append("" if item is None else _scalar(item, "string", stack))
         elif kind == "jsons":
-            found.append(_plain(item))
+            found.append(gojson.plain(item))
         elif kind == "schemas":
             found.append(_schema({} if item is None else item, note, stack, at, depth))
         else:

@@ -283,3 +283,20 @@ class _Scanner:
 def scan(data: bytes) -> None:
     """Raises :class:`JSONSyntaxError` where Go's scanner stops, in time linear in the length of ``data``."""
     _Scanner(data).document()
+
+
+_INT64 = 1 << 63
+
+
+def plain(value: Any) -> Any:
+    """A value in builtins, with numbers as Go keeps them: integers of 64 bits (``2.0`` is 2), and others as floats."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if kind is list:
+        return [plain(item) for item in value]
+    if isinstance(value, int):
+        return value if -_INT64 <= value < _INT64 else float(value)
+    return int(value) if value.is_integer() and -_INT64 <= value < _INT64 else float(value)

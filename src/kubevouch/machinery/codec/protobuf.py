@@ -411,7 +411,8 @@ def _compile(lines: list[str], names: dict[str, object], name: str, schema: Stru
 Envelope = NewType("Envelope", bytes)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number, seven bits a byte; not below 0."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -423,7 +424,7 @@ def _varint(value: int) -> bytes:
 @lru_cache(maxsize=4096)
 def field_head(number: int, size: int) -> bytes:
     """What stands in front of the ``size`` bytes of a length-delimited field."""
-    return _varint(number << 3 | 2) + _varint(size)
+    return varint(number << 3 | 2) + varint(size)
 
 
 def length_delimited(number: int, payload: bytes) -> bytes:

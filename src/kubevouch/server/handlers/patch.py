@@ -25,7 +25,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_CUSTOM_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+CUSTOM_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 # Errors about a patched object name no kind (errors.NewInvalid with an empty GroupKind).
 _NO_KIND = GroupVersionKind("", "", "")
@@ -62,8 +62,8 @@ async def patch(env: Environment, endpoint: ServedVersion, request: Request) -> 
     subresource = endpoint.store.definition.subresource(info.subresource)
     shared.negotiate(request, "object", endpoint.resource, tables=subresource is None or subresource.prints_table)
     kind = content_type(request)
-    if endpoint.resource.codec.schema is None and kind not in _CUSTOM_TYPES:
-        raise decoding.unsupported_media_type(_CUSTOM_TYPES)
+    if endpoint.resource.codec.schema is None and kind not in CUSTOM_TYPES:
+        raise decoding.unsupported_media_type(CUSTOM_TYPES)
     data = await shared.read_body(request)
     options = query_options.patch_options(request.query, apply=kind == APPLY_PATCH)
     ctx = shared.context(request, options)

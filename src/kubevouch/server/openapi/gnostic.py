@@ -1,36 +1,51 @@
 """The 2.0 document as protobuf: gnostic's ``openapi.v2.Document``, the only form client-go asks for.
 
 Field numbers: google/gnostic openapiv2/OpenAPIv2.proto. Maps are lists of names and values there, and a value that has
-no message of its own is YAML, of which JSON is a part. Only what ``v2.py`` writes is here.
+no message of its own is YAML, of which JSON is a part. Only what ``v2.py`` and ``custom.py`` write is here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from struct import pack
 from typing import TypeVar
 
 from kubevouch.machinery.codec import json_codec
-from kubevouch.machinery.codec.protobuf import length_delimited
+from kubevouch.machinery.codec.protobuf import length_delimited, varint
 from kubevouch.server.openapi.schemas import Tree
 
 V = TypeVar("V")
 
+_UINT64 = (1 << 64) - 1
 _PATH_METHODS = (("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("head", 7), ("patch", 8))
 
 
 def encode(document: Tree) -> bytes:
     """The whole document."""
+    return assemble(document, [paths(document["paths"])], [definitions(document["definitions"])])
+
+
+def paths(items: Mapping[str, Tree]) -> bytes:
+    """A piece of the document's paths."""
     parameters = _Parameters()
-    paths = _named(2, document["paths"], lambda item: _path_item(item, parameters))
-    definitions = _named(1, document["definitions"], _schema)
-    security = (_named(1, item, lambda scopes: _texts(1, scopes)) for item in document["security"])
-    schemes = _named(1, document["securityDefinitions"], lambda item: length_delimited(2, _api_key(item)))
+    return _named(2, items, lambda item: _path_item(item, parameters))
+
+
+def definitions(trees: Mapping[str, Tree]) -> bytes:
+    """A piece of the document's definitions."""
+    return _named(1, trees, _schema)
+
+
+def assemble(frame: Tree, paths: Iterable[bytes], definitions: Iterable[bytes]) -> bytes:
+    """The document of pieces, and of what ``frame`` has beside them."""
+    security = (_named(1, item, lambda scopes: _texts(1, scopes)) for item in frame["security"])
+    schemes = _named(1, frame["securityDefinitions"], lambda item: length_delimited(2, _api_key(item)))
     return b"".join(
         (
-            _text(1, document["swagger"]),
-            length_delimited(2, _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])),
-            length_delimited(8, paths),
-            length_delimited(9, definitions),
+            _text(1, frame["swagger"]),
+            length_delimited(2, _text(1, frame["info"]["title"]) + _text(2, frame["info"]["version"])),
+            length_delimited(8, b"".join(paths)),
+            length_delimited(9, b"".join(definitions)),
             *(length_delimited(12, item) for item in security),
             length_delimited(13, schemes),
         )
@@ -81,20 +96,50 @@ def _extensions(number: int, tree: Tree) -> bytes:
 # ------------------------------------------------------------------ schemas
 
 
+_DOUBLES = (("multipleOf", 6), ("maximum", 7), ("minimum", 9))
+_LENGTHS = (
+    ("maxLength", 11), ("minLength", 12), ("maxItems", 14), ("minItems", 15), ("maxProperties", 17),
+    ("minProperties", 18),
+)  # fmt: skip
+_FLAGS = (("exclusiveMaximum", 8), ("exclusiveMinimum", 10))
+
+
 def _schema(tree: Tree) -> bytes:
-    out = [_optional_text(1, tree, "$ref"), _optional_text(2, tree, "format"), _optional_text(4, tree, "description")]
+    out = [
+        _optional_text(1, tree, "$ref"),
+        _optional_text(2, tree, "format"),
+        _optional_text(3, tree, "title"),
+        _optional_text(4, tree, "description"),
+    ]
+    out += (pack("<Bd", number << 3 | 1, tree[key]) for key, number in _DOUBLES if key in tree)
+    out += (_flag(number, tree, key) for key, number in _FLAGS)
+    out += (varint(number << 3) + varint(tree[key] & _UINT64) for key, number in _LENGTHS if key in tree)
+    out.append(_optional_text(13, tree, "pattern"))
     out.append(_texts(19, tree.get("required", ())))
     out += (length_delimited(20, _any(value)) for value in tree.get("enum", ()))
     if "additionalProperties" in tree:
-        out.append(length_delimited(21, length_delimited(1, _schema(tree["additionalProperties"]))))
+        out.append(length_delimited(21, _additional(tree["additionalProperties"])))
     if "type" in tree:
         out.append(length_delimited(22, _text(1, tree["type"])))
     if "items" in tree:
         out.append(length_delimited(23, length_delimited(1, _schema(tree["items"]))))
     if "properties" in tree:
         out.append(length_delimited(25, _named(1, tree["properties"], _schema)))
+    if "externalDocs" in tree:
+        documentation = tree["externalDocs"]
+        out.append(
+            length_delimited(
+                29, _optional_text(1, documentation, "description") + _optional_text(2, documentation, "url")
+            )
+        )
     out.append(_extensions(31, tree))
     return b"".join(out)
+
+
+def _additional(value: Tree | bool) -> bytes:
+    if isinstance(value, bool):
+        return bytes((2 << 3, value))
+    return length_delimited(1, _schema(value))
 
 
 def _api_key(tree: Tree) -> bytes:

@@ -17,13 +17,13 @@ from kubevouch.server.openapi.schemas import Schemas, Tree
 _STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
 
-_METHODS = {
+METHODS = {
     "get": "get", "list": "get", "watch": "get", "create": "post", "update": "put", "patch": "patch",
     "delete": "delete", "deletecollection": "delete",
 }  # fmt: skip
 # x-kubernetes-action, where it is not the verb.
-_ACTIONS = {"create": "post", "update": "put"}
-_SENTENCES = {
+ACTIONS = {"create": "post", "update": "put"}
+SENTENCES = {
     "get": "Read one {kind}.",
     "list": "List objects of kind {kind}.",
     "create": "Create a {kind}.",
@@ -33,7 +33,7 @@ _SENTENCES = {
     "deletecollection": "Delete the objects of kind {kind} that a list with the same parameters returns.",
     "watch": "Watch objects of kind {kind}. Deprecated: add the parameter watch to a list instead.",
 }
-_SUBRESOURCE_SENTENCES = {
+SUBRESOURCE_SENTENCES = {
     "get": "Read a {kind} through {sub}.",
     "update": "Replace the {sub} of a {kind}.",
     "patch": "Change the {sub} of a {kind} by a patch.",
@@ -90,7 +90,7 @@ class Operations:
             "tags": [tag],
             "description": text,
             "operationId": operation_id,
-            "responses": _responses({200: schema}, media),
+            "responses": responses({200: schema}, media),
         }
         self.documents.setdefault(document, {})[f"/{document}/"] = {"get": operation}
 
@@ -123,10 +123,10 @@ class Operations:
 
     def _resource_operation(self, endpoint: ServedVersion, verb: str, path: str, subresource: str = "") -> None:
         resource = endpoint.resource
-        placeholders = _placeholders(path)
+        within = placeholders(path)
         watches = "watch" in endpoint.verbs
-        sentence = _SUBRESOURCE_SENTENCES[verb] if subresource else _SENTENCES[verb]
-        on_collection = "name" not in placeholders
+        sentence = SUBRESOURCE_SENTENCES[verb] if subresource else SENTENCES[verb]
+        on_collection = "name" not in within
         operation: Tree = {
             "tags": [names.tag(resource.group, resource.version)],
             "description": sentence.format(kind=resource.kind, sub=subresource),
@@ -134,14 +134,14 @@ class Operations:
                 verb,
                 resource.group_version,
                 resource.kind,
-                namespaced="namespace" in placeholders,
-                everywhere=resource.namespaced and "namespace" not in placeholders,
+                namespaced="namespace" in within,
+                everywhere=resource.namespaced and "namespace" not in within,
                 collection=verb == "watch" and on_collection,
                 subresource=subresource,
             ),
             "parameters": self._parameters.of_verb(verb, watches=watches),
             "responses": self._answer(verb, resource, watches=watches),
-            "x-kubernetes-action": "watchlist" if verb == "watch" and on_collection else _ACTIONS.get(verb, verb),
+            "x-kubernetes-action": "watchlist" if verb == "watch" and on_collection else ACTIONS.get(verb, verb),
             schemas.GVK: schemas.kind_tree(resource.gvk),
         }
         if verb == "watch":
@@ -149,29 +149,29 @@ class Operations:
         body = self._body(verb, resource)
         if body is not None:
             operation["requestBody"] = body
-        self._add(resource.group_version, path, _METHODS[verb], operation)
+        self._add(resource.group_version, path, METHODS[verb], operation)
 
     def _body(self, verb: str, resource: Resource[Any]) -> Tree | None:
         if verb in ("create", "update"):
-            return _body(self._schemas.struct(resource.type), ACCEPTED)
+            return body_of(self._schemas.struct(resource.type), ACCEPTED)
         if verb == "patch":
-            return _body(self._schemas.fixed(schemas.PATCH), patch.TYPES)
+            return body_of(self._schemas.fixed(schemas.PATCH), patch.TYPES)
         if verb in ("delete", "deletecollection"):
-            return _body(self._schemas.struct(DeleteOptions), ACCEPTED, required=False)
+            return body_of(self._schemas.struct(DeleteOptions), ACCEPTED, required=False)
         return None
 
     def _answer(self, verb: str, resource: Resource[Any], *, watches: bool) -> Tree:
         if verb == "watch":
-            return _responses({200: self._schemas.fixed(schemas.WATCH_EVENT)}, _STREAMS)
+            return responses({200: self._schemas.fixed(schemas.WATCH_EVENT)}, _STREAMS)
         if verb == "list":
-            return _responses({200: self._schemas.list_of(resource)}, (*ACCEPTED, *(_STREAMS if watches else ())))
+            return responses({200: self._schemas.list_of(resource)}, (*ACCEPTED, *(_STREAMS if watches else ())))
         if verb == "deletecollection":
-            return _responses({200: self._schemas.list_of(resource)}, ACCEPTED)
+            return responses({200: self._schemas.list_of(resource)}, ACCEPTED)
         if verb == "delete":
-            return _responses({200: self._status}, ACCEPTED)
+            return responses({200: self._status}, ACCEPTED)
         schema = self._schemas.struct(resource.type)
         codes = {"create": (201,), "update": (200, 201), "patch": (200, 201)}.get(verb, (200,))
-        return _responses(dict.fromkeys(codes, schema), ACCEPTED)
+        return responses(dict.fromkeys(codes, schema), ACCEPTED)
 
     def _action(self, action: Action) -> None:
         resource, body = action.resource, action.body
@@ -193,8 +193,8 @@ class Operations:
                 subresource=action.subresource,
             ),
             "parameters": self._parameters.of_verb("create"),
-            "requestBody": _body(schema, ACCEPTED),
-            "responses": _responses({201: schema}, ACCEPTED),
+            "requestBody": body_of(schema, ACCEPTED),
+            "responses": responses({201: schema}, ACCEPTED),
             "x-kubernetes-action": "post",
             schemas.GVK: schemas.kind_tree(body.gvk),
         }
@@ -205,7 +205,7 @@ class Operations:
         group_version = resource.group_version
         root = f"{_collection(resource)}/{{name}}/{connect.subresource}"
         for path, suffix in ((root, ""), (f"{root}/{{path}}", "WithPath")):
-            item: Tree = {"parameters": self._parameters.of_connect(_placeholders(path))}
+            item: Tree = {"parameters": self._parameters.of_connect(placeholders(path))}
             for method in _CONNECTING:
                 group = names.group_title(*group_version)
                 item[method] = {
@@ -225,7 +225,7 @@ class Operations:
         items = self.documents[document_of(group_version)]
         item = items.get(path)
         if item is None:
-            item = items[path] = {"parameters": self._parameters.of_path(_placeholders(path))}
+            item = items[path] = {"parameters": self._parameters.of_path(placeholders(path))}
         item[method] = operation
 
 
@@ -238,7 +238,8 @@ def _collection(resource: Resource[Any]) -> str:
     return resource.path("{namespace}" if resource.namespaced else "")
 
 
-def _placeholders(path: str) -> tuple[str, ...]:
+def placeholders(path: str) -> tuple[str, ...]:
+    """The names in braces."""
     return tuple(_PLACEHOLDER.findall(path))
 
 
@@ -247,13 +248,15 @@ def _content(schema: str, media: tuple[str, ...]) -> Tree:
     return dict.fromkeys(media, found)
 
 
-def _body(schema: str, media: tuple[str, ...], *, required: bool = True) -> Tree:
+def body_of(schema: str, media: tuple[str, ...], *, required: bool = True) -> Tree:
+    """A requestBody of a schema, by name."""
     body: Tree = {"content": _content(schema, media)}
     return body | {"required": True} if required else body
 
 
-def _responses(codes: dict[int, str], media: tuple[str, ...]) -> Tree:
-    words = {200: "OK", 201: "Created"}
+def responses(codes: dict[int, str], media: tuple[str, ...]) -> Tree:
+    """The responses of an operation: for each code the name of a schema."""
+    words = {200: "OK", 201: "Created", 202: "Accepted"}
     found: Tree = {
         str(code): {"description": words[code], "content": _content(schema, media)} for code, schema in codes.items()
     }

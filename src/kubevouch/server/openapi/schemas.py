@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -136,10 +137,14 @@ class Schemas:
         self.trees[name] = _FIXED[name]
         return name
 
-    def reachable(self, tree: object) -> dict[str, Tree]:
-        """Every schema that a part of a document refers to, directly or not. Ask when all types are added."""
+    def reachable(self, tree: object, apart_from: Collection[str] = ()) -> dict[str, Tree]:
+        """Every schema that a part of a document refers to, directly or not. Ask when all types are added.
+
+        Args:
+            apart_from: names that are described elsewhere.
+        """
         found: dict[str, Tree] = {}
-        waiting = references(tree)
+        waiting = references(tree).difference(apart_from)
         while waiting:
             name = waiting.pop()
             if name not in found:

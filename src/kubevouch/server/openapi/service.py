@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 
-from kubevouch.machinery.codec import json_codec
 from kubevouch.server import negotiation
 from kubevouch.server.endpoints import Served
-from kubevouch.server.negotiation import JSON
-from kubevouch.server.openapi import gnostic, v2, v3
+from kubevouch.server.openapi.documents import JSON, ROOT_V3, V2_PROTOBUF, Documents
 from kubevouch.server.request import BytesResult, Request, Result
-from kubevouch.util.worker import beside_loop
 
-ROOT_V3 = "/openapi/v3"
-
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 # "@" is no character for a media type, but clients still ask so.
 V2_PROTOBUF_DEPRECATED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
@@ -28,66 +19,40 @@ _TEXT = "text/plain; charset=utf-8"
 _FOREVER = dt.timedelta(days=365)
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """Finished bytes; ``digest`` is the hash in URLs and, quoted, the ETag."""
-
-    body: bytes
-    digest: str
-
-    @classmethod
-    def of(cls, body: bytes) -> _Document:
-        return cls(body, hashlib.sha512(body).hexdigest().upper())
-
-    @property
-    def etag(self) -> str:
-        return f'"{self.digest}"'
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The documents of one version of OpenAPI, by path (3) or media type (2), and when they were made."""
-
-    documents: Mapping[str, _Document]
-    at: str
-
-
 class OpenAPI:
-    """Serves the documents. Those of a version are made at the first request for one of them, and then kept.
+    """Serves the documents.
 
     Args:
-        served: read when documents are made, so that everything may be registered until then.
+        served: what they describe; what is built in has to be there before the first request.
         version_info: what ``/version`` answers.
     """
 
     def __init__(self, served: Served, version_info: Mapping[str, str]) -> None:
-        self._served = served
-        self._version_info = version_info
-        self._lock = asyncio.Lock()
-        self._made: dict[_Build, _Made] = {}
+        self._documents = Documents(served, version_info)
 
     async def serve_v3(self, request: Request) -> Result:
         """The index, or the document that the path names."""
-        made = await self._documents(_build_v3, request)
+        current = await self._documents.current(request.received)
         path = request.target.path
         if path == ROOT_V3:
-            return _index_reply(request, made)
+            return _index_reply(request, current.index, _http_date(current.at))
         vary = {"Vary": "Accept"}
         if not _choose(request, (JSON,)):
             return BytesResult(b"", "", 406, vary)
-        document = made.documents.get(path)
-        if document is None:
+        name = path.removeprefix(f"{ROOT_V3}/")
+        digest = current.digests.get(name)
+        if digest is None:
             return BytesResult(b"", "", 404, vary)
         wanted = request.query.get("hash")
-        if not wanted:
-            return _reply(request, document, made.at, JSON, vary)
-        if wanted != document.digest:
-            target = _url(path, document)
+        if wanted and wanted != digest:
+            target = f"{path}?hash={digest}"
             page = f'<a href="{target}">Moved Permanently</a>.\n\n'  # Go's http.Redirect
-            found = vary | {"Location": target, "ETag": document.etag}
+            found = vary | {"Location": target, "ETag": f'"{digest}"'}
             return BytesResult(page.encode(), "text/html; charset=utf-8", 301, found)
-        lasting = {"Cache-Control": "public, immutable", "Expires": _http_date(request.received + _FOREVER)}
-        return _reply(request, document, made.at, JSON, vary | lasting)
+        if wanted:
+            vary |= {"Cache-Control": "public, immutable", "Expires": _http_date(request.received + _FOREVER)}
+        make = partial(self._documents.v3, current, name)
+        return await _reply(request, make, digest, _http_date(current.at), JSON, vary)
 
     async def serve_v2(self, request: Request) -> Result:
         """The one document of version 2."""
@@ -97,66 +62,38 @@ class OpenAPI:
             return BytesResult(b"", "", 406, vary)
         if media == V2_PROTOBUF_DEPRECATED:
             media = V2_PROTOBUF
-        made = await self._documents(_build_v2, request)
-        return _reply(request, made.documents[media], made.at, media, vary)
-
-    async def _documents(self, build: _Build, request: Request) -> _Made:
-        made = self._made.get(build)
-        if made is not None:
-            return made
-        async with self._lock:
-            if build not in self._made:
-                # Long enough to delay other requests, hence a thread.
-                documents = await asyncio.to_thread(beside_loop, partial(build, self._served, self._version_info))
-                self._made[build] = _Made(documents, _http_date(request.received))
-        return self._made[build]
-
-
-# ------------------------------------------------------------------ making
-
-
-def _build_v3(served: Served, version_info: Mapping[str, str]) -> dict[str, _Document]:
-    """The documents and, at the root, their index."""
-    documents: dict[str, _Document] = {}
-    index: dict[str, dict[str, str]] = {}
-    for name, tree in v3.build(served, version_info).by_name.items():
-        path = f"{ROOT_V3}/{name}"
-        documents[path] = document = _Document.of(json_codec.encode(tree))
-        index[name] = {"serverRelativeURL": _url(path, document)}
-    documents[ROOT_V3] = _Document.of(json_codec.encode({"paths": index}))
-    return documents
-
-
-def _build_v2(served: Served, version_info: Mapping[str, str]) -> dict[str, _Document]:
-    tree = v2.build(v3.build(served, version_info))
-    return {JSON: _Document.of(json_codec.encode(tree)), V2_PROTOBUF: _Document.of(gnostic.encode(tree))}
-
-
-_Build = Callable[[Served, Mapping[str, str]], dict[str, _Document]]
-
-
-def _url(path: str, document: _Document) -> str:
-    return f"{path}?hash={document.digest}"
+        current = await self._documents.current(request.received)
+        digest = await self._documents.v2_digest(current, media)
+        make = partial(self._documents.v2, current, media)
+        return await _reply(request, make, digest, _http_date(current.at), media, vary)
 
 
 # ------------------------------------------------------------------ replies
 
 
-def _index_reply(request: Request, made: _Made) -> Result:
+def _index_reply(request: Request, index: bytes, made_at: str) -> Result:
     """Kubernetes sends no ETag here, and JSON as text; clients ask again by date."""
-    headers = {"Last-Modified": made.at}
-    if _unchanged_since(request, made.at):
+    headers = {"Last-Modified": made_at}
+    if _unchanged_since(request, made_at):
         return BytesResult(b"", "", 304, headers)
-    return BytesResult(made.documents[ROOT_V3].body, _TEXT, 200, headers)
+    return BytesResult(index, _TEXT, 200, headers)
 
 
-def _reply(request: Request, document: _Document, made_at: str, media: str, headers: dict[str, str]) -> Result:
-    headers = headers | {"ETag": document.etag, "Last-Modified": made_at}
+async def _reply(
+    request: Request,
+    make: Callable[[], Awaitable[bytes]],
+    digest: str,
+    made_at: str,
+    media: str,
+    headers: dict[str, str],
+) -> Result:
+    etag = f'"{digest}"'
+    headers = headers | {"ETag": etag, "Last-Modified": made_at}
     known = request.headers.get("If-None-Match", "")
-    unchanged = _matches(known, document.etag) if known else _unchanged_since(request, made_at)
+    unchanged = _matches(known, etag) if known else _unchanged_since(request, made_at)
     if unchanged:
         return BytesResult(b"", "", 304, headers)
-    return BytesResult(document.body, media, 200, headers)
+    return BytesResult(await make(), media, 200, headers)
 
 
 def _http_date(moment: dt.datetime) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from kubevouch.machinery.codec import json_codec
 from kubevouch.server.openapi.schemas import PREFIX, Tree
 from kubevouch.server.openapi.v3 import SECURITY_NAME, SECURITY_SCHEME, Documents
 
@@ -10,16 +13,37 @@ METHODS = ("get", "put", "post", "delete", "head", "patch")
 
 
 def build(documents: Documents) -> Tree:
-    """The document that holds everything."""
-    rewriter = _Rewriter()
+    """The document that holds everything but the kinds that come at run time."""
     return {
         "swagger": "2.0",
         "info": documents.info,
-        "paths": {path: rewriter.path_item(item) for path, item in documents.paths.items()},
+        "paths": path_items(documents.paths),
         "definitions": {name: schema(tree) for name, tree in documents.schemas.items()},
         "securityDefinitions": {SECURITY_NAME: SECURITY_SCHEME},
         "security": [{SECURITY_NAME: []}],
     }
+
+
+def path_items(items: Mapping[str, Tree]) -> dict[str, Tree]:
+    """Path items of 3.0 in the words of 2.0."""
+    rewriter = _Rewriter()
+    return {path: rewriter.path_item(item) for path, item in items.items()}
+
+
+def entries(tree: Tree) -> bytes:
+    """The entries of a JSON object, without the braces around them."""
+    return json_codec.encode(tree)[1:-1]
+
+
+def assemble(frame: Tree, paths: Iterable[bytes], definitions: Iterable[bytes]) -> bytes:
+    """The document, as JSON.
+
+    Args:
+        frame: what it has beside paths and definitions.
+        paths: pieces of them, as :func:`entries` makes them; ``definitions`` likewise.
+    """
+    pieces = (b'{"definitions":{', b",".join(filter(None, definitions)), b'},"paths":{', b",".join(filter(None, paths)))
+    return b"".join((*pieces, b"},", entries(frame), b"}"))
 
 
 def schema(tree: Tree) -> Tree:

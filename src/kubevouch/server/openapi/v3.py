@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kubevouch.api.autoscaling_v1 import Scale
 from kubevouch.server.endpoints import Served
 from kubevouch.server.openapi.names import APIMACHINERY
 from kubevouch.server.openapi.operations import Operations
-from kubevouch.server.openapi.schemas import Schemas, Tree
+from kubevouch.server.openapi.schemas import Schemas, Tree, reference
 
 TITLE = "kubevouch"
 VERSION_SCHEMA = f"{APIMACHINERY}.version.Info"
@@ -52,7 +53,9 @@ def build(served: Served, version_info: Mapping[str, str]) -> Documents:
             },
             "security": [{SECURITY_NAME: []}],
         }
-    return Documents(documents, schemas.reachable(paths), paths, info)
+    # Custom kinds may have scales, and the document of version 2 that they share describes it once.
+    everything = schemas.reachable([paths, reference(schemas.struct(Scale))])
+    return Documents(documents, everything, paths, info)
 
 
 def _version_schema(version_info: Mapping[str, str]) -> Tree:

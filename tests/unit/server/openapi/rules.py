@@ -12,7 +12,9 @@ Tree = dict[str, Any]
 _TYPES = {"string", "integer", "number", "boolean", "array", "object"}
 _SCHEMA_KEYS = {
     "$ref", "allOf", "type", "format", "description", "default", "properties", "required", "items", "enum",
-    "additionalProperties",
+    "additionalProperties", "title", "externalDocs", "pattern", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
+    "maxProperties",
 }  # fmt: skip
 _METHODS = {"get", "put", "post", "delete", "head", "patch"}
 _OPERATION_KEYS_V3 = {"tags", "description", "operationId", "parameters", "requestBody", "responses", "deprecated"}
@@ -33,7 +35,7 @@ def _v3(document: Tree) -> Iterator[str]:
         yield f"openapi: {document['openapi']}"
     schemas = document["components"]["schemas"]
     yield from _info(document)
-    yield from _security(document, document["components"]["securitySchemes"])
+    yield from _security(document, document["components"].get("securitySchemes", {}))
     yield from _references(document, "#/components/schemas/", schemas)
     for name, schema in schemas.items():
         yield from _schema(name, schema, siblings_of_references=False)
@@ -87,7 +89,7 @@ def _info(document: Tree) -> Iterator[str]:
 
 
 def _security(document: Tree, schemes: Tree) -> Iterator[str]:
-    for requirement in document["security"]:
+    for requirement in document.get("security", ()):
         yield from (f"security: {name} is not declared" for name in requirement if name not in schemes)
     for name, scheme in schemes.items():
         if scheme["type"] != "apiKey" or scheme["in"] not in ("header", "query") or not scheme["name"]:
@@ -124,6 +126,8 @@ def _schema(where: str, schema: Tree, *, siblings_of_references: bool) -> Iterat
     inner = [*properties.items(), *(("allOf", part) for part in schema.get("allOf", ()))]
     inner += [(key, schema[key]) for key in ("items", "additionalProperties") if key in schema]
     for name, part in inner:
+        if name == "additionalProperties" and isinstance(part, bool):
+            continue
         yield from _schema(f"{where}.{name}", part, siblings_of_references=siblings_of_references)
 
 

@@ -30,6 +30,7 @@ Definitions additional_properties*:NamedSchema=1
 Document swagger=1 info:Info=2 host=3 base_path=4 schemes*=5 consumes*=6 produces*=7 paths:Paths=8 \
  definitions:Definitions=9 parameters:bytes=10 responses:bytes=11 security*:SecurityRequirement=12 \
  security_definitions:SecurityDefinitions=13 tags*:bytes=14 external_docs:bytes=15 vendor_extension*:NamedAny=16
+ExternalDocs description=1 url=2 vendor_extension*:NamedAny=3
 Info title=1 version=2 description=3 terms_of_service=4 contact:bytes=5 license:bytes=6 vendor_extension*:NamedAny=7
 ItemsItem schema*:Schema=1
 JsonReference _ref=1 description=2
@@ -57,9 +58,12 @@ QueryParameterSubSchema required:bool=1 in=2 description=3 name=4 allow_empty_va
 Response description=1 schema:SchemaItem=2 headers:bytes=3 examples:bytes=4 vendor_extension*:NamedAny=5
 ResponseValue response:Response=1 json_reference:JsonReference=2
 Responses response_code*:NamedResponseValue=1 vendor_extension*:NamedAny=2
-Schema _ref=1 format=2 title=3 description=4 default:Any=5 pattern=13 required*=19 enum*:Any=20 \
+Schema _ref=1 format=2 title=3 description=4 default:Any=5 multiple_of:double=6 maximum:double=7 \
+ exclusive_maximum:bool=8 minimum:double=9 exclusive_minimum:bool=10 max_length:int64=11 min_length:int64=12 \
+ pattern=13 max_items:int64=14 min_items:int64=15 unique_items:bool=16 max_properties:int64=17 \
+ min_properties:int64=18 required*=19 enum*:Any=20 \
  additional_properties:AdditionalPropertiesItem=21 type:TypeItem=22 items:ItemsItem=23 all_of*:Schema=24 \
- properties:Properties=25 discriminator=26 read_only:bool=27 xml:bytes=28 external_docs:bytes=29 example:Any=30 \
+ properties:Properties=25 discriminator=26 read_only:bool=27 xml:bytes=28 external_docs:ExternalDocs=29 example:Any=30 \
  vendor_extension*:NamedAny=31
 SchemaItem schema:Schema=1 file_schema:bytes=2
 SecurityDefinitions additional_properties*:NamedSecurityDefinitionsItem=1
@@ -69,7 +73,10 @@ StringArray value*=1
 TypeItem value*=1
 """
 _FIELD = re.compile(r"(\w+?)(\*?)(?::(\w+))?=(\d+)")
-_SCALARS = {"": Descriptor.TYPE_STRING, "bool": Descriptor.TYPE_BOOL, "bytes": Descriptor.TYPE_BYTES}
+_SCALARS = {
+    "": Descriptor.TYPE_STRING, "bool": Descriptor.TYPE_BOOL, "bytes": Descriptor.TYPE_BYTES,
+    "double": Descriptor.TYPE_DOUBLE, "int64": Descriptor.TYPE_INT64,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +104,10 @@ def document_class() -> type[message.Message]:
 
 _WIRE_NAMES = {
     "_ref": "$ref", "operation_id": "operationId", "additional_properties": "additionalProperties",
-    "security_definitions": "securityDefinitions",
+    "security_definitions": "securityDefinitions", "external_docs": "externalDocs", "multiple_of": "multipleOf",
+    "exclusive_maximum": "exclusiveMaximum", "exclusive_minimum": "exclusiveMinimum", "max_length": "maxLength",
+    "min_length": "minLength", "max_items": "maxItems", "min_items": "minItems", "max_properties": "maxProperties",
+    "min_properties": "minProperties",
 }  # fmt: skip
 _MAPS = {
     "Definitions": "additional_properties", "Properties": "additional_properties", "Paths": "path",
@@ -119,7 +129,7 @@ def to_json(msg: Any) -> Any:
         return {entry.name: to_json(entry.value) for entry in getattr(msg, _MAPS[name])}
     if name in _ONE_OF:
         ((_, value),) = msg.ListFields()
-        return to_json(value)
+        return _value(value)
     if name == "Any":
         return json.loads(msg.yaml)
     if name in ("ItemsItem", "TypeItem"):
@@ -139,7 +149,7 @@ def to_json(msg: Any) -> Any:
 def _value(value: Any) -> Any:
     if isinstance(value, message.Message):
         return to_json(value)
-    if isinstance(value, (str, bool)):
+    if isinstance(value, (str, bool, int, float)):
         return value
     return [_value(item) for item in value]
 
