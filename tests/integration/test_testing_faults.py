@@ -14,8 +14,10 @@ import pytest
 
 from asynctest import async_test
 from kubevouch.api import catalog
+from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.interface import Client, EventType, TransportError, WatchOptions
 from kubevouch.client.rest_config import client_from_kubeconfig
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing import Cluster, ClusterError, FaultError
 from kubevouch.util.clock import SystemClock
 
@@ -88,11 +90,8 @@ async def test_each_code_has_kubernetes_words_once() -> None:
             assert await _status(client, "PATCH", SETTINGS_PATH, {}) == (429, "TooManyRequests", "1")
 
 
-def _settings() -> Any:
-    from kubevouch.testing.manifests import decoded, one_tree
-
-    resource, tree = one_tree({**SETTINGS, "metadata": {"name": "settings", "namespace": "default"}})
-    return decoded(resource, tree)
+def _settings() -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name="settings", namespace="default"), data={"colour": "blue"})
 
 
 def test_only_what_is_meant_is_struck() -> None:

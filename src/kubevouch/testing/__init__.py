@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kubevouch.testing.clock import FakeClock as FakeClock
     from kubevouch.testing.cluster import Cluster as Cluster
     from kubevouch.testing.cluster import ClusterError as ClusterError
+    from kubevouch.testing.crds import DefinitionSourceError as DefinitionSourceError
     from kubevouch.testing.faults import Fault as Fault
     from kubevouch.testing.faults import FaultError as FaultError
     from kubevouch.testing.faults import Faults as Faults
@@ -29,6 +30,7 @@ _HOMES = {
     "Cluster": "cluster",
     "ClusterError": "cluster",
     "FakeClock": "clock",
+    "DefinitionSourceError": "crds",
     "Fault": "faults",
     "FaultError": "faults",
     "Faults": "faults",
@@ -41,8 +43,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Cluster", "ClusterError", "FakeClock", "Fault", "FaultError", "Faults", "ManifestError", "Verbs", "WaitTimeout",
-    "has_condition", "wait_for", "wait_for_deletion",
+    "Cluster", "ClusterError", "DefinitionSourceError", "FakeClock", "Fault", "FaultError", "Faults", "ManifestError",
+    "Verbs", "WaitTimeout", "has_condition", "wait_for", "wait_for_deletion",
 ]  # fmt: skip
 
 

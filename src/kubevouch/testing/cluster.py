@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import Client
+from kubevouch.machinery.scheme import Resource
 from kubevouch.phases import bootstrap_token
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.pki import pins
@@ -22,9 +24,12 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
+from kubevouch.testing import crds as definition_files
 from kubevouch.testing.cluster_clock import ClusterClock
+from kubevouch.testing.crds import Source
 from kubevouch.testing.faults import Faults
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
+from kubevouch.testing.manifests import Kinds
 from kubevouch.testing.running_cluster import ClusterSnapshot, RunningCluster, Settings
 from kubevouch.testing.verbs import Verbs
 from kubevouch.util.clock import Clock, SystemClock
@@ -60,6 +65,8 @@ class Cluster(Verbs):
         access: authentication and authorization by configuration files and webhooks, as for ``kubevouch up``.
         recovery: what is allowed to nodes whose certificate has ended, as for ``kubevouch up --node-recovery``.
         identity: what machines' identities are worth, as for ``kubevouch up --lock-out-deleted-nodes`` and its like.
+        crds: definitions of kinds of one's own, which are served once the cluster runs: files, folders with YAML or
+            JSON files, text, or dicts.
         store: ``memory:`` or ``sqlite:PATH``; a second cluster on the same file finds what the first one left.
     """
 
@@ -75,8 +82,9 @@ class Cluster(Verbs):
         access: AccessOptions | None = None,
         recovery: RecoveryPolicy | None = None,
         identity: IdentityOptions | None = None,
+        crds: Iterable[Source] = (),
     ) -> None:
-        super().__init__(self.run, self._admin_client)
+        super().__init__(self.run, self._admin_client, Kinds(self._custom_kinds))
         if isinstance(controllers, str):
             raise ClusterError(f'got controllers={controllers!r}, expected a list, such as ("*",)')
         self._settings = Settings(
@@ -88,6 +96,9 @@ class Cluster(Verbs):
             recovery=recovery,
             identity=identity,
         )
+        if isinstance(crds, (str, os.PathLike, Mapping)):
+            raise ClusterError(f"got crds={str(crds)[:60]!r}, expected a list, such as [{str(crds)[:60]!r}]")
+        self._crds = tuple(crds)
         if self._settings.controllers:
             # Not on the cluster's loop, and only here: a cluster without controllers does not load them.
             import kubevouch.standalone.controllers  # noqa: F401
@@ -136,6 +147,22 @@ class Cluster(Verbs):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._end()
+
+    def crd(self, *sources: Source) -> list[str]:
+        """Serve kinds of one's own from here on, or change those that are served: see ``crds``.
+
+        Returns:
+            The names of the definitions, such as ``widgets.example.com``.
+
+        Raises:
+            DefinitionSourceError: what holds no definitions, or is refused.
+        """
+        return self.run(self.crd_async(*sources))
+
+    async def crd_async(self, *sources: Source) -> list[str]:
+        """:meth:`crd`, for coroutines."""
+        found = [found for source in sources for found in definition_files.definitions(source)]
+        return await definition_files.put(self._require().server.client, found)
 
     def restart(self) -> None:
         """Stop the server and start another one over the same store, at the same address.
@@ -228,7 +255,7 @@ class Cluster(Verbs):
     def as_user(self, user: str | UserInfo, groups: Iterable[str] = ()) -> Verbs:
         """The verbs of this class as somebody else, to see what they may do."""
         client = self.client(user, groups)
-        return Verbs(self.run, lambda: client)
+        return Verbs(self.run, lambda: client, self._kinds)
 
     @property
     def clock(self) -> ClusterClock:
@@ -334,16 +361,22 @@ class Cluster(Verbs):
         if self._thread is None or self._thread.is_current:
             raise ClusterError("this call would wait for its own event loop: run it in a thread of its own")
 
+    def _custom_kinds(self) -> list[Resource[Any]]:
+        return [] if self._running is None else self._running.custom_kinds()
+
     def _admin_client(self) -> Client:
         return self.client()
 
     async def _begin(self) -> None:
+        definitions = [found for source in self._crds for found in definition_files.definitions(source)]
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
         running = RunningCluster(self._clock, self._settings, Faults(self._on_loop, self._expect_other_thread))
         try:
             await running.begin()
+            if definitions:
+                await definition_files.put(running.server.client, definitions)
         except BaseException:
             await running.end()
             raise

@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import socket
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
+from kubevouch.machinery.custom_object import CustomCodec
+from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.text.versions import version_priority
 from kubevouch.phases import cluster_info
 from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.records.node_recovery import RecoveryPolicy
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 # What clients are told where nothing listens.
 _NO_PORT = 6443
 _REMOVALS = 20
+_CODEC = CustomCodec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,15 @@ class RunningCluster:
         if self._settings.https:
             self._sockets = bind(HOST, self.endpoint.port)
         await self._start_server()
+
+    def custom_kinds(self) -> list[Resource[Any]]:
+        """Those that definitions brought, the versions that clients prefer first."""
+        # A copy: the test is in another thread.
+        endpoints = list(self.server.api.served.endpoints.values())
+        served = [each.resource for each in endpoints if each.custom is not None]
+        served.sort(key=lambda each: version_priority(each.version), reverse=True)
+        # Without the server's schema: what a client sends is the server's to prune.
+        return [replace(each, codec=_CODEC) for each in served]
 
     async def settle(self) -> None:
         if self._controllers is not None:

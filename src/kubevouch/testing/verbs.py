@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import functools
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar, overload
 
 from kubevouch.client import interface
@@ -10,15 +11,7 @@ from kubevouch.client.interface import Client, ListOptions, WriteOptions
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.testing import waiting
-from kubevouch.testing.manifests import (
-    Manifest,
-    decoded,
-    namespace_for,
-    one_tree,
-    resource_named,
-    resource_of,
-    trees,
-)
+from kubevouch.testing.manifests import Kinds, Manifest, decoded, namespace_for, shown
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
@@ -38,11 +31,18 @@ class Verbs:
     ``kind`` is a handle of ``kubevouch.api.catalog``, or a name as kubectl takes it: ``ConfigMap``, ``configmaps``,
     ``cm``. Where a namespace is needed and none is given, it is ``default``. Every verb raises ``APIStatusError`` with
     Kubernetes' own text when the server refuses, and ``ManifestError`` for what is no object.
+
+    Objects of Kubernetes' own kinds are typed; those whose kind a CustomResourceDefinition brought are dicts.
     """
 
-    def __init__(self, call: _Call, client: Callable[[], Client]) -> None:
+    def __init__(self, call: _Call, client: Callable[[], Client], kinds: Kinds) -> None:
         self._call = call
         self._verbs_client = client
+        self._kinds = kinds
+
+    def resource(self, kind: str) -> Resource[Any]:
+        """The handle of a kind, which the methods of ``client()`` take. Raises ``ManifestError``."""
+        return self._kinds.named(kind)
 
     # -------------------------------------------------------------- writing
 
@@ -52,12 +52,12 @@ class Verbs:
     def apply(self, manifest: Manifest, *, subresource: str = "") -> Any: ...
     def apply(self, manifest: Manifest, *, subresource: str = "") -> Any:
         """Make or change one object by server-side apply, taking over fields from other managers."""
-        resource, tree = one_tree(manifest)
+        resource, tree = self._kinds.one_tree(manifest)
         return self._call(self._apply(resource, tree, subresource))
 
     def apply_all(self, manifests: Manifest) -> list[Any]:
         """Every document of a YAML text, in its order."""
-        return [self._call(self._apply(resource, tree, "")) for resource, tree in trees(manifests)]
+        return [self._call(self._apply(resource, tree, "")) for resource, tree in self._kinds.trees(manifests)]
 
     @overload
     def create(self, manifest: T) -> T: ...
@@ -65,18 +65,26 @@ class Verbs:
     def create(self, manifest: Manifest) -> Any: ...
     def create(self, manifest: Manifest) -> Any:
         """Make one object, which may have ``generateName``."""
-        resource, tree = one_tree(manifest)
+        resource, tree = self._kinds.one_tree(manifest)
         obj = decoded(resource, tree)
         obj = replace_metadata(obj, namespace=namespace_for(resource, obj.metadata.namespace))
-        return self._call(self._verbs_client().create(resource, obj, _STRICT))
+        return shown(self._call(self._verbs_client().create(resource, obj, _STRICT)))
 
-    def update(self, obj: T, *, subresource: str = "") -> T:
+    @overload
+    def update(self, obj: T, *, subresource: str = "") -> T: ...
+    @overload
+    def update(self, obj: Mapping[str, Any], *, subresource: str = "") -> Any: ...
+    def update(self, obj: Any, *, subresource: str = "") -> Any:
         """Replace an object that was read before, or its ``/status``."""
-        resource: Resource[T] = resource_of(obj)
-        return self._call(self._verbs_client().update(resource, obj, _STRICT, subresource=subresource))
+        if isinstance(obj, Mapping):
+            resource, tree = self._kinds.one_tree(obj)
+            obj = decoded(resource, tree)
+        else:
+            resource = self._kinds.of(obj)
+        return shown(self._call(self._verbs_client().update(resource, obj, _STRICT, subresource=subresource)))
 
     def delete(self, kind: str | Resource[Any], name: str, namespace: str = "") -> None:
-        resource = _resource(kind)
+        resource = self._resource(kind)
         self._call(self._verbs_client().delete(resource, name, namespace_for(resource, namespace)))
 
     # -------------------------------------------------------------- reading
@@ -86,8 +94,8 @@ class Verbs:
     @overload
     def get(self, kind: str, name: str, namespace: str = "") -> Any: ...
     def get(self, kind: str | Resource[Any], name: str, namespace: str = "") -> Any:
-        resource = _resource(kind)
-        return self._call(self._verbs_client().get(resource, name, namespace_for(resource, namespace)))
+        resource = self._resource(kind)
+        return shown(self._call(self._verbs_client().get(resource, name, namespace_for(resource, namespace))))
 
     @overload
     def list(self, kind: Resource[T], namespace: str = "", *, label_selector: str = "") -> list[T]: ...
@@ -96,7 +104,8 @@ class Verbs:
     def list(self, kind: str | Resource[Any], namespace: str = "", *, label_selector: str = "") -> list[Any]:
         """All objects; an empty namespace means all namespaces."""
         options = ListOptions(label_selector=label_selector)
-        return self._call(self._verbs_client().list(_resource(kind), namespace, options)).items
+        found = self._call(self._verbs_client().list(self._resource(kind), namespace, options))
+        return [shown(each) for each in found.items]
 
     # -------------------------------------------------------------- waiting
 
@@ -130,20 +139,22 @@ class Verbs:
         timeout: float = waiting.TIMEOUT_SECONDS,
     ) -> Any:
         """The object as soon as ``until`` holds for it; see ``testing.waiting.wait_for``."""
-        resource = _resource(kind)
+        resource = self._resource(kind)
         where = namespace_for(resource, namespace)
-        return self._call(waiting.wait_for(self._verbs_client(), resource, name, where, until=until, timeout=timeout))
+        reached = _of_shown(until)
+        waited = waiting.wait_for(self._verbs_client(), resource, name, where, until=reached, timeout=timeout)
+        return shown(self._call(waited))
 
     def wait_for_deletion(
         self, kind: str | Resource[Any], name: str, namespace: str = "", *, timeout: float = waiting.TIMEOUT_SECONDS
     ) -> None:
-        resource = _resource(kind)
+        resource = self._resource(kind)
         where = namespace_for(resource, namespace)
         self._call(waiting.wait_for_deletion(self._verbs_client(), resource, name, where, timeout=timeout))
 
     async def _apply(self, resource: Resource[Any], tree: dict[str, Any], subresource: str) -> Any:
         meta = tree.get("metadata") or {}
-        return await self._verbs_client().patch(
+        made = await self._verbs_client().patch(
             resource,
             str(meta.get("name") or ""),
             tree,
@@ -153,7 +164,15 @@ class Verbs:
             subresource=subresource,
             force=True,
         )
+        return shown(made)
+
+    def _resource(self, kind: str | Resource[Any]) -> Resource[Any]:
+        return self._kinds.named(kind) if isinstance(kind, str) else kind
 
 
-def _resource(kind: str | Resource[Any]) -> Resource[Any]:
-    return resource_named(kind) if isinstance(kind, str) else kind
+def _of_shown(until: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    @functools.wraps(until)
+    def reached(obj: Any) -> bool:
+        return until(shown(obj))
+
+    return reached

@@ -11,7 +11,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 from kubevouch.client.interface import Client, EventType, WatchOptions, WatchStream
-from kubevouch.machinery.codec import json_codec, yamltext
+from kubevouch.machinery.codec import yamltext
+from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
@@ -35,6 +36,9 @@ def has_condition(type_: str, status: str = "True") -> Callable[[Any], bool]:
     """For objects whose ``status.conditions`` hold a condition of that type and status."""
 
     def check(obj: Any) -> bool:
+        if isinstance(obj, dict):
+            conditions = (obj.get("status") or {}).get("conditions") or ()
+            return any(found.get("type") == type_ and found.get("status") == status for found in conditions)
         return any(found.type == type_ and found.status == status for found in obj.status.conditions or ())
 
     check.__qualname__ = f"has_condition({type_!r}, {status!r})"
@@ -123,6 +127,6 @@ async def _follow(
 def _shown(obj: Object | None) -> str:
     if obj is None:
         return "no such object"
-    tree = json_codec.to_builtins(obj)
+    tree = codec_of(type(obj)).to_tree(obj)
     tree.get("metadata", {}).pop("managedFields", None)
     return yamltext.dumps(tree).rstrip()

@@ -6,34 +6,28 @@ from kubevouch.api import catalog
 from kubevouch.api.authorization_v1 import SubjectAccessReview
 from kubevouch.api.core_v1 import ConfigMap, Secret
 from kubevouch.machinery.meta import ObjectMeta
-from kubevouch.testing.manifests import (
-    ManifestError,
-    decoded,
-    namespace_for,
-    one_tree,
-    resource_named,
-    resource_of,
-    trees,
-)
+from kubevouch.testing.manifests import Kinds, ManifestError, decoded, namespace_for
+
+KINDS = Kinds()
 
 
 @pytest.mark.parametrize(
     "kind", ["CertificateSigningRequest", "certificatesigningrequests", "csr", "CSR", "csr.certificates.k8s.io"]
 )
 def test_kinds_are_named_as_for_kubectl(kind: str) -> None:
-    assert resource_named(kind) is catalog.CERTIFICATE_SIGNING_REQUESTS
+    assert KINDS.named(kind) is catalog.CERTIFICATE_SIGNING_REQUESTS
 
 
 def test_a_group_tells_two_resources_of_one_name_apart() -> None:
-    assert resource_named("events") is catalog.EVENTS
-    assert resource_named("events.events.k8s.io") is catalog.EVENTS_V1
+    assert KINDS.named("events") is catalog.EVENTS
+    assert KINDS.named("events.events.k8s.io") is catalog.EVENTS_V1
 
 
 def test_an_unknown_kind_is_told_what_there_is() -> None:
     with pytest.raises(ManifestError, match=r"got the kind 'Deployment', expected one of: .*ConfigMap, "):
-        resource_named("Deployment")
+        KINDS.named("Deployment")
     with pytest.raises(ManifestError, match="got a SubjectAccessReview, expected an object of a kind that is stored"):
-        resource_of(SubjectAccessReview())
+        KINDS.of(SubjectAccessReview())
 
 
 def test_a_namespace_is_filled_in_where_there_is_one() -> None:
@@ -53,12 +47,12 @@ def test_documents_are_found_however_they_are_given() -> None:
         ---
         {apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]}
     """
-    assert trees(tree) == [(catalog.CONFIG_MAPS, tree)]
-    assert trees(text) == trees(text.encode()) == [(catalog.CONFIG_MAPS, tree)] * 2
-    ((resource, from_struct),) = trees(ConfigMap(metadata=ObjectMeta(name="a")))
+    assert KINDS.trees(tree) == [(catalog.CONFIG_MAPS, tree)]
+    assert KINDS.trees(text) == KINDS.trees(text.encode()) == [(catalog.CONFIG_MAPS, tree)] * 2
+    ((resource, from_struct),) = KINDS.trees(ConfigMap(metadata=ObjectMeta(name="a")))
     assert (resource, from_struct["kind"], from_struct["metadata"]["name"]) == (catalog.CONFIG_MAPS, "ConfigMap", "a")
     with pytest.raises(ManifestError, match="got 2 documents, expected one; apply_all takes several"):
-        one_tree(text)
+        KINDS.one_tree(text)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +68,7 @@ def test_documents_are_found_however_they_are_given() -> None:
 )
 def test_what_is_no_manifest_is_refused(manifest: str, message: str) -> None:
     with pytest.raises(ManifestError, match=message):
-        trees(manifest)
+        KINDS.trees(manifest)
 
 
 def test_a_struct_comes_with_its_defaults_and_no_unknown_fields() -> None:
