@@ -67,6 +67,12 @@ class Turn:
         """Others have had their turn."""
         self._spent = 0
 
+    def spend(self, cost: int) -> None:
+        """For work that is no evaluation. Raises :class:`TurnOver`."""
+        self._spent += cost
+        if self.left < 0:
+            raise TurnOver
+
     def begin(self, run: Run) -> None:
         """One more evaluation, perhaps in the course of another one."""
         self._spent += _BEGINNING

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kubevouch.cel.program import Turn
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.machinery.field import ErrorType, FieldError, invalid, not_supported, required
 from kubevouch.machinery.text import gotext
@@ -28,16 +29,26 @@ NO_FIELD = "<nil>"
 """How an error about no field, or about the whole object, is printed."""
 
 
+# What a look at one value costs of a turn.
+_NODE = 2
 _TYPE_META = frozenset({"apiVersion", "kind"})
+_BUILTINS = (str, bool, int, float, list, dict)
+_USUAL: dict[str, type] = {"string": str, "boolean": bool, "array": list, "object": dict}
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 @dataclass(slots=True)
 class _Result:
+    turn: Turn | None = None
     errors: list[FieldError] = field(default_factory=list)
     # Texts of those that are there, for each is told once.
     told: set[str] = field(default_factory=set)
     matches: int = 0
+
+    def spend(self, nodes: int) -> None:
+        """Before so many values are looked at."""
+        if self.turn is not None:
+            self.turn.spend(nodes * _NODE)
 
     def add(self, error: FieldError) -> None:
         text = f"{error.path} {error.detail}" if error.type is not ErrorType.REQUIRED else f"{error.path} required"
@@ -54,17 +65,23 @@ class _Result:
 Check = Callable[[Any, str, _Result, Correlated | None], None]
 
 
-def validate(check: Check, value: Any, before: Correlated | None = None, prefix: str = "") -> list[FieldError]:
+def validate(
+    check: Check, value: Any, before: Correlated | None = None, prefix: str = "", turn: Turn | None = None
+) -> list[FieldError]:
     """What is wrong with ``value``, but for what was so ``before``.
 
     Args:
         prefix: where the value stands, unless it is a whole object. Errors' paths begin with it, their sentences do
             not know it.
+        turn: bounds the work where others wait for this thread: branches of junctors can be many.
+
+    Raises:
+        TurnOver: only with ``turn``.
     """
-    result = _Result()
+    result = _Result(turn)
     check(value, "", result, None)
     if result.errors and before is not None:
-        result = _Result()
+        result = _Result(turn)
         check(value, "", result, before)
     if not prefix:
         return result.errors
@@ -84,10 +101,10 @@ class _Node:
     """The checks of one node of a schema."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "is_of_format",
-        "items", "max_items", "max_length", "max_properties", "maximum", "min_items", "min_length", "min_properties",
-        "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "properties", "required", "source",
-        "types",
+        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "has_junctors",
+        "is_bounded", "is_of_format", "items", "max_items", "max_length", "max_properties", "maximum", "min_items",
+        "min_length", "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern",
+        "properties", "required", "source", "types", "usual",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
@@ -121,6 +138,9 @@ class _Node:
         self.any_of = tuple(map(_Node, schema.any_of))
         self.one_of = tuple(map(_Node, schema.one_of))
         self.negated = _Node(schema.negated) if schema.negated is not None else None
+        self.has_junctors = bool(self.all_of or self.any_of or self.one_of or self.negated)
+        self.usual = _USUAL.get(schema.type)
+        self.is_bounded = not (self.max_length is self.min_length is self.pattern is None)
 
     def check(self, value: Any, path: str, result: _Result, before: Correlated | None) -> None:
         if before is not None and before.unchanged:
@@ -128,30 +148,40 @@ class _Node:
         if value is None:
             self._null(path, result)
             return
+        kind = type(value)
+        if kind not in _BUILTINS:
+            kind = next(each for each in _BUILTINS if isinstance(value, each))
+        matches = 3
         if self.types or self.format:
-            self._type(value, path, result)
-            result.matches += 1
-        self._junctors(value, path, result)
-        result.matches += 1
-        if isinstance(value, str):
-            self._text(value, path, result)
-            result.matches += 1
+            # Most values are of the type, and that is quickly seen.
+            if kind is self.usual:
+                matches += 2
+            else:
+                self._type(value, path, result)
+                matches += 1
+        if self.has_junctors:
+            self._junctors(value, path, result)
+        matches += 1
+        if kind is str:
+            if self.is_bounded:
+                self._text(value, path, result)
+            matches += 1
             if self.is_of_format is not None:
                 if not self.is_of_format(value):
                     result.add(_type_invalid(path, value, self.format, value))
-                result.matches += 1
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                matches += 1
+        elif kind is int or kind is float:
             self._number(value, path, result)
-            result.matches += 2
-        elif isinstance(value, list):
+            matches += 2
+        elif kind is list:
             self._list(value, path, result, before)
-            result.matches += 2
-        self._in_enum(value, path, result)
-        result.matches += 1
-        if isinstance(value, dict):
+            matches += 2
+        if self.enum:
+            self._in_enum(value, path, result)
+        if kind is dict:
             self._object(value, path, result, before)
-            result.matches += 1
-        result.matches += 1
+            matches += 1
+        result.matches += matches
 
     # -------------------------------------------------------------- type
 
@@ -192,9 +222,8 @@ class _Node:
             self._some(self.one_of, value, path, result, exactly_one=True)
         if self.all_of:
             self._all(value, path, result)
-        if self.negated is not None and not _of(self.negated, value, path).errors:
+        if self.negated is not None and not _of(self.negated, value, path, result).errors:
             result.add(_about(f'"{path}" must not validate the schema (not)'))
-        result.matches += 1
 
     @staticmethod
     def _some(nodes: tuple[_Node, ...], value: Any, path: str, result: _Result, *, exactly_one: bool) -> None:
@@ -202,7 +231,7 @@ class _Node:
         first: _Result | None = None
         best: _Result | None = None
         for node in nodes:
-            found = _of(node, value, path)
+            found = _of(node, value, path, result)
             if not found.errors:
                 valid += 1
                 first = first or found
@@ -226,7 +255,7 @@ class _Node:
     def _all(self, value: Any, path: str, result: _Result) -> None:
         valid = 0
         for node in self.all_of:
-            found = _of(node, value, path)
+            found = _of(node, value, path, result)
             valid += not found.errors
             result.merge(found)
         if valid != len(self.all_of):
@@ -281,6 +310,7 @@ class _Node:
 
     def _list(self, value: list[Any], path: str, result: _Result, before: Correlated | None) -> None:
         if self.items is not None:
+            result.spend(len(value))
             for index, item in enumerate(value):
                 self.items.check(item, f"{path}[{index}]", result, None if before is None else before.index(index))
         size = len(value)
@@ -297,6 +327,7 @@ class _Node:
         if self.max_properties is not None and size > self.max_properties:
             result.add(_too_many(path, size, self.max_properties))
             return
+        result.spend(size)
         properties, additional = self.properties, self.additional
         for key, item in value.items():
             # The type of a whole object is never as it was: old and new have been converted to one.
@@ -314,8 +345,10 @@ class _Node:
 _MAX_FLOAT32 = 3.4028234663852886e38
 
 
-def _of(node: _Node, value: Any, path: str) -> _Result:
-    result = _Result()
+def _of(node: _Node, value: Any, path: str, around: _Result) -> _Result:
+    # A pattern takes longer the longer a text is.
+    around.spend(1 + (len(value) >> 10 if isinstance(value, str) else 0))
+    result = _Result(around.turn)
     node.check(value, path, result, None)
     return result
 

@@ -75,16 +75,16 @@ class CompiledVersion:
         Args:
             new: cleaned, as ``old`` is; of their metadata the names.
             subresource: ``status`` where nothing else may have changed.
-            turn: bounds the rules where others wait for this thread.
+            turn: bounds the work where others wait for this thread.
 
         Raises:
             TurnOver: only with ``turn``.
         """
         correlated = None if old is None else Correlated(new, old, self.schema)
         if subresource == STATUS:
-            errors = self._status_errors(new, correlated)
+            errors = self._status_errors(new, correlated, turn)
         else:
-            errors = values.validate(self._check, new, correlated)
+            errors = values.validate(self._check, new, correlated, turn=turn)
             if self._scale is not None:
                 errors += self._scale.check_spec(new) + self._scale.check_status(new)
             errors += embedded.check_embedded(new, self.schema)
@@ -98,11 +98,11 @@ class CompiledVersion:
         checked = self._rules.check(new, old, turn=turn)
         return Verdict(errors + checked.errors, checked.warnings)
 
-    def _status_errors(self, new: dict[str, Any], correlated: Correlated | None) -> list[FieldError]:
+    def _status_errors(self, new: dict[str, Any], correlated: Correlated | None, turn: Turn | None) -> list[FieldError]:
         errors: list[FieldError] = []
         if self._check_status is not None and STATUS in new:
             before = None if correlated is None else correlated.key(STATUS)
-            errors = values.validate(self._check_status, new[STATUS], before, STATUS)
+            errors = values.validate(self._check_status, new[STATUS], before, STATUS, turn)
         if self._scale is not None:
             errors += self._scale.check_status(new)
         return errors

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kubevouch.cel.program import TURN, Turn, TurnOver
 from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.structural.scale import ScalePaths
 from kubevouch.structural.version import CompiledVersion
@@ -101,3 +102,14 @@ def test_status_is_looked_at_alone() -> None:
     ]
     assert errors({"status": {"l": [1], "n": 2}}, {"status": {"l": [1], "n": 1}}, "status") == []
     assert errors({}, {"status": {}}, "status") == []
+
+
+def test_many_branches_give_way() -> None:
+    branches = [{"pattern": f"^{number}$"} for number in range(400)]
+    tree = {"type": "array", "items": {"type": "string", "anyOf": branches}}
+    version = CompiledVersion({"type": "object", "properties": {"l": tree}})
+    short, long = {"l": ["399"] * 10}, {"l": ["399"] * 100}
+    assert version.validate(short, None, turn=Turn(TURN)).errors == []
+    with pytest.raises(TurnOver):
+        version.validate(long, None, turn=Turn(TURN))
+    assert version.validate(long, None).errors == []
