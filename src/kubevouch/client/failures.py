@@ -328,3 +328,23 @@ def denial_of(status: Status) -> Denial | None:
         return None
     user, verb, path, resource, group, namespace = (html.unescape(part or "") for part in found.groups())
     return Denial(user, verb, resource, group, namespace, path)
+
+
+_REFUSED_BY = re.compile(r"Connect call failed \('([0-9.]+)', ([0-9]+)\)", re.ASCII)
+
+
+def in_words_of_go(err: BaseException) -> str:
+    """Why there was no answer, as Go's HTTP client says it, for what Kubernetes hands on to its own clients."""
+    for each in _chain(err):
+        if isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in _UNKNOWN_ISSUER:
+            return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+        if isinstance(each, TimeoutError):
+            return "context deadline exceeded"
+        if isinstance(each, OSError) and (found := _REFUSED_BY.search(str(each))):
+            words = {errno.ECONNREFUSED: "connect: connection refused", errno.EHOSTUNREACH: "connect: no route to host"}
+            return f"dial tcp {found[1]}:{found[2]}: {words.get(each.errno or 0, 'connect: ' + _os_words(each))}"
+        if isinstance(each, ConnectionResetError):
+            return "EOF"
+        if isinstance(each, aiohttp.ClientConnectorDNSError):
+            return f"dial tcp: lookup {each.host}: no such host"
+    return str(err)

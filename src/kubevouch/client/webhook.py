@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 import structlog
 
+from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.failures import refusal
 from kubevouch.client.interface import ClientConfigurationError, CredentialsFailed, TransportError
 from kubevouch.client.kubeconfig import load
-from kubevouch.client.options import Timeouts
+from kubevouch.client.options import ClientOptions, Timeouts
 from kubevouch.client.rest_config import RESTConfig, resolve
-from kubevouch.client.tls import TLSFiles
+from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.client.transport import HTTPRequest, HTTPSTransport
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
@@ -49,6 +50,7 @@ class Webhook:
 
     Args:
         seconds: how long one attempt may take.
+        max_answer: bytes.
 
     Raises:
         ClientConfigurationError: the settings cannot be used.
@@ -61,10 +63,11 @@ class Webhook:
         *,
         component: str,
         seconds: float,
+        max_answer: int = MAX_ANSWER,
         random: backoff.Random = random_module.random,
     ) -> None:
         options = replace(
-            config.options, component=component, timeouts=Timeouts.all(seconds), max_body_bytes=MAX_ANSWER
+            config.options, component=component, timeouts=Timeouts.all(seconds), max_body_bytes=max_answer
         )
         self._transport = HTTPSTransport(
             options, tls=TLSFiles(config.tls, clock), credentials=config.credentials(clock), clock=clock
@@ -84,8 +87,18 @@ class Webhook:
         Raises:
             WebhookError: it could not be asked, refused, or answered with something else.
         """
+        answer = await self.ask_bytes(json_codec.encode(review), query, attempts=attempts)
+        try:
+            return msgspec.json.decode(answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
+            raise WebhookError(f"{self._transport.peer.address} answered with no JSON: {err}") from err
+
+    async def ask_bytes(
+        self, review: bytes, query: tuple[tuple[str, str], ...] = (), *, attempts: int = ATTEMPTS
+    ) -> bytes:
+        """The body that answers ``review``. Raises :class:`WebhookError` as :meth:`ask` does."""
         headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
-        request = HTTPRequest("POST", "", self._seconds, query, headers, json_codec.encode(review))
+        request = HTTPRequest("POST", "", self._seconds, query, headers, review)
         delays = self._delays()
         for left in range(attempts - 1, -1, -1):
             try:
@@ -97,10 +110,7 @@ class Webhook:
             except TransportError as err:
                 raise WebhookError(str(err)) from err
             if 200 <= answer.status < 300:
-                try:
-                    return msgspec.json.decode(answer.body)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
-                    raise WebhookError(f"{self._transport.peer.address} answered with no JSON: {err}") from err
+                return answer.body
             if not left or answer.status not in _RETRIED:
                 break
             await self._clock.sleep(next(delays))
@@ -119,3 +129,22 @@ def from_kubeconfig(path: Path, clock: Clock, *, component: str, seconds: float)
         ClientConfigurationError: the file cannot be read or used.
     """
     return Webhook(resolve(load(path)), clock, component=component, seconds=seconds)
+
+
+def at_url(
+    url: str, ca_bundle: bytes, clock: Clock, *, component: str, seconds: float, max_answer: int = MAX_ANSWER
+) -> Webhook:
+    """The webhook at a URL, which is shown no credential; without a bundle this machine's roots count.
+
+    Raises:
+        ClientConfigurationError: it cannot be used.
+    """
+    config = RESTConfig(
+        ClientOptions(server=url), TLSSources(ca_bundle=ca_bundle or None), lambda _clock: FixedCredential()
+    )
+    return Webhook(config, clock, component=component, seconds=seconds, max_answer=max_answer)
+
+
+def service_url(namespace: str, name: str, port: int, path: str) -> str:
+    """Where a service of the cluster is asked."""
+    return f"https://{name}.{namespace}.svc:{port}/{path.strip('/')}"

@@ -42,6 +42,7 @@ from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.custom_resources import CustomResources
 from kubevouch.server.customresources.controllers import DefinitionControllers
+from kubevouch.server.customresources.conversion import Converters
 from kubevouch.server.discovery import Discovery
 from kubevouch.server.edge.https import HTTPSServer
 from kubevouch.server.edge.timeouts import Timeouts
@@ -198,6 +199,7 @@ class APIServer:
             "etcd-0": self._store_health,
         }
         install(self.served, (ComponentStatuses(self.components),), self._serves)
+        self._converters = Converters(clock)
         self.custom = CustomResources(
             self.cacher,
             self.served,
@@ -205,6 +207,7 @@ class APIServer:
                 definition, self.store, self.cacher, admission, clock, self._write_budget, cache
             ),
             self.metrics.storage,
+            self._converters,
         )
         self.custom.follow(self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural])
         self._install_reviews()
@@ -455,6 +458,7 @@ class APIServer:
         if self._audit is not None:
             await self._audit.close()
         await self._definition_controllers.close()
+        await self._converters.close()
         await self._timers.close()
         await self._standing.close()
         await self.cacher.close()

@@ -13,10 +13,10 @@ from typing import Any
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.registry.apiextensions import custom_kinds
-from kubevouch.registry.apiextensions.conversion import RelabellingConversion
 from kubevouch.registry.apiextensions.custom_resources import ServedKind
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
+from kubevouch.server.customresources.conversion import Converters
 from kubevouch.server.encoding import ObjectEncoder
 from kubevouch.server.endpoints import Served, ServedVersion
 from kubevouch.server.metrics.storage import StorageMetrics
@@ -33,13 +33,17 @@ class CustomResources:
 
     Args:
         make_store: the REST storage of one version over the cache that all versions share.
+        converters: whom definitions say to ask for other versions.
     """
 
-    def __init__(self, cacher: Cacher, served: Served, make_store: MakeStore, metrics: StorageMetrics) -> None:
+    def __init__(
+        self, cacher: Cacher, served: Served, make_store: MakeStore, metrics: StorageMetrics, converters: Converters
+    ) -> None:
         self._cacher = cacher
         self._served = served
         self._make_store = make_store
         self._metrics = metrics
+        self._converters = converters
         self._kinds: dict[str, _ServedDefinition] = {}
 
     def follow(self, definitions: ResourceCache[CustomResourceDefinition]) -> None:
@@ -91,7 +95,7 @@ class CustomResources:
         if not custom_kinds.is_true(tree, "Established") or not definition.spec.versions:
             return
         self._kinds[name] = _ServedDefinition(
-            definition, ServedKind(custom_kinds.kind_of(tree), RelabellingConversion), self._cacher, self._served,
+            definition, ServedKind(custom_kinds.kind_of(tree), self._converters.conversion), self._cacher, self._served,
             self._make_store, self._metrics,
         )  # fmt: skip
 
@@ -99,6 +103,7 @@ class CustomResources:
         found = self._kinds.pop(name, None)
         if found is not None:
             found.close()
+            self._converters.forget(name)
 
 
 class _ServedDefinition:

@@ -31,15 +31,10 @@ from kubevouch.api.admissionregistration_v1.webhooks import (
     DEFAULT_TIMEOUT_SECONDS,
     HTTPS_PORT,
     WITHOUT_SIDE_EFFECTS,
-    ServiceReference,
     WebhookClientConfig,
 )
-from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.interface import ClientConfigurationError, TransportError
-from kubevouch.client.options import ClientOptions
-from kubevouch.client.rest_config import RESTConfig
-from kubevouch.client.tls import TLSSources
-from kubevouch.client.webhook import Webhook, WebhookError
+from kubevouch.client.webhook import Webhook, WebhookError, at_url, service_url
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
@@ -135,7 +130,9 @@ class WebhookCaller:
         seconds = hook.webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         if config.service is not None:
             # No Service can be created here: the answer is kube-apiserver's for one that is not there.
-            asked = f"{_service_url(config.service)}?timeout={seconds}s"
+            service = config.service
+            at = service_url(service.namespace, service.name, service.port or HTTPS_PORT, service.path or "")
+            asked = f"{at}?timeout={seconds}s"
             why = f'Post "{asked}": service {quote(config.service.name)} not found'
             raise CallFailed(name, f"failed to call webhook: {why}")
         try:
@@ -159,19 +156,11 @@ class WebhookCaller:
         place = _Place(config.url, config.ca_bundle, seconds)
         found = self._connections.get(place)
         if found is None:
-            settings = RESTConfig(
-                ClientOptions(server=config.url),
-                TLSSources(ca_bundle=config.ca_bundle or None),
-                lambda _clock: FixedCredential(),
+            found = _Connection(
+                at_url(config.url, config.ca_bundle, self._clock, component=COMPONENT, seconds=float(seconds))
             )
-            found = _Connection(Webhook(settings, self._clock, component=COMPONENT, seconds=float(seconds)))
             self._connections[place] = found
         return found
-
-
-def _service_url(service: ServiceReference) -> str:
-    port = HTTPS_PORT if service.port is None else service.port
-    return f"https://{service.name}.{service.namespace}.svc:{port}/{(service.path or '').strip('/')}"
 
 
 def failed_open(hook: Hook, request: Request, kind: str, err: CallFailed) -> None:
