@@ -90,6 +90,10 @@ class CustomResources:
             return
         if known is not None:
             self._remove(name)
+        # Requests for such a group are the built-in kinds', whatever its definitions say (the director in apiserver
+        # pkg/server/handler.go, Kubernetes 1.36): one of certificatesigningrequests would stand in their place.
+        if definition.spec.group in self._served.built_in_groups:
+            return
         tree = custom_kinds.tree_of(definition)
         # A store may hold what nobody would let in now.
         if not custom_kinds.is_true(tree, "Established") or not definition.spec.versions:

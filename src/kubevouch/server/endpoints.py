@@ -159,6 +159,7 @@ class Served:
     Attributes:
         changes: counts what came, went and changed; who keeps something made of it looks there whether it still holds.
         stamps: for each group version what ``changes`` was when something of it changed.
+        built_in_groups: those that have more than what came at run time.
     """
 
     scheme: Scheme
@@ -167,6 +168,7 @@ class Served:
     actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
     connects: list[Connect] = field(default_factory=list)
     stamps: dict[GroupVersion, int] = field(default_factory=dict)
+    built_in_groups: set[str] = field(default_factory=set)
     _within: dict[GroupVersion, dict[str, ServedVersion]] = field(default_factory=dict)
     _order: _Order | None = None
 
@@ -177,6 +179,8 @@ class Served:
 
     def add(self, endpoint: ServedVersion) -> None:
         resource = endpoint.resource
+        if endpoint.custom is None:
+            self.built_in_groups.add(resource.group)
         self._within.setdefault(resource.group_version, {})[resource.plural] = endpoint
         self.endpoints[resource.group, resource.version, resource.plural] = endpoint
         self.touch(resource.group_version)
@@ -202,6 +206,7 @@ class Served:
 
     def add_action(self, action: Action) -> None:
         resource = action.resource
+        self.built_in_groups.add(resource.group)
         self._within.setdefault(resource.group_version, {})
         self.actions[resource.group, resource.version, resource.plural, action.subresource] = action
         self.touch(resource.group_version)
@@ -279,15 +284,13 @@ class Served:
     def _ordered(self) -> _Order:
         if self._order is None or self._order.changes != self.changes:
             versions: dict[str, list[str]] = {}
-            built_in: dict[str, None] = {}
             for group_version in self._within:
                 versions.setdefault(group_version.group, []).append(group_version.version)
-                if group_version.group and not self.is_custom(group_version):
-                    built_in[group_version.group] = None
             for names in versions.values():
                 names.sort(key=version_priority, reverse=True)
-            own = sorted(built_in, key=lambda group: _PRIORITY.get(group.partition(".")[0], len(_PRIORITY)))
-            custom = [group for group in versions if group and group not in built_in]
+            named = [group for group in versions if group in self.built_in_groups and group]
+            own = sorted(named, key=lambda group: _PRIORITY.get(group.partition(".")[0], len(_PRIORITY)))
+            custom = [group for group in versions if group not in self.built_in_groups]
             first = sorted(custom, key=lambda group: min(f"{version}.{group}" for version in versions[group]))
             self._order = _Order(self.changes, own + first, own + sorted(custom), versions)
         return self._order
