@@ -102,9 +102,9 @@ class _Node:
 
     __slots__ = (
         "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "has_junctors",
-        "is_bounded", "is_of_format", "items", "max_items", "max_length", "max_properties", "maximum", "min_items",
-        "min_length", "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern",
-        "properties", "required", "source", "types", "usual",
+        "is_bounded", "is_closed", "is_of_format", "items", "max_items", "max_length", "max_properties", "maximum",
+        "min_items", "min_length", "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of",
+        "pattern", "properties", "required", "source", "types", "usual",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
@@ -132,6 +132,7 @@ class _Node:
         self.min_properties = tree.get("minProperties")
         self.required: tuple[str, ...] = tuple(tree.get("required") or ())
         self.properties = {name: _Node(sub) for name, sub in schema.properties.items()}
+        self.is_closed = schema.additional is False
         self.additional = _Node(schema.additional) if isinstance(schema.additional, Schema) else None
         self.items = _Node(schema.items) if schema.items is not None else None
         self.all_of = tuple(map(_Node, schema.all_of))
@@ -194,7 +195,7 @@ class _Node:
         found = _type_of(value)
         numeric = "number" in self.types or "integer" in self.types
         fits = found in self.types or (
-            (found == "number" and "integer" in self.types and float(value).is_integer())
+            (found == "number" and "integer" in self.types and _is_json_integer(float(value)))
             or (found == "integer" and "number" in self.types)
         )
         if fits:
@@ -209,7 +210,7 @@ class _Node:
             result.add(_type_invalid(path, found, ",".join(self.types), found))
 
     def _in_enum(self, value: Any, path: str, result: _Result) -> None:
-        if self.enum and not any(each is not None and same(value, each) for each in self.enum):
+        if self.enum and not any(each is not None and _is_choice(value, each) for each in self.enum):
             texts = [each if isinstance(each, str) else gotext.json_value(each) for each in self.enum]
             result.add(not_supported(_field(path), value, texts))
 
@@ -277,34 +278,37 @@ class _Node:
 
     def _number(self, value: int | float, path: str, result: _Result) -> None:
         self._in_range(value, "Checked", path, result)
-        limit = self.multiple_of
-        if limit is not None:
-            self._in_range(limit, "MultipleOf", path, result)
+        if self.multiple_of is not None:
+            limit = self._bound(value, self.multiple_of, "MultipleOf", path, result) or float(self.multiple_of)
             if not _is_multiple(value, limit):
-                result.add(_invalid(path, value, f"should be a multiple of {_shown(limit, value)}"))
-        limit = self.minimum
-        if limit is not None:
-            self._in_range(limit, "Minimum boundary", path, result)
+                result.add(_invalid(path, value, f"should be a multiple of {_shown(limit)}"))
+        if self.minimum is not None:
+            limit = self._bound(value, self.minimum, "Minimum boundary", path, result)
             if value < limit or (self.exclusive_minimum and value == limit):
                 words = "greater than" if self.exclusive_minimum else "greater than or equal to"
-                result.add(_invalid(path, value, f"should be {words} {_shown(limit, value)}"))
-        limit = self.maximum
-        if limit is not None:
-            self._in_range(limit, "Maximum boundary", path, result)
+                result.add(_invalid(path, value, f"should be {words} {_shown(limit)}"))
+        if self.maximum is not None:
+            limit = self._bound(value, self.maximum, "Maximum boundary", path, result)
             if value > limit or (self.exclusive_maximum and value == limit):
                 words = "less than" if self.exclusive_maximum else "less than or equal to"
-                result.add(_invalid(path, value, f"should be {words} {_shown(limit, value)}"))
+                result.add(_invalid(path, value, f"should be {words} {_shown(limit)}"))
 
-    def _in_range(self, value: int | float, what: str, path: str, result: _Result) -> None:
+    def _bound(self, value: int | float, limit: int | float, what: str, path: str, result: _Result) -> int | float:
+        """The limit that counts: beside an integer a fraction is cut off, unless the type says that it is wrong."""
+        fits = self._in_range(limit, what, path, result)
+        return int(limit) if fits and isinstance(value, int) else float(limit)
+
+    def _in_range(self, value: int | float, what: str, path: str, result: _Result) -> bool:
         if self.types == ("integer",):
             limit = _LIMITS.get(self.format, 1 << 63)
             if float(value).is_integer() and -limit <= value < limit:
-                return
-        elif self.format not in ("float", "float32") or abs(value) <= _MAX_FLOAT32:
-            return
+                return True
+        elif self.format != "float" or abs(value) <= _MAX_FLOAT32:
+            return True
         kind = self.types[0] if self.types else ""
         form = f"with format {self.format}" if self.format else "(default format)"
         result.add(_about(f"{what} value must be of type {kind} {form} in {path}"))
+        return False
 
     # -------------------------------------------------------------- lists and objects
 
@@ -328,6 +332,10 @@ class _Node:
             result.add(_too_many(path, size, self.max_properties))
             return
         result.spend(size)
+        if self.is_closed:
+            for key in value:
+                if key not in self.properties:
+                    result.add(invalid(_field(path), key, f"{path}.{key} in body is a forbidden property"))
         properties, additional = self.properties, self.additional
         for key, item in value.items():
             # The type of a whole object is never as it was: old and new have been converted to one.
@@ -393,17 +401,34 @@ def _too_many(path: str, got: int, limit: int) -> FieldError:
     return FieldError(ErrorType.TOO_MANY, _field(path), got, f"must have at most {limit} {items}")
 
 
-def _shown(limit: float, value: float) -> str:
-    """A bound as it is printed beside a value: cut to an integer beside one."""
-    if isinstance(value, int):
-        return str(int(limit))
-    return gotext.go_float(float(limit))
+def _shown(limit: int | float) -> str:
+    return gotext.go_float(limit) if isinstance(limit, float) else str(limit)
 
 
-def _is_multiple(value: float, factor: float) -> bool:
+def _is_multiple(value: int | float, factor: int | float) -> bool:
     if factor <= 0:
         return True
-    if isinstance(value, int) and float(factor).is_integer():
-        return value % int(factor) == 0
-    quotient = 1 / factor * value if factor < 1 else value / factor
-    return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
+    if isinstance(value, int) and isinstance(factor, int):
+        return value % factor == 0
+    return _is_json_integer(1 / factor * value if factor < 1 else value / factor)
+
+
+_MOST_JSON_INTEGER = (1 << 53) - 1
+_EPSILON = 1e-9
+
+
+def _is_json_integer(value: float) -> bool:
+    """What go-openapi's swag takes for an integer: nearly one is enough, and one that a float cannot hold is none."""
+    if abs(value) > _MOST_JSON_INTEGER:
+        return False
+    if value.is_integer():
+        return True
+    whole = int(value)
+    return whole > 0 and (value - whole) / (value + whole) < _EPSILON
+
+
+def _is_choice(value: Any, choice: Any) -> bool:
+    if isinstance(choice, int) and isinstance(value, float) and not isinstance(choice, bool):
+        # Go makes the value what the choice is, and cuts off its fraction.
+        return int(value) == choice
+    return same(value, choice)

@@ -56,6 +56,7 @@ def wrong_type(path: str, wanted: str, got: str) -> str:
             '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec']),
         ({**INTEGER, "format": "int64"}, 1 << 40, []),
         (INTEGER, float(1 << 64), [
+            wrong_type("spec", "integer", "number"),
             '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec']),
         ({**INTEGER, "minimum": 3}, 2, ["spec: Invalid value: 2: spec in body should be greater than or equal to 3"]),
         ({**INTEGER, "minimum": 3, "exclusiveMinimum": True}, 3, [
@@ -66,6 +67,27 @@ def wrong_type(path: str, wanted: str, got: str) -> str:
         ({**INTEGER, "multipleOf": 5}, 7, ["spec: Invalid value: 7: spec in body should be a multiple of 5"]),
         ({**INTEGER, "multipleOf": 5}, 10, []),
         ({"type": "number", "multipleOf": 0.1}, 0.3, []),
+        # beside an integer a bound loses its fraction
+        ({"type": "number", "minimum": 2.5}, 2, []),
+        ({"type": "number", "maximum": 3.5, "exclusiveMaximum": True}, 3, [
+            "spec: Invalid value: 3: spec in body should be less than 3"]),
+        ({"type": "number", "minimum": 2.5}, 2.25, [
+            "spec: Invalid value: 2.25: spec in body should be greater than or equal to 2.5"]),
+        ({**INTEGER, "minimum": 2.5}, 2, [
+            '<nil>: Invalid value: "": Minimum boundary value must be of type integer (default format) in spec',
+            "spec: Invalid value: 2: spec in body should be greater than or equal to 2.5"]),
+        ({"type": "number", "multipleOf": 0.5}, 0.75, [
+            "spec: Invalid value: 0.75: spec in body should be a multiple of 0.5"]),
+        ({"type": "number", "multipleOf": 0.4}, 2, []),
+        ({"type": "number", "multipleOf": 0.4}, 3, [
+            "spec: Invalid value: 3: spec in body should be a multiple of 0.4"]),
+        ({**INTEGER, "format": "int32"}, 1.5, [
+            'spec: Invalid value: "float64": spec in body must be of type int32: "float64"',
+            '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec']),
+        ({"type": "number", "format": "float"}, 1e300, [
+            '<nil>: Invalid value: "": Checked value must be of type number with format float in spec']),
+        ({"type": "number", "enum": [1, 2]}, 1.5, []),
+        ({"type": "number", "enum": [1, 2]}, 3.5, ['spec: Unsupported value: 3.5: supported values: "1", "2"']),
         # texts
         ({**TEXT, "pattern": "^a"}, "b", ['spec: Invalid value: "b": spec in body should match \'^a\'']),
         ({**TEXT, "minLength": 3}, "ab", ['spec: Invalid value: "ab": spec in body should be at least 3 chars long']),
@@ -95,6 +117,12 @@ def wrong_type(path: str, wanted: str, got: str) -> str:
             "spec[0].k: Required value", "spec[2].k: Required value"]),
         ({"type": "object", "additionalProperties": {**TEXT, "maxLength": 1}}, {"a.b/c": "xy"}, [
             "spec.a.b/c: Too long: may not be more than 1 bytes"]),
+        ({"type": "object", "additionalProperties": False}, {"x": 1}, [
+            'spec: Invalid value: "x": spec.x in body is a forbidden property']),
+        ({**TEXT, "nullable": True, "enum": ["a", None]}, None, [
+            'spec: Unsupported value: null: supported values: "a", "null"']),
+        ({**TEXT, "format": "date"}, True, ['spec: Invalid value: "": spec in body must be of type date: ""']),
+        ({**TEXT, "format": "date"}, 3, ['spec: Invalid value: "int64": spec in body must be of type date: "int64"']),
         # junctors
         ({**TEXT, "oneOf": [{"maxLength": 1}, {"pattern": "^a"}]}, "bcd", [
             '<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found none valid',
