@@ -251,7 +251,8 @@ class _Checker:
             self._wrong(node.offset, text)
             return ERROR
         node.overloads = tuple(matching)
-        return result
+        # What lists of a kind of their own give together is of that kind.
+        return types[0] if node.function == "_+_" and types[0].origin is not None and result == types[0] else result
 
     def _logic(self, node: Call, operands: Sequence[Node], types: Sequence[Type], signature: Signature) -> Type:
         wrong = False

@@ -18,7 +18,7 @@ from kubevouch.cel import interpreter, library, literals, optionals, standard, t
 from kubevouch.cel.checker import check
 from kubevouch.cel.issues import Issue, display
 from kubevouch.cel.parser import MAX_DEPTH, IssuesFound, NotAnExpression, parse
-from kubevouch.cel.program import ExpressionError, Program
+from kubevouch.cel.program import ExpressionError, NotRunnable, Program
 from kubevouch.cel.tree import Node
 from kubevouch.cel.types import NULL, Type
 from kubevouch.cel.values import EvaluationError
@@ -54,6 +54,7 @@ def compile_expression(source: str, variables: Mapping[str, Type]) -> Expression
 
     Raises:
         ExpressionError: in cel-go's words, without a beginning.
+        NotRunnable: nothing can be seen to be wrong before a constant pattern is used.
     """
     if len(source) > MAX_SOURCE:
         raise ExpressionError(f"got {len(source)} characters, expected at most {MAX_SOURCE}")
@@ -64,6 +65,9 @@ def compile_expression(source: str, variables: Mapping[str, Type]) -> Expression
         if issues:
             raise ExpressionError(display(issues, source))
         assert tree.type is not None
+        failure = literals.instantiation_error(tree) if "find" in source else ""
+        if failure:
+            raise NotRunnable(failure)
         program = Program(source, "null_type" if tree.type == NULL else str(tree.type), interpreter.build(tree))
     except NotAnExpression as err:
         raise ExpressionError(_syntax_error(source)) from err

@@ -29,6 +29,7 @@ from kubevouch.cel.program import PER_CALL_LIMIT as PER_CALL_LIMIT
 from kubevouch.cel.program import TURN as TURN
 from kubevouch.cel.program import Budget as Budget
 from kubevouch.cel.program import ExpressionError as ExpressionError
+from kubevouch.cel.program import NotRunnable as NotRunnable
 from kubevouch.cel.program import Program as Program
 from kubevouch.cel.program import Turn as Turn
 from kubevouch.cel.program import TurnOver as TurnOver
@@ -84,6 +85,8 @@ class Environment:
 
         try:
             program = compile_expression(source, self._variables).program
+        except NotRunnable as err:
+            raise ExpressionError(f"program instantiation failed: {err}") from err
         except ExpressionError as err:
             raise ExpressionError(f"compilation failed: {err}") from err
         if result and program.result_type not in result:

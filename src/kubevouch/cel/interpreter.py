@@ -8,13 +8,14 @@ Source: cel-go interpreter/{interpretable,attributes,runtimecost}.go, common/cos
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kubevouch.cel.functions import FUNCTIONS
+from kubevouch.cel.functions import FUNCTIONS, Implementation
 from kubevouch.cel.macros import MAP_INSERT
-from kubevouch.cel.natives import conversion
+from kubevouch.cel.natives import Conversion, conversion
 from kubevouch.cel.tree import (
     Call,
     Comprehension,
@@ -105,16 +106,10 @@ def _select(select: Select) -> Step:
         # The qualified name of a type.
         return _named(select.key)
     operand, field = build(select.operand), select.key or select.field
+    if _is_struct(select.operand.type):
+        return _member(select, operand, field)
     if select.test_only:
         return lambda run, scope: _lookup(operand(run, scope), field, run, presence=True) is not _ABSENT
-    convert = conversion(select.type) if _is_struct(select.operand.type) else None
-    if convert is not None:
-
-        def converted(run: Run, scope: Scope) -> Any:
-            run.cost += 1
-            return convert(_present(_lookup(operand(run, scope), field, run), field))
-
-        return converted
 
     def step(run: Run, scope: Scope) -> Any:
         run.cost += 1
@@ -124,6 +119,29 @@ def _select(select: Select) -> Step:
         return _present(_lookup(target, field, run), field)
 
     return step
+
+
+def _member(select: Select, operand: Step, field: str) -> Step:
+    """Of a declared struct: what is null is absent, and what JSON has as text is what it means."""
+    convert = conversion(select.type)
+    if select.test_only:
+        return lambda run, scope: _is_there(_lookup(operand(run, scope), field, run, presence=True))
+
+    def step(run: Run, scope: Scope) -> Any:
+        run.cost += 1
+        target = operand(run, scope)
+        found = target.get(field) if type(target) is dict else _lookup(target, field, run)
+        if found is None or found is _ABSENT:
+            raise EvaluationError(f"no such key: {field}")
+        if type(found) is Optional and found.value is None:
+            return NONE
+        return found if convert is None else convert(found)
+
+    return step
+
+
+def _is_there(found: Any) -> bool:
+    return found is not _ABSENT and found is not None
 
 
 def _lookup(target: Any, key: Any, run: Run, *, presence: bool = False) -> Any:
@@ -268,6 +286,18 @@ def _own_equality(kind: Type | None) -> Callable[[Any, Any, Run], bool] | None:
     return None if kind is None else getattr(kind.origin, "equality", None)
 
 
+def _optional_member(found: Step, convert: Conversion | None) -> Step:
+    """As :func:`_member`, for what may be absent."""
+
+    def step(run: Run, scope: Scope) -> Any:
+        value = found(run, scope)
+        if value.value is None:
+            return NONE
+        return value if convert is None else convert(value)
+
+    return step
+
+
 def _own_join(arguments: list[Step], joined: Callable[[list[Any], list[Any], Run], list[Any]]) -> Step:
     left, right = arguments
     return lambda run, scope: joined(left(run, scope), right(run, scope), run)
@@ -285,7 +315,10 @@ _SPECIAL: dict[str, Callable[[list[Step]], Step]] = {
 def _call(call: Call) -> Step:
     is_member = call.target is not None
     operands = [call.target, *call.args] if call.target is not None else list(call.args)
-    arguments = [build(each) for each in operands]
+    arguments = []
+    # Not in a comprehension, which would be one more frame for each level.
+    for each in operands:
+        arguments.append(build(each))  # noqa: PERF401
     if call.function in _EQUALITY:
         return _equality(arguments, wanted=_EQUALITY[call.function], kind=operands[0].type)
     if call.function == "_+_" and operands[0].type is not None and operands[0].type.kind == "list":
@@ -294,13 +327,17 @@ def _call(call: Call) -> Step:
             return _own_join(arguments, joined)
     if call.function in _SPECIAL:
         special = _SPECIAL[call.function](arguments)
-        convert = conversion(call.type) if call.function == "_?._" and _is_struct(operands[0].type) else None
-        return special if convert is None else lambda run, scope: convert(special(run, scope))
+        if call.function == "_?._" and _is_struct(operands[0].type):
+            return _optional_member(special, conversion(call.type))
+        return special
     overloads = [
         each
         for each in FUNCTIONS.get(call.function, ())
         if each.is_member is is_member and len(each.classes) == len(arguments)
     ]
+
+    if call.function == "sum" and call.type is not None and call.type.kind in _ZEROS:
+        return _sum(overloads[0].implementation, arguments[0], _ZEROS[call.type.kind])
 
     def step(run: Run, scope: Scope) -> Any:
         values = [argument(run, scope) for argument in arguments]
@@ -311,6 +348,16 @@ def _call(call: Call) -> Step:
                 run.spend(1)
                 return overload.implementation(*values)
         raise no_such_overload()
+
+    return step
+
+
+def _sum(implementation: Implementation, items: Step, zero: Any) -> Step:
+    """Of nothing it is the zero of the type."""
+
+    def step(run: Run, scope: Scope) -> Any:
+        values = items(run, scope)
+        return implementation(values, run=run) if values else zero
 
     return step
 
@@ -450,6 +497,7 @@ def _inserting(arguments: list[Step], so_far: str) -> Step:
     return insert
 
 
+_ZEROS = {"uint": UInt(0), "double": 0.0, "duration": dt.timedelta()}
 _EQUALITY = {"_==_": True, "_!=_": False}
 _BUILDERS: dict[type[Node], Callable[[Any], Step]] = {
     Literal: _constant, Ident: _ident, Select: _select, Call: _call, ListLiteral: _list, MapLiteral: _map,

@@ -1,6 +1,7 @@
 """Literals that can be seen to be wrong before anything is evaluated.
 
-Source: cel-go cel/validator.go, as k8s.io/apiserver/pkg/cel/environment/base.go uses it (Kubernetes 1.36).
+Source: cel-go cel/validator.go, ext/formatting.go (0.26), as k8s.io/apiserver/pkg/cel/environment/base.go uses them
+(Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kubevouch.cel.issues import Issue
+from kubevouch.cel.library.formatting import FORMATTED, Clause, clauses, wrong
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.cel.standard import to_duration, to_timestamp
 from kubevouch.cel.tree import Call, ListLiteral, Literal, MapLiteral, Node, children
@@ -17,6 +19,10 @@ from kubevouch.cel.values import EvaluationError
 
 _CHECKS: dict[str, Callable[[str], Any]] = {
     "matches": compiled_pattern, "duration": to_duration, "timestamp": to_timestamp,
+}  # fmt: skip
+_SEARCHES = ("find", "findAll")
+_RUNTIME_NAMES = {
+    "duration": "google.protobuf.Duration", "null": "null_type", "timestamp": "google.protobuf.Timestamp",
 }  # fmt: skip
 
 
@@ -30,6 +36,7 @@ def issues(tree: Node) -> list[Issue]:
     for node, is_formatted in _nodes(tree):
         if isinstance(node, Call):
             found += _argument_issues(node)
+            found += _format_issues(node)
         elif not is_formatted:
             # What is formatted may be of any types, in lists and maps alike.
             found += _mixture_issues(node)
@@ -37,13 +44,59 @@ def issues(tree: Node) -> list[Issue]:
 
 
 def _argument_issues(call: Call) -> list[Issue]:
-    argument = call.args[-1] if call.args else None
-    if call.function in _CHECKS and isinstance(argument, Literal) and isinstance(argument.value, str):
+    argument = call.args[0] if call.args else None
+    if call.function in _CHECKS and isinstance(argument, Literal):
         try:
             _CHECKS[call.function](argument.value)
         except EvaluationError:
             return [Issue(argument.offset, f"invalid {call.function} argument")]
     return []
+
+
+def _format_issues(call: Call) -> list[Issue]:
+    """At most one, of a template whose arguments are listed."""
+    template, arguments = call.target, call.args[0] if call.args else None
+    if call.function != "format" or not isinstance(template, Literal) or not isinstance(arguments, ListLiteral):
+        return []
+    given, seen = arguments.elements, 0
+    try:
+        for part in clauses(template.value, len(given)):
+            if isinstance(part, Clause):
+                seen += 1
+                node = _unformattable(part.letter, given[part.index])
+                if node is not None:
+                    return [Issue(node.offset, wrong(part.letter, _runtime_name(node.type or DYN)))]
+    except EvaluationError as err:
+        return [Issue(call.offset, str(err))]
+    if len(given) > seen:
+        text = f"too many arguments supplied to string.format (expected {seen}, got {len(given)})"
+        return [Issue(call.offset, text)]
+    return []
+
+
+def _unformattable(letter: str, node: Node) -> Node | None:
+    """What of an argument has not a type that such a clause takes."""
+    if node.type is not None and node.type.kind not in ("dyn", *FORMATTED[letter]):
+        return node
+    if letter == "s" and isinstance(node, ListLiteral | MapLiteral):
+        return next((found for each in children(node) if (found := _unformattable(letter, each))), None)
+    return None
+
+
+def _runtime_name(kind: Type) -> str:
+    return _RUNTIME_NAMES.get(kind.kind, kind.name)
+
+
+def instantiation_error(tree: Node) -> str:
+    """What keeps a program from being made of a tree that has no issues, or nothing."""
+    for node, _ in _nodes(tree):
+        pattern = node.args[0] if isinstance(node, Call) and node.target and node.args else None
+        if isinstance(node, Call) and node.function in _SEARCHES and isinstance(pattern, Literal):
+            try:
+                compiled_pattern(pattern.value)
+            except EvaluationError as err:
+                return str(err)
+    return ""
 
 
 def _mixture_issues(node: Node) -> list[Issue]:

@@ -5,10 +5,14 @@ Source: cel-go cel/library.go, optional types (0.26).
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from kubevouch.cel.functions import function, method
 from kubevouch.cel.values import NONE, EvaluationError, Optional, UInt
+
+_HAVE_ZERO = (bool, int, UInt, float, str, bytes, list, dict, dt.timedelta)
+_FIRST_MOMENT = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 @function("optional.none", "")
@@ -23,7 +27,7 @@ def _of(value: Any) -> Optional:
 
 @function("optional.ofNonZeroValue", "dyn")
 def _of_non_zero(value: Any) -> Optional:
-    zero = value is None or (type(value) in (bool, int, UInt, float, str, bytes, list, dict) and not value)
+    zero = value in (None, _FIRST_MOMENT) or (type(value) in _HAVE_ZERO and not value)
     return NONE if zero else Optional(value)
 
 

@@ -90,6 +90,8 @@ def parse(source: str) -> Node:
     parser = _Parser(_tokens(source))
     try:
         node = parser.whole()
+    except _TooLong as err:
+        raise IssuesFound([Issue(None, "max recursion depth exceeded")]) from err
     except (_TooDeep, RecursionError) as err:
         raise IssuesFound([Issue(None, f"expression recursion limit exceeded: {MAX_DEPTH}")]) from err
     if parser.issues:
@@ -111,7 +113,11 @@ def _tokens(source: str) -> list[Token]:
 
 
 class _TooDeep(Exception):
-    pass
+    """In parentheses, brackets and the like."""
+
+
+class _TooLong(Exception):
+    """Of a chain whose every link is a level."""
 
 
 class _Parser:
@@ -177,8 +183,8 @@ class _Parser:
                 left = self._logic(left, token.text, function, level)
                 continue
             links += 1
-            if links > MAX_DEPTH:
-                raise _TooDeep
+            if links >= MAX_DEPTH:
+                raise _TooLong
             self._next()
             left = Call(token.offset, function, None, (left, self._operators(level + 1)))
 
@@ -229,8 +235,8 @@ class _Parser:
             else:
                 return node
             links += 1
-            if links > MAX_DEPTH:
-                raise _TooDeep
+            if links >= MAX_DEPTH:
+                raise _TooLong
 
     def _dotted(self, node: Node, dot: Token) -> Node:
         optional = self._at("?")

@@ -25,6 +25,10 @@ class ExpressionError(ValueError):
     """The source is no expression over the declared variables, or its type is not the one asked for."""
 
 
+class NotRunnable(ExpressionError):
+    """An expression that compiles, but no program can be made of it."""
+
+
 class Budget:
     """What a set of evaluations may cost together."""
 

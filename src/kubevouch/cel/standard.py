@@ -9,6 +9,7 @@ import datetime as dt
 import math
 import operator
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from kubevouch.cel.functions import function, method
@@ -35,6 +36,8 @@ from kubevouch.machinery.text.times import parse_go_rfc3339
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LEAST_MOMENT, _GREATEST_MOMENT = dt.datetime.min.replace(tzinfo=dt.UTC), dt.datetime.max.replace(tzinfo=dt.UTC)
+# Where Go's shortest form of a double begins to have an exponent.
+_EXPONENT_FROM = 6
 _LONGEST = dt.timedelta(microseconds=MAX_INT // 1000)
 
 # ------------------------------------------------------------------ arithmetic
@@ -237,20 +240,28 @@ def to_string(value: Any, *, run: Run) -> str:
             raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from err
     if type(value) is dt.datetime:
         fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
-        return f"{value.replace(microsecond=0, tzinfo=None).isoformat()}{fraction}Z"
+        zone = "" if value.utcoffset() else "Z"
+        whole = value.replace(microsecond=0, tzinfo=None).isoformat()
+        return f"{whole}{fraction}{zone or value.isoformat()[-6:]}"
     if type(value) is dt.timedelta:
-        return f"{_double_text(value / dt.timedelta(seconds=1))}s"
+        seconds = Decimal(value // dt.timedelta(microseconds=1)).scaleb(-6)
+        return f"{seconds.normalize():f}s"
     if hasattr(value, "text"):
         return str(value.text)
     raise no_such_overload()
 
 
 def _double_text(value: float) -> str:
+    """Go's ``%g``."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
-    return repr(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    exact = Decimal(repr(value)).normalize()
+    if value and not -4 <= exact.adjusted() < _EXPONENT_FROM:
+        digits, _, exponent = f"{exact:e}".partition("e")
+        return f"{digits}e{exponent[0]}{exponent[1:]:0>2}"
+    return f"{exact:f}"
 
 
 @function("bytes", "dyn")
@@ -289,12 +300,22 @@ def to_timestamp(value: Any) -> dt.datetime:
     try:
         if type(value) is str:
             seconds, nanoseconds = parse_go_rfc3339(value)
-            return _EPOCH + dt.timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+            moment = _EPOCH + dt.timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+            return moment if value.endswith("Z") else _in_its_zone(moment, value[-6:])
         if type(value) is int:
             return _EPOCH + dt.timedelta(seconds=value)
     except (ValueError, OverflowError) as err:
         raise EvaluationError(str(err)) from err
     raise no_such_overload()
+
+
+def _in_its_zone(moment: dt.datetime, offset: str) -> dt.datetime:
+    """The same moment, which prints as it was written."""
+    distance = dt.timedelta(hours=int(offset[1:3]), minutes=int(offset[4:]))
+    try:
+        return moment.astimezone(dt.timezone(-distance if offset[0] == "-" else distance))
+    except (OverflowError, ValueError):
+        return moment
 
 
 @function("duration", "dyn")

@@ -10,7 +10,7 @@ import zoneinfo
 from collections.abc import Callable
 
 from kubevouch.cel.functions import method
-from kubevouch.cel.values import EvaluationError, quotient, remainder
+from kubevouch.cel.values import EvaluationError, quotient
 
 _PARTS: dict[str, Callable[[dt.datetime], int]] = {
     "getFullYear": lambda moment: moment.year,
@@ -38,7 +38,7 @@ def _in_zone(moment: dt.datetime, zone: str) -> dt.datetime:
 
 
 def _accessor(name: str, part: Callable[[dt.datetime], int]) -> None:
-    method(name, "timestamp")(part)
+    method(name, "timestamp")(lambda moment: part(moment.astimezone(dt.UTC)))
 
     def zoned(moment: dt.datetime, zone: str) -> int:
         try:
@@ -51,8 +51,6 @@ def _accessor(name: str, part: Callable[[dt.datetime], int]) -> None:
 
 for _name, _part in _PARTS.items():
     _accessor(_name, _part)
-for _name, _unit in (("getHours", 3600), ("getMinutes", 60), ("getSeconds", 1)):
-    method(_name, "duration")(
-        lambda value, unit=_unit: quotient(value // dt.timedelta(microseconds=1), unit * 1_000_000)
-    )
-method("getMilliseconds", "duration")(lambda value: remainder(value // dt.timedelta(microseconds=1), 1_000_000) // 1000)
+# The whole of a length in each unit, milliseconds too.
+for _name, _unit in (("getHours", 3_600_000), ("getMinutes", 60_000), ("getSeconds", 1000), ("getMilliseconds", 1)):
+    method(_name, "duration")(lambda value, unit=_unit: quotient(value // dt.timedelta(microseconds=1), unit * 1000))

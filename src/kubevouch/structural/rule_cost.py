@@ -205,8 +205,11 @@ class _Coster:
             total = add(ONE, self.cost(node.args[0]))
             self._copy(node, node.args[0])
             return total
-        costs = [self.cost(each) for each in node.args]
-        args = [self._operand(each) for each in node.args]
+        costs, args = [], []
+        # Not in a comprehension, which would be one more frame for each level.
+        for each in node.args:
+            costs.append(self.cost(each))
+            args.append(self._operand(each))
         if not node.overloads:
             return NOTHING
         total, target = NOTHING, None

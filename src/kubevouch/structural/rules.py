@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubevouch.cel.compiler import Expression, compile_expression
-from kubevouch.cel.environment import Budget, EvaluationError, ExpressionError, OutOfBudget, Program, Turn, TurnOver
+from kubevouch.cel.environment import (
+    Budget,
+    EvaluationError,
+    ExpressionError,
+    NotRunnable,
+    OutOfBudget,
+    Program,
+    Turn,
+    TurnOver,
+)
 from kubevouch.cel.natives import Conversion, conversion
 from kubevouch.cel.types import Type, optional_of
 from kubevouch.cel.values import NONE, Optional
@@ -88,6 +97,8 @@ def _compiled(schema: Schema, rule: Rule, declared: Declared) -> CompiledRule:
     variables = {"self": declared.type, "oldSelf": old}
     try:
         expression = compile_expression(rule.rule, variables)
+    except NotRunnable as err:
+        return CompiledRule(rule, failure=f"program instantiation failed: {err}")
     except ExpressionError as err:
         return CompiledRule(rule, failure=f"compilation failed: {declared.readable(str(err))}")
     if expression.type.kind != "bool":
@@ -104,6 +115,8 @@ def _compiled(schema: Schema, rule: Rule, declared: Declared) -> CompiledRule:
 def _compiled_message(source: str, variables: Mapping[str, Type], declared: Declared) -> tuple[Expression | None, str]:
     try:
         message = compile_expression(source, variables)
+    except NotRunnable as err:
+        return None, f"messageExpression instantiation failed: {err}"
     except ExpressionError as err:
         return None, f"messageExpression compilation failed: {declared.readable(str(err))}"
     if message.type.kind != "string":

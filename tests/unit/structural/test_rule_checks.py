@@ -92,6 +92,10 @@ def test_what_does_not_compile_is_shown_as_it_is_stored() -> None:
     assert error.endswith(": messageExpression must evaluate to a string")
     (error,) = errors_of(ruled(SIZE, {"rule": "true", "messageExpression": "self.x"}))
     assert ": messageExpression compilation failed: ERROR: <input>:1:5: undefined field 'x'" in error
+    (error,) = errors_of(ruled(SIZE, {"rule": "'a'.find(')') == ''"}))
+    assert error.endswith("}: program instantiation failed: error parsing regexp: unexpected ): `)`")
+    (error,) = errors_of(ruled(SIZE, {"rule": "true", "messageExpression": "'a'.find(')')"}))
+    assert error.endswith(": messageExpression instantiation failed: error parsing regexp: unexpected ): `)`")
 
 
 def test_what_rules_cannot_see() -> None:

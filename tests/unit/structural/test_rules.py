@@ -126,6 +126,28 @@ def test_what_a_rule_says(spec: dict[str, Any], new: Any, error: str | None) -> 
     assert check(schema_of(spec), new) == ([] if error is None else [error], [])
 
 
+ITEMS: dict[str, Any] = {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"}
+LENGTHS: dict[str, Any] = {"type": "array", "items": {"type": "string", "format": "duration"}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "new"),
+    [
+        ("!has(self.color)", {"color": None}),
+        ("self.?color.orValue('none') == 'none'", {"color": None}),
+        ("self.set + ['c'] == ['c', 'b', 'a']", {"set": ["a", "b"]}),
+        ("self.set + ['c'] + ['d'] == ['d', 'c', 'b', 'a']", {"set": ["a", "b"]}),
+        ("self.lengths.sum() == duration('0s')", {"lengths": []}),
+        ("self.lengths.sum() == duration('90s')", {"lengths": ["1m", "30s"]}),
+        ("self.doubles.sum() == 0.0", {"doubles": []}),
+    ],
+)
+def test_what_rules_see(rule: str, new: dict[str, Any]) -> None:
+    doubles = {"type": "array", "items": {"type": "number"}}
+    spec = struct(color={**TEXT, "nullable": True}, set=ITEMS, lengths=LENGTHS, doubles=doubles)
+    assert check(schema_of(with_rule(spec, rule)), new) == ([], [])
+
+
 def test_rules_of_the_root_have_no_path() -> None:
     tree = schema_of(SIZE, {"rule": "self.metadata.name.size() < 3", "message": "too long"})
     found = Rules(compile_schema(tree)).check({"metadata": {"name": "long"}, "spec": {}})

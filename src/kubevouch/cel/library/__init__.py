@@ -3,6 +3,6 @@
 Source: k8s.io/apiserver/pkg/cel/library, cel-go ext (Kubernetes 1.36).
 """
 
-from kubevouch.cel.library import authorizer, collections, formats, network, quantity, semver, texts, url
+from kubevouch.cel.library import authorizer, collections, formats, formatting, network, quantity, semver, texts, url
 
-__all__ = ("authorizer", "collections", "formats", "network", "quantity", "semver", "texts", "url")
+__all__ = ("authorizer", "collections", "formats", "formatting", "network", "quantity", "semver", "texts", "url")

@@ -1,21 +1,33 @@
 """Functions on strings, and finding with regular expressions.
 
-Source: cel-go ext/{strings,formatting}.go, k8s.io/apiserver/pkg/cel/library/regex.go (Kubernetes 1.36).
+Source: cel-go ext/strings.go, k8s.io/apiserver/pkg/cel/library/regex.go (Kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from kubevouch.cel.functions import function, method
 from kubevouch.cel.regular_expressions import compiled
-from kubevouch.cel.values import EvaluationError, Run, plain
+from kubevouch.cel.values import EvaluationError, Run
 
 # Go's unicode.IsSpace; Python's own strip takes four control characters more.
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _UPPER = bytes(range(65, 91)).decode()
 _TO_LOWER = str.maketrans(_UPPER, _UPPER.lower())
+_ESCAPES = str.maketrans(
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        '"': '\\"',
+        "\\": "\\\\",
+    }
+)
 _TO_UPPER = str.maketrans(_UPPER.lower(), _UPPER)
 
 
@@ -162,36 +174,7 @@ def _find_some(text: str, pattern: str, count: int, *, run: Run) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------ by the engine
-
-
-@cache
-def _engine(source: str) -> Any:
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_strings
-
-    variables = {"text": cel.Type.STRING, "items": cel.Type.List(cel.Type.DYN)}
-    return cel.NewEnv(variables=variables, extensions=[ext_strings.ExtStrings(2)]).compile(source)
-
-
-def _asked(source: str, **variables: Any) -> str:
-    from cel_expr_python import cel
-
-    value = _engine(source).eval(data=variables)
-    if value.type() != cel.Type.STRING:
-        raise EvaluationError(str(value.value()).partition(": ")[2])
-    return str(value.value())
-
-
-@method("format", "string list(dyn)")
-def _format(template: str, items: list[Any], *, run: Run) -> str:
-    run.spend_on_text(template, template)
-    # A clause may ask for up to 1,000 digits.
-    run.spend(100 * template.count("%."))
-    return _asked("text.format(items)", text=template, items=plain(items, run))
-
-
 @function("strings.quote", "string")
 def _quote(text: str, *, run: Run) -> str:
     run.spend_on_text(text, text)
-    return _asked("strings.quote(text)", text=text)
+    return f'"{text.translate(_ESCAPES)}"'
