@@ -245,6 +245,7 @@ def kubevouch_controller_policy() -> Policy:
             RESOURCE_QUOTA_CONTROLLER,
             rule(_READ, "", "resourcequotas"),
             rule("update", "", "resourcequotas/status"),
+            rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
         )
         + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting(), EVENTS)
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
+from msgspec import structs
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import EVENTS, NAMESPACES
@@ -23,8 +24,10 @@ from kubevouch.api.meta_v1 import BACKGROUND, FOREGROUND, ORPHAN
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, TransportError
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.custom_kinds import CustomKind, CustomKinds
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
 from kubevouch.machinery.scheme import Resource
@@ -98,20 +101,37 @@ class Graph:
     """Who belongs to whom, as the caches know it."""
 
     def __init__(self, informers: Sequence[SharedInformer[Any]], resources: Sequence[Resource[Any]]) -> None:
-        self.informers = informers
-        self._caches = {str(each.resource.group_resource): each for each in informers}
+        self._caches: dict[str, SharedInformer[Any]] = {}
         self._kinds = {(each.api_version, each.kind): each for each in resources}
         for informer in informers:
-            informer.indexer.add_index(_OWNERS, _owner_uids)
+            self._follow(informer)
+
+    def _follow(self, informer: SharedInformer[Any]) -> None:
+        self._caches[str(informer.resource.group_resource)] = informer
+        informer.indexer.add_index(_OWNERS, _owner_uids)
+
+    def add(self, kind: CustomKind, informer: SharedInformer[Any]) -> None:
+        """A kind that has come."""
+        self._follow(informer)
+        for api_version in kind.api_versions:
+            self._kinds[api_version, kind.resource.kind] = kind.resource
+
+    def remove(self, kind: CustomKind) -> SharedInformer[Any] | None:
+        """Forget a kind that has gone, and give back what followed it."""
+        for api_version in kind.api_versions:
+            self._kinds.pop((api_version, kind.resource.kind), None)
+        return self._caches.pop(str(kind.resource.group_resource), None)
 
     def item(self, request: Request) -> Item | None:
-        informer = self._caches[request.resource]
+        informer = self._caches.get(request.resource)
+        if informer is None:
+            return None
         key = f"{request.namespace}/{request.name}" if request.namespace else request.name
         obj = informer.indexer.get(key)
         return None if obj is None else Item(informer.resource, obj)
 
     def dependents(self, uid: str) -> Iterator[Item]:
-        for informer in self.informers:
+        for informer in list(self._caches.values()):
             for obj in informer.indexer.by_index(_OWNERS, uid):
                 yield Item(informer.resource, obj)
 
@@ -310,9 +330,13 @@ class GarbageCollector:
                  namespace=meta.namespace, policy=policy)  # fmt: skip
 
     async def _release(self, item: Item, owners: Iterable[str]) -> None:
-        gone = [{"$patch": "delete", "uid": uid} for uid in owners]
+        lost = set(owners)
+        changes: Mapping[str, Any] = {"ownerReferences": [{"$patch": "delete", "uid": uid} for uid in lost]}
+        custom = item.resource.codec.schema is None
+        if custom:
+            changes = _replaced(item, lambda each: each.uid not in lost)
         try:
-            await self._patch(item, {"ownerReferences": gone})
+            await self._patch(item, changes, merge=custom)
         except APIStatusError as err:
             if err.code != 404:
                 raise
@@ -323,7 +347,10 @@ class GarbageCollector:
             for reference in item.obj.metadata.owner_references
             if reference.block_owner_deletion
         ]
-        if references:
+        if references and item.resource.codec.schema is None:
+            freed = [structs.replace(each, block_owner_deletion=False) for each in item.obj.metadata.owner_references]
+            await self._patch(item, _listed(item, freed), merge=True)
+        elif references:
             await self._patch(item, {"ownerReferences": references})
 
     async def _patch(self, item: Item, changes: Mapping[str, Any], *, merge: bool = False) -> None:
@@ -332,6 +359,16 @@ class GarbageCollector:
         patch = {"metadata": {**changes, "uid": meta.uid}}
         kind = MERGE_PATCH if merge else STRATEGIC_MERGE_PATCH
         await self._client.patch(item.resource, meta.name, patch, kind, meta.namespace)
+
+
+def _replaced(item: Item, keep: Callable[[OwnerReference], bool]) -> dict[str, Any]:
+    return _listed(item, [each for each in item.obj.metadata.owner_references if keep(each)])
+
+
+def _listed(item: Item, references: Sequence[OwnerReference]) -> dict[str, Any]:
+    """The whole list, for objects that have no strategic merge; it holds for the version that was read."""
+    trees = [json_codec.to_builtins(each) for each in references]
+    return {"resourceVersion": item.obj.metadata.resource_version, "ownerReferences": trees}
 
 
 def build(context: Context) -> QueueController | None:
@@ -346,4 +383,16 @@ def build(context: Context) -> QueueController | None:
     controller = QueueController(NAME, collector, context.clock, workers=WORKERS)
     for informer in informers:
         controller.follow(informer, Trigger(controller.queue.add, graph, informer.resource))
+
+    def came(kind: CustomKind) -> None:
+        informer = context.informers.informer(kind.resource, client=client)
+        graph.add(kind, informer)
+        informer.add_handler(Trigger(controller.queue.add, graph, kind.resource))
+
+    def went(kind: CustomKind) -> None:
+        informer = graph.remove(kind)
+        if informer is not None:
+            context.informers.forget(informer)
+
+    CustomKinds(context.informers, client, came, went)
     return controller

@@ -6,7 +6,7 @@ Source: pkg/controller/namespace/deletion (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from kubevouch.api.core_v1.namespaces import TERMINATING
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.custom_kinds import CustomKinds
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
@@ -104,8 +105,9 @@ def _counted(counts: Counter[str], verb: str) -> str:
 
 class NamespaceDeleter:
     def __init__(
-        self, client: Client, namespaces: Lister[Namespace], resources: Sequence[Resource[Any]], clock: Clock
+        self, client: Client, namespaces: Lister[Namespace], resources: Iterable[Resource[Any]], clock: Clock
     ) -> None:
+        """``resources`` is looked through anew each time."""
         self._client = client
         self._namespaces = namespaces
         self._resources = resources
@@ -175,10 +177,22 @@ def _requests(namespace: Namespace) -> Iterable[Request]:
     return (request_of(namespace),) if is_going(namespace) else ()
 
 
+class _Content:
+    """What there may be in a namespace, in the order in which it goes: first what may need built-in kinds to end."""
+
+    def __init__(self, resources: Iterable[Resource[Any]], custom: CustomKinds) -> None:
+        self._resources = [resource for resource in resources if resource.namespaced]
+        self._custom = custom
+
+    def __iter__(self) -> Iterator[Resource[Any]]:
+        yield from (resource for resource in self._custom if resource.namespaced)
+        yield from self._resources
+
+
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     namespaces = context.informers.informer(NAMESPACES, client=client)
-    content = [resource for resource in context.resources if resource.namespaced]
+    content = _Content(context.resources, CustomKinds(context.informers, client))
     deleter = NamespaceDeleter(client, namespaces.lister, content, context.clock)
     controller = QueueController(NAME, deleter, context.clock, workers=WORKERS)
     controller.watch(namespaces, on_add=_requests, on_update=_requests)

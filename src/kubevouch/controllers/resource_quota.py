@@ -18,6 +18,7 @@ from kubevouch.api.core_v1.quotas import ResourceQuotaStatus, counted
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.custom_kinds import CustomKinds
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
 from kubevouch.machinery.declaration import Quantity
 from kubevouch.machinery.errors import APIStatusError
@@ -28,18 +29,20 @@ LOOK_SECONDS = 5.0
 
 
 class QuotaCounter:
-    """Args: ``resources``: those in namespaces, by name."""
+    """Args: ``resources``: those in namespaces, by name; ``custom``: kinds that come and go, asked for each time."""
 
     def __init__(
         self,
         client: Client,
         quotas: Lister[ResourceQuota],
         resources: Mapping[GroupResource, Resource[Any]],
+        custom: Iterable[Resource[Any]],
         count: Callable[[Resource[Any], str], int],
     ) -> None:
         self._client = client
         self._quotas = quotas
         self._resources = resources
+        self._custom = custom
         self._count_objects = count
 
     async def reconcile(self, request: Request) -> Result:
@@ -61,8 +64,11 @@ class QuotaCounter:
     def _count(self, name: str, namespace: str) -> int:
         """0 for what nobody here can use."""
         named = counted(name)
-        resource = None if named is None else self._resources.get(named)
+        resource = None if named is None else self._resources.get(named) or self._custom_resource(named)
         return 0 if resource is None else self._count_objects(resource, namespace)
+
+    def _custom_resource(self, named: GroupResource) -> Resource[Any] | None:
+        return next((each for each in self._custom if each.namespaced and each.group_resource == named), None)
 
 
 def _requests(quota: ResourceQuota) -> Iterable[Request]:
@@ -75,6 +81,7 @@ def build(context: Context) -> QueueController | None:
     client = context.connect(NAME)
     quotas = context.informers.informer(RESOURCE_QUOTAS, client=client)
     resources = {each.group_resource: each for each in context.resources if each.namespaced}
-    controller = QueueController(NAME, QuotaCounter(client, quotas.lister, resources, context.count), context.clock)
+    counter = QuotaCounter(client, quotas.lister, resources, CustomKinds(context.informers, client), context.count)
+    controller = QueueController(NAME, counter, context.clock)
     controller.watch(quotas, on_add=_requests, on_update=_requests)
     return controller

@@ -28,7 +28,7 @@ from kubevouch.client.tls import ClientTLS
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.scheme import Resource, Scheme
+from kubevouch.machinery.scheme import GroupResource, Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
 from kubevouch.registry.certificates.durations import duration_honored
@@ -99,14 +99,27 @@ class Security:
     recovery: NodeRecovery | None = None
 
 
+_STORED = frozenset(each.group_resource for each in catalog.STORED)
+
+
 @dataclass(slots=True)
 class Caches:
-    """The caches by resource plural; what authenticators, authorizers and admission read."""
+    """The caches by resource plural; what authenticators, authorizers and admission read.
+
+    ``custom`` finds those of kinds that come and go, by group and plural.
+    """
 
     by_plural: dict[str, ResourceCache[Any]] = field(default_factory=dict)
+    custom: Callable[[str, str], ResourceCache[Any] | None] = lambda _group, _plural: None
 
     def __getitem__(self, plural: str) -> ResourceCache[Any]:
         return self.by_plural[plural]
+
+    def of(self, resource: GroupResource) -> ResourceCache[Any] | None:
+        """That of a built-in or a custom kind; None for what is not stored."""
+        if resource in _STORED:
+            return self.by_plural[resource.resource]
+        return self.custom(resource.group, resource.resource)
 
 
 Secure = Callable[[Caches, Callable[[], Awaitable[object]]], Security]
@@ -209,6 +222,7 @@ class APIServer:
             self.metrics.storage,
             self._converters,
         )
+        self.caches.custom = self.custom.cache
         self.custom.follow(self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural])
         self._install_reviews()
         if kubelet_credential is not None:

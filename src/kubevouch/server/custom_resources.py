@@ -136,7 +136,8 @@ class _ServedDefinition:
         self.cache: ResourceCache[CustomObject] = cacher.register(prefix, load)
         self._endpoints: list[ServedVersion] = []
         for version in kind.versions.values():
-            if version.version.served:
+            # What is built in comes first, as its paths do in kube-apiserver.
+            if version.version.served and not served.is_built_in(version.resource.group_version):
                 store = make_store(version.definition, self.cache)
                 encoder = ObjectEncoder(version.resource, version.definition.printer)
                 endpoint = ServedVersion(version.resource, store, encoder, custom=version, ready=self.ready)
@@ -170,6 +171,7 @@ class _ServedDefinition:
             return
         if self._preparing is None or (self._preparing.done() and not self._is_ready):
             self._preparing = asyncio.create_task(self._prepare(), name="custom-resources")
+            self._preparing.add_done_callback(_looked_at)
         await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
@@ -192,5 +194,9 @@ class _ServedDefinition:
             self._served.remove(endpoint)
         self._cacher.unregister(self.cache)
         self._metrics.forget(self.cache.prefix)
-        if self._preparing is not None:
-            self._preparing.cancel()
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Whoever waits hears of a failure; perhaps nobody does any more."""
+    if not task.cancelled():
+        task.exception()

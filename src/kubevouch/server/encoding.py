@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from kubevouch.machinery.codec import gojson, json_codec, protobuf, yamltext
+from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.meta import ListMeta, ObjectMeta, PartialObjectMetadata, Status
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.interface import Printer
@@ -37,7 +38,8 @@ def plain(obj: Any, api_version: str, kind: str, how: Negotiated) -> bytes:
     """A struct that is not stored."""
     if how.encoding == "protobuf":
         return protobuf.seal(api_version, kind, protobuf.codec_for(type(obj)).encode(obj))
-    return _text(json_codec.with_type_meta(json_codec.encode(obj), kind, api_version), how)
+    codec = codec_of(type(obj))
+    return _text(codec.whole_json(codec.to_json(obj), kind, api_version), how)
 
 
 def status(value: Status, how: Negotiated) -> bytes:

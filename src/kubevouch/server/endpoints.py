@@ -259,6 +259,10 @@ class Served:
         found = endpoint.store.definition.subresource(subresource)
         return found is not None and verb in found.verbs
 
+    def is_built_in(self, group_version: GroupVersion) -> bool:
+        """Whether anything else is served there."""
+        return self.serves(group_version) and not self.is_custom(group_version)
+
     def is_custom(self, group_version: GroupVersion) -> bool:
         """Whether kinds that came at run time are served there."""
         return any(each.custom is not None for each in self.within(group_version))

@@ -99,6 +99,8 @@ class Router:
             if custom is None:
                 return NOT_FOUND
             await endpoint.ready()
+            if endpoint is not self._served.endpoint(info.group, info.version, info.resource):
+                return await self._resource(request)  # its definition has changed meanwhile
             handler = custom
         else:
             handler = self._handler(endpoint, request)

@@ -158,7 +158,9 @@ def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict
 
 
 def _count(server: StandaloneServer, resource: Resource[Any], namespace: str) -> int:
-    cache = server.api.caches[resource.plural]
+    cache = server.api.caches.of(resource.group_resource)
+    if cache is None:
+        return 0
     return cache.count(f"{cache.prefix}{namespace}/")
 
 

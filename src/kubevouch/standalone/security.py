@@ -23,6 +23,7 @@ from kubevouch.authentication.service_account import Issuer, ServiceAccountAuthe
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.authorization.bootstrap_policy import node_rules
+from kubevouch.authorization.custom_kinds import CustomKindCollectorAuthorizer
 from kubevouch.authorization.interface import ResolvingAuthorizer
 from kubevouch.authorization.node import NodeAuthorizer
 from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
@@ -76,6 +77,7 @@ class StandaloneSecurity:
             "Node": NodeAuthorizer(node_rules()),
             "RBAC": RBACAuthorizer(self.policy),
         }
+        self._collector = CustomKindCollectorAuthorizer()
         self.authorizer = UnionAuthorizer([])
         self._configured: ConfiguredAdmission | None = None
         self._recovery: NodeRecovery | None = None
@@ -86,7 +88,7 @@ class StandaloneSecurity:
 
     def _choose_authorizers(self) -> None:
         chosen = self._access.authorizers(self._built_in)
-        self.authorizer.replace([PrivilegedGroupAuthorizer(), *chosen], chosen)
+        self.authorizer.replace([PrivilegedGroupAuthorizer(), self._collector, *chosen], chosen)
 
     def replace_client_anchors(self, anchors: TrustAnchors) -> None:
         """Believe the clients of another CA bundle from the next request on."""
@@ -126,6 +128,10 @@ class StandaloneSecurity:
             caches["roles"], caches["clusterroles"], caches["rolebindings"], caches["clusterrolebindings"]
         )
         follow(self.policy, rbac_caches)
+        built_in = {each.group_resource for each in STORED}
+        self._collector.is_custom = lambda group, plural: (
+            GroupResource(group, plural) not in built_in and caches.custom(group, plural) is not None
+        )
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
         _follow_lockouts(caches, self._lockouts)
@@ -212,17 +218,15 @@ def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAc
 
 
 def _quotas(caches: Caches) -> tuple[QuotasOf, ObjectsIn]:
-    counted = {each.group_resource: each.plural for each in STORED if each.namespaced}
     quotas = caches[RESOURCE_QUOTAS.plural]
 
     def quotas_of(namespace: str) -> list[ResourceQuota]:
         return [stored.obj for stored in quotas.scan(f"{quotas.prefix}{namespace}/")]
 
     def objects_in(resource: GroupResource, namespace: str) -> tuple[int, Callable[[str], bool]] | None:
-        plural = counted.get(resource)
-        if plural is None:
+        cache = caches.of(resource)
+        if cache is None:
             return None
-        cache = caches[plural]
         folder = f"{cache.prefix}{namespace}/"
         return cache.count(folder), lambda name: cache.get(f"{folder}{name}") is not None
 

@@ -261,6 +261,7 @@ class InformerFactory:
         )
         self._streaming_lists = streaming_lists
         self._informers: dict[tuple[str, ...], SharedInformer[Any]] = {}
+        self._running: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._tasks: Supervisor | None = None
 
     def informer(
@@ -291,8 +292,17 @@ class InformerFactory:
                 streaming_lists=self._streaming_lists,
             )
             if self._tasks is not None:
-                self._start(self._tasks, self._informers[key])
+                self._start(self._tasks, key)
         return self._informers[key]
+
+    def forget(self, informer: SharedInformer[Any]) -> None:
+        """End an informer of a collection that is no more; who asks for it again gets another one."""
+        key = next((key for key, each in self._informers.items() if each is informer), None)
+        if key is not None:
+            del self._informers[key]
+            task = self._running.pop(key, None)
+            if task is not None:
+                task.cancel()
 
     @property
     def informers(self) -> list[SharedInformer[Any]]:
@@ -308,11 +318,12 @@ class InformerFactory:
         """Run all informers until cancelled."""
         try:
             async with Supervisor(self._clock) as self._tasks:
-                for informer in self._informers.values():
-                    self._start(self._tasks, informer)
+                for key in list(self._informers):
+                    self._start(self._tasks, key)
                 await asyncio.Event().wait()
         finally:
             self._tasks = None
 
-    def _start(self, tasks: Supervisor, informer: SharedInformer[Any]) -> None:
-        tasks.start(f"informer-{informer.resource.plural}", informer.run)
+    def _start(self, tasks: Supervisor, key: tuple[str, ...]) -> None:
+        informer = self._informers[key]
+        self._running[key] = tasks.start(f"informer-{informer.resource.plural}", informer.run)

@@ -11,6 +11,7 @@ import msgspec
 from kubevouch.admission import audit_annotations
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.codec import gojson, json_codec
+from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.meta import Object, Status
 from kubevouch.server import encoding, secrecy
 from kubevouch.server.audit.options import API_VERSION
@@ -141,7 +142,7 @@ class AuditRecord:
             obj, api_version, kind = self._sent
             return self._raw(encoding.plain(obj, api_version, kind, _JSON))
         if request.typed and request.obj is not None:
-            return self._raw(json_codec.encode(request.obj))
+            return self._raw(codec_of(type(request.obj)).to_json(request.obj))
         # A patch, or a body that could not be decoded: worth recording as long as it is JSON.
         try:
             return self._raw(json_codec.encode(gojson.loads(self.body))) if self.body else None
