@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -39,16 +38,3 @@ class TestMarkers:
     def test_of_a_function(self, kubevouch_cluster: Cluster) -> None:
         assert repr(kubevouch_cluster) == "<Cluster in process>"
         kubevouch_cluster.wait_for("cm", "kube-root-ca.crt")
-
-
-def test_processes_of_xdist_do_not_meet(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n"
-        "pytestmark = pytest.mark.kubevouch(https=True)\n"
-        "@pytest.mark.parametrize('n', range(4))\n"
-        "def test_it(kubevouch_cluster, n):\n"
-        "    kubevouch_cluster.create({'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'same'}})\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--strict-markers", "."]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "4 passed" in finished.stdout, finished.stdout + finished.stderr
