@@ -96,7 +96,8 @@ def _plain_type(schema: TypeSchema) -> MergeType:
         return ListType(_plain_type(schema.item))
     if isinstance(schema, MapSchema):
         return MapType({}, _plain_type(schema.value))
-    return _SCALARS.get(schema.kind, _UNTYPED)
+    # What reads its own form has no fields here: it is owned as a whole by the atomic list that it stands in.
+    return DEDUCED if schema.kind == "opaque" else _SCALARS.get(schema.kind, _UNTYPED)
 
 
 # ------------------------------------------------------------------ validation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 from asynctest import async_test
@@ -9,6 +10,7 @@ from custom_world import GROUP, ask, definition, version
 from definition_world import NAME, PATH, change, conditions, create, is_settled, until
 from kubevouch.testing import Cluster
 
+APPLY_PATCH = "application/apply-patch+yaml"
 _CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -99,3 +101,24 @@ async def test_its_objects_go_before_a_definition() -> None:
             "True", "InstanceDeletionPending",
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         )  # fmt: skip
+
+
+@async_test
+async def test_a_definition_is_applied() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        path = f"{PATH}/{NAME}?fieldManager=me"
+        first = definition()
+        answer = await ask(client, "PATCH", path, first, APPLY_PATCH)
+        assert answer.status == 201
+        await until(client, is_settled)
+        manifest = copy.deepcopy(first)
+        manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {"type": "string"}
+        answer = await ask(client, "PATCH", path, manifest, APPLY_PATCH)
+        assert answer.status == 200, answer.body
+        found = json.loads(answer.body)
+        assert "more" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        (mine,) = (each for each in found["metadata"]["managedFields"] if each["manager"] == "me")
+        assert mine["fieldsV1"]["f:spec"]["f:versions"] == {}
+        answer = await ask(client, "PATCH", f"{path[:-2]}other", first, APPLY_PATCH)
+        assert json.loads(answer.body)["message"] == 'Apply failed with 1 conflict: conflict with "me": .spec.versions'
