@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 # Every walk over a schema is recursive. Those of real projects have some 25 levels; without a bound one definition
 # would be a way to the interpreter's own limit.
 MAX_DEPTH = 100
@@ -49,6 +51,7 @@ class Schema:
         tree: the node as the definition has it; what is not compiled here is read from it.
         additional: the schema of undeclared keys; True for any value, None where there are none.
         default: NO_DEFAULT where none is declared; a declared null counts as none.
+        default_json: its text, from which copies are made.
         fills: this node or one below it has a default.
         has_embedded: so for embedded objects.
         has_unique: so for lists in which nothing may be twice.
@@ -63,6 +66,7 @@ class Schema:
     items: Schema | None
     nullable: bool
     default: Any
+    default_json: bytes
     preserve_unknown: bool
     embedded: bool
     int_or_string: bool
@@ -120,6 +124,7 @@ def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
         items=compiled_items,
         nullable=bool(tree.get("nullable")),
         default=NO_DEFAULT if default is None else default,
+        default_json=b"" if default is None else msgspec.json.encode(default),
         preserve_unknown=bool(tree.get("x-kubernetes-preserve-unknown-fields")),
         embedded=embedded,
         int_or_string=bool(tree.get("x-kubernetes-int-or-string")),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubevouch.cel.program import Turn
+from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.machinery.field import FieldError
 from kubevouch.structural import defaulting, embedded, lists, pruning, values
 from kubevouch.structural.correlation import Correlated
@@ -52,19 +53,21 @@ class CompiledVersion:
         """Prune, drop nulls that mean nothing, fill in defaults, all in place.
 
         Args:
-            stored: it comes from storage: what is malformed in objects inside of it goes, too.
+            stored: it comes from storage, and has to be readable: what is malformed in objects inside of it goes, too,
+                and defaults end where they are too many.
 
         Returns:
             The paths of the fields that the schema does not know, sorted; those in metadata of objects inside of it
             come last. What they held is gone.
 
         Raises:
-            UnmarshalError: an object inside of it is none; never with ``stored``.
+            UnmarshalError: an object inside of it is none, or defaults make it too large; never with ``stored``.
         """
         unknown = sorted(pruning.prune(tree, self.schema))
         defaulting.drop_nulls(tree, self.schema)
         unknown += embedded.coerce(tree, self.schema, drop_malformed=stored)
-        defaulting.fill(tree, self.schema)
+        if not defaulting.fill(tree, self.schema) and not stored:
+            raise UnmarshalError(f"the defaults of its schema come to more than {defaulting.MOST_BYTES} bytes")
         return unknown
 
     def validate(

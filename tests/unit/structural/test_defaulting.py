@@ -63,3 +63,13 @@ def test_nulls_that_mean_nothing_go(schema: dict[str, Any], given: dict[str, Any
     defaulting.drop_nulls(given, compile_schema(schema))
 
     assert given == left
+
+
+def test_long_defaults_of_many_items_come_to_an_end() -> None:
+    long = {"type": "object", "default": {"x": "y" * (1 << 20)}}
+    schema = compile_schema(of(l={"type": "array", "items": of(a=long)}))
+    few: dict[str, Any] = {"l": [{}, {}]}
+    many: dict[str, Any] = {"l": [{} for _ in range(2000)]}
+    assert defaulting.fill(few, schema)
+    assert not defaulting.fill(many, schema)
+    assert [len(item) for item in many["l"][:4]] == [1, 1, 0, 0]

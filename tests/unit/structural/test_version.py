@@ -113,3 +113,11 @@ def test_many_branches_give_way() -> None:
     with pytest.raises(TurnOver):
         version.validate(long, None, turn=Turn(TURN))
     assert version.validate(long, None).errors == []
+
+
+def test_defaults_that_are_too_many_are_refused_but_can_be_read() -> None:
+    long = {"type": "object", "properties": {"a": {"type": "string", "default": "x" * (1 << 20)}}}
+    version = CompiledVersion({"type": "object", "properties": {"l": {"type": "array", "items": long}}})
+    with pytest.raises(UnmarshalError, match="the defaults of its schema come to more than 3145728 bytes"):
+        version.clean({"l": [{} for _ in range(4)]})
+    assert version.clean({"l": [{} for _ in range(4)]}, stored=True) == []
