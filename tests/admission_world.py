@@ -69,9 +69,43 @@ def binding(*actions: str, name: str = "b", policy_name: str = "p", **spec: Any)
     }
 
 
+def mutating(*mutations: Tree | str, name: str = "p", rules: list[Tree] | None = None, **spec: Any) -> Tree:
+    """A policy that changes ConfigMaps; a text is the expression of an apply configuration."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": rules or [rule("configmaps", "CREATE", "UPDATE")]},
+            "reinvocationPolicy": "Never",
+            "mutations": [applied(each) if isinstance(each, str) else each for each in mutations],
+            **spec,
+        },
+    }
+
+
+def applied(expression: str) -> Tree:
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+
+
+def patched(expression: str) -> Tree:
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+
+
+def mutating_binding(name: str = "b", policy_name: str = "p", **spec: Any) -> Tree:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": policy_name, **spec},
+    }
+
+
 async def install(client: Client, *trees: Tree) -> None:
     for tree in trees:
-        answer = await post(client, POLICIES if tree["kind"].endswith("Policy") else BINDINGS, tree)
+        prefix, _, kind = tree["kind"].rpartition("Admission")
+        plural = "policies" if kind == "Policy" else "policybindings"
+        answer = await post(client, f"{GROUP}/{prefix.lower()}admission{plural}", tree)
         assert answer.status == 201, answer.body
 
 

@@ -28,6 +28,10 @@ _WEBHOOK = {
 }  # fmt: skip
 _MATCH = {"resourceRules": [_RULE], "excludeResourceRules": [_RULE], "matchPolicy": "Exact"}
 _POLICY = {"matchConstraints": _MATCH, "failurePolicy": "Fail", "validations": [{"expression": "true"}]}
+_MUTATES = {
+    "matchConstraints": _MATCH, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+    "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}],
+}  # fmt: skip
 _BINDING = {"policyName": "a", "matchResources": _MATCH, "validationActions": ["Deny"]}
 # One of each kind that has such fields, with all of them.
 SAMPLES: dict[Resource[Any], Tree] = {
@@ -38,6 +42,8 @@ SAMPLES: dict[Resource[Any], Tree] = {
     catalog.MUTATING_WEBHOOK_CONFIGURATIONS: {"webhooks": [{**_WEBHOOK, "reinvocationPolicy": "Never"}]},
     catalog.VALIDATING_ADMISSION_POLICIES: {"spec": _POLICY},
     catalog.VALIDATING_ADMISSION_POLICY_BINDINGS: {"spec": _BINDING},
+    catalog.MUTATING_ADMISSION_POLICIES: {"spec": _MUTATES},
+    catalog.MUTATING_ADMISSION_POLICY_BINDINGS: {"spec": {"policyName": "a", "matchResources": _MATCH}},
 }
 # Written through /status, for which Kubernetes has rules of its own: none about a node's phase.
 STATUS: dict[str, tuple[str, Tree, int]] = {

@@ -27,7 +27,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-POLICY, CONFIGURATION = blocks("yaml")
+POLICY, MUTATING, CONFIGURATION = blocks("yaml")
 (PROGRAM,) = blocks("python")
 
 
@@ -54,6 +54,23 @@ def test_the_policy_refuses_as_the_page_says() -> None:
         cluster.delete("ConfigMap", "certificate-limits", "default")
         with pytest.raises(APIStatusError, match="no params found"):
             cluster.create(request("lost", "example.com/web", 600))
+
+
+def test_the_policy_changes_what_is_made() -> None:
+    with Cluster() as cluster:
+        for each in yaml.safe_load_all(MUTATING):
+            cluster.apply(each)
+        alice = cluster.as_user("system:alice", groups=["system:masters"])
+        labelled = {"name": "red", "labels": {"example.com/team": "red"}}
+        alice.create({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+        found = {}
+        for namespace in ("default", "red"):
+            alice.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace}})
+            found[namespace] = cluster.get("ConfigMap", "a", namespace).metadata.labels
+        by = {"example.com/by": "system.alice"}
+        assert found == {
+            "default": {"example.com/team": "nobody", **by}, "red": {"example.com/team": "red", **by},
+        }  # fmt: skip
 
 
 def test_the_webhook_writes_down_who_it_was(tmp_path: Path) -> None:

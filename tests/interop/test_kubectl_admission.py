@@ -63,6 +63,32 @@ webhooks:
   admissionReviewVersions: [v1]
 """
 
+MUTATING = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: owned}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], scope: "*"}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: >-
+        Object{metadata: Object.metadata{labels: {"owner": request.userInfo.username.lowerAscii()}}}
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        [JSONPatch{op: "add", path: "/metadata/annotations",
+         value: {"example.com/seen": object.metadata.labels.owner}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: owned-here}
+spec: {policyName: owned}
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -96,6 +122,29 @@ def test_a_policy_is_applied_and_refuses(kubectl: Kubectl, tmp_path: Path) -> No
     assert row.split()[:3] == ["owned-here", "owned", "<unset>"]
     assert kubectl("delete", "-f", str(file)).returncode == 0
     assert kubectl("create", "configmap", "mine").returncode == 0
+    assert kubectl("delete", "configmap", "mine").returncode == 0
+
+
+def test_a_mutating_policy_is_applied_and_changes(kubectl: Kubectl, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(MUTATING)
+    for verb in ("created", "unchanged"):
+        applied = kubectl("apply", "-f", str(file))
+        assert applied.returncode == 0, applied.stderr
+        assert applied.stdout.count(verb) == 2
+    assert kubectl("create", "configmap", "mine").returncode == 0
+    path = "-o=jsonpath={.metadata.labels.owner} {.metadata.annotations.example\\.com/seen}"
+    owner, seen = kubectl("get", "configmap", "mine", path).stdout.split()
+    assert owner == seen
+    heading, row = kubectl("get", "mutatingadmissionpolicies").stdout.splitlines()
+    assert heading.split() == ["NAME", "MUTATIONS", "PARAMKIND", "AGE"]
+    assert row.split()[:3] == ["owned", "2", "<unset>"]
+    heading, row = kubectl("get", "mutatingadmissionpolicybindings").stdout.splitlines()
+    assert heading.split() == ["NAME", "POLICYNAME", "PARAMREF", "AGE"]
+    assert row.split()[:3] == ["owned-here", "owned", "<unset>"]
+    explained = kubectl("explain", "mutatingadmissionpolicy.spec.mutations")
+    assert "applyConfiguration" in explained.stdout and "patchType" in explained.stdout
+    assert kubectl("delete", "-f", str(file)).returncode == 0
     assert kubectl("delete", "configmap", "mine").returncode == 0
 
 

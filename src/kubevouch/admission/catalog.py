@@ -16,6 +16,7 @@ from kubevouch.admission.certificate_subject_restriction import CertificateSubje
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
+from kubevouch.admission.dynamic.mutating_admission_policy import MutatingAdmissionPolicyPlugin
 from kubevouch.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
 from kubevouch.admission.dynamic.validating_admission_policy import ValidatingAdmissionPolicyPlugin
 from kubevouch.admission.dynamic.validating_webhook import ValidatingAdmissionWebhook
@@ -33,6 +34,7 @@ MUTATING = (
     NamespaceLifecycle.name,
     NodeRestriction.name,
     TaintNodesByCondition.name,
+    MutatingAdmissionPolicyPlugin.name,
     MutatingAdmissionWebhook.name,
 )
 VALIDATING = (
@@ -97,7 +99,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         CertificateSubjectRestriction(),
     ]
     if needs.configured is not None:
-        mutating.append(needs.configured.mutating_webhook)
+        mutating += (needs.configured.mutating_policy, needs.configured.mutating_webhook)
         validating += (needs.configured.validating_policy, needs.configured.validating_webhook)
     if needs.quotas is not None:
         validating.append(ResourceQuotaPlugin(*needs.quotas, needs.refresh))

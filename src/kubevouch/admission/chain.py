@@ -45,9 +45,8 @@ class AdmissionChain:
         request.observer = self._observer
         watch = Watch(self._observer, ADMIT, request.operation)
         await _admit(plugins, request, watch)
-        state = request.reinvocation
-        if state is not None and state.wanted:
-            state.again = True
+        if request.reinvocation.wanted:
+            request.reinvocation.again = True
             await _admit(plugins, request, watch)
         watch.ended()
         return request.obj

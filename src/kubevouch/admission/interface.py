@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from kubevouch.admission.observer import UNOBSERVED, Observer
@@ -46,27 +47,45 @@ class Version:
 
 
 @dataclass(slots=True)
-class Reinvocation:
-    """What a mutating phase remembers for its second round.
+class Invoked:
+    """What one plug-in remembers for the second round.
 
     Args:
-        wanted: somebody changed the object after others had looked at it.
-        again: this is the second round.
-        invoked: the uids of webhooks that want to see later changes.
+        before: the uids of webhooks or policies that want to see later changes.
         due: the uids of those of them that others changed the object after.
-        output: the object as the webhooks left it.
+        output: the object as the plug-in left it.
     """
 
-    wanted: bool = False
-    again: bool = False
-    invoked: set[str] = field(default_factory=set)
+    before: set[str] = field(default_factory=set)
     due: set[str] = field(default_factory=set)
     output: Any = None
 
     def changed(self) -> None:
         """The object changed: whoever was invoked so far is due again."""
-        self.due |= self.invoked
-        self.invoked.clear()
+        self.due |= self.before
+        self.before.clear()
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What a mutating phase knows of its second round.
+
+    Args:
+        wanted: somebody changed the object after others had looked at it.
+        again: this is the second round.
+        by: what each plug-in remembers, by its name.
+    """
+
+    wanted: bool = False
+    again: bool = False
+    by: dict[str, Invoked] = field(default_factory=dict)
+
+    def invoked(self, plugin: str, obj: Any) -> Invoked:
+        """What the plug-in remembers, now that it sees ``obj``."""
+        found = self.by.setdefault(plugin, Invoked())
+        if self.again and found.output != obj:
+            found.changed()
+        return found
 
 
 class Request(Struct):
@@ -100,7 +119,7 @@ class Request(Struct):
     annotations: dict[str, str] = {}
     versions: tuple[Version, ...] = ()
     options: Any = None
-    reinvocation: Reinvocation | None = None
+    reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     observer: Observer = UNOBSERVED
     at_end: list[Callable[[], None]] = []
 

@@ -49,6 +49,14 @@ class Observer(Protocol):
         """
         ...
 
+    def mutation(self, policy: str, binding: str, error: str, seconds: float) -> None:
+        """A mutation was tried.
+
+        Args:
+            error: ``no_error``, ``compile_error``, ``invalid_error`` or ``out_of_budget``.
+        """
+        ...
+
 
 class _Unobserved:
     def monotonic(self) -> float:
@@ -56,7 +64,7 @@ class _Unobserved:
 
     def step(self, *_args: object, **_more: object) -> None: ...
 
-    plugin = webhook = webhook_rejected = webhook_failed_open = policy = step
+    plugin = webhook = webhook_rejected = webhook_failed_open = policy = mutation = step
 
 
 UNOBSERVED: Observer = _Unobserved()

@@ -25,7 +25,7 @@ from kubevouch.api import (
     storage_v1,
 )
 from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
-from kubevouch.api.admissionregistration_v1 import policies, webhooks
+from kubevouch.api.admissionregistration_v1 import mutating_policies, policies, webhooks
 from kubevouch.api.apiextensions_v1 import GROUP as API_EXTENSIONS
 from kubevouch.api.apiextensions_v1 import definitions
 from kubevouch.api.empty_kinds import EMPTY_KINDS, EmptyKind, resource_of
@@ -120,6 +120,14 @@ MUTATING_WEBHOOK_CONFIGURATIONS = Resource(
     ADMISSION_REGISTRATION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
     webhooks.MutatingWebhookConfiguration, namespaced=False,
 )  # fmt: skip
+MUTATING_ADMISSION_POLICIES = Resource(
+    ADMISSION_REGISTRATION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies",
+    mutating_policies.MutatingAdmissionPolicy, namespaced=False,
+)  # fmt: skip
+MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
+    ADMISSION_REGISTRATION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings",
+    mutating_policies.MutatingAdmissionPolicyBinding, namespaced=False,
+)  # fmt: skip
 VALIDATING_ADMISSION_POLICIES = Resource(
     ADMISSION_REGISTRATION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
     policies.ValidatingAdmissionPolicy, namespaced=False,
@@ -165,7 +173,8 @@ STORED: tuple[Resource[Any], ...] = (
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS,
     SERVICES, SERVICE_ACCOUNTS, LEASES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, CSI_DRIVERS,
     CSI_NODES, RESOURCE_SLICES, RUNTIME_CLASSES, VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS,
-    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
+    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
     ENDPOINT_SLICES, LIMIT_RANGES, RESOURCE_QUOTAS, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
@@ -201,6 +210,8 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     SERVICES: core_v1.default_service,
     VALIDATING_WEBHOOK_CONFIGURATIONS: webhooks.default_validating,
     MUTATING_WEBHOOK_CONFIGURATIONS: webhooks.default_mutating,
+    MUTATING_ADMISSION_POLICIES: mutating_policies.default_policy,
+    MUTATING_ADMISSION_POLICY_BINDINGS: mutating_policies.default_binding,
     VALIDATING_ADMISSION_POLICIES: policies.default_policy,
     VALIDATING_ADMISSION_POLICY_BINDINGS: policies.default_binding,
 }

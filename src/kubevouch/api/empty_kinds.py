@@ -31,7 +31,7 @@ class EmptyKind(NamedTuple):
 
 _PODS = "(Containers), (Images), (Selector)"
 _APPS, _BATCH, _NETWORKING, _STORAGE = "apps/v1", "batch/v1", "networking.k8s.io/v1", "storage.k8s.io/v1"
-_ADMISSION, _FLOW_CONTROL = "admissionregistration.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1"
+_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
 
 EMPTY_KINDS: tuple[EmptyKind, ...] = (
     EmptyKind("v1", "PersistentVolume", "persistentvolumes", "Name, Capacity, Access Modes, Reclaim Policy, Status,"
@@ -70,10 +70,6 @@ EMPTY_KINDS: tuple[EmptyKind, ...] = (
               namespaced=False),
     EmptyKind(_STORAGE, "VolumeAttributesClass", "volumeattributesclasses", "Name, DriverName, Age", "vac",
               namespaced=False, has_spec=False),
-    EmptyKind(_ADMISSION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", "Name, Mutations, ParamKind, Age",
-              namespaced=False),
-    EmptyKind(_ADMISSION, "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings",
-              "Name, PolicyName, ParamRef, Age", namespaced=False),
     EmptyKind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses",
               "Name, Value, Global-Default, Age, PreemptionPolicy", "pc", namespaced=False, has_spec=False),
     EmptyKind(_FLOW_CONTROL, "FlowSchema", "flowschemas",

@@ -6,6 +6,7 @@ Source: cel-go checker/{checker,env,errors}.go (0.26).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kubevouch.cel.declarations import TYPE_NAMES, Signature, declarations
@@ -52,6 +53,21 @@ class Struct(Protocol):
         """The key of a field in values, and its type; None if there is no such field."""
 
 
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What some expressions may use besides the variables.
+
+    Args:
+        message: the type of messages by their name, whose origin is a :class:`Struct` and has ``make``; or None.
+        functions: by name.
+    """
+
+    message: Callable[[str], Type | None]
+    functions: Mapping[str, tuple[Signature, ...]]
+
+
+NOTHING = Additions(lambda _: None, {})
+
 _CONSTANTS: dict[type, Type] = {
     type(None): NULL, bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES
 }  # fmt: skip
@@ -71,27 +87,28 @@ class Checked:
         self.names = names
 
 
-def check(node: Node, variables: Mapping[str, Type]) -> Checked:
+def check(node: Node, variables: Mapping[str, Type], additions: Additions = NOTHING) -> Checked:
     """Check a tree in place: ``type``, ``key`` and ``overloads`` of its nodes are set.
 
     Raises:
         RecursionError: it nests too deep.
     """
-    checker = _Checker(variables)
+    checker = _Checker(variables, additions)
     checker.visit(node)
     checker.settle()
     return Checked(checker.issues, frozenset(checker.names))
 
 
 class _Checker:
-    def __init__(self, variables: Mapping[str, Type]) -> None:
+    def __init__(self, variables: Mapping[str, Type], additions: Additions) -> None:
+        self._message = additions.message
         self.issues: list[Issue] = []
         self.names: set[str] = set()
         self._variables = variables
         self._scopes: list[dict[str, Type]] = []
         self._mappings: Mappings = {}
         self._free = 0
-        self._functions = declarations()
+        self._functions = {**declarations(), **additions.functions} if additions.functions else declarations()
         self._nodes: list[Node] = []
 
     def settle(self) -> None:
@@ -304,7 +321,10 @@ class _Checker:
         return map_of(keys or self._fresh(), values or self._fresh())
 
     def _struct(self, node: StructLiteral) -> Type:
-        # Nothing that could be made has a name.
+        made = self._message(node.name)
+        if made is not None:
+            self._entries(node, made.origin)
+            return made
         found = self._lookup(node.name)
         if found is None:
             self._wrong(node.offset, f"undeclared reference to '{node.name}' (in container '')")
@@ -313,6 +333,17 @@ class _Checker:
         else:
             self._wrong(node.offset, f"'{found.parameters[0]}' is not a message type")
         return ERROR
+
+    def _entries(self, node: StructLiteral, struct: Struct) -> None:
+        for entry in node.entries:
+            found = self._element(entry.value, optional=entry.optional)
+            declared = struct.member(entry.name)
+            if declared is None:
+                self._wrong(entry.offset, f"undefined field '{entry.name}'")
+            elif not self._fits(declared[1], found):
+                shown = substitute(self._mappings, found, free_to_dyn=True)
+                text = f"expected type of field '{entry.name}' is '{declared[1]}' but provided type is '{shown}'"
+                self._wrong(entry.offset, text)
 
     def _comprehension(self, node: Comprehension) -> Type:
         among = substitute(self._mappings, self.visit(node.iter_range))

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from kubevouch.cel import interpreter, library, literals, optionals, standard, time_parts
-from kubevouch.cel.checker import check
+from kubevouch.cel.checker import NOTHING, Additions, check
 from kubevouch.cel.issues import Issue, display
 from kubevouch.cel.parser import MAX_DEPTH, IssuesFound, NotAnExpression, parse
 from kubevouch.cel.program import ExpressionError, NotRunnable, Program
@@ -49,8 +49,8 @@ class Expression:
     names: frozenset[str]
 
 
-def compile_expression(source: str, variables: Mapping[str, Type]) -> Expression:
-    """Compile an expression over variables of these types.
+def compile_expression(source: str, variables: Mapping[str, Type], additions: Additions = NOTHING) -> Expression:
+    """Compile an expression over variables of these types, which may use ``additions``, too.
 
     Raises:
         ExpressionError: in cel-go's words, without a beginning.
@@ -60,7 +60,7 @@ def compile_expression(source: str, variables: Mapping[str, Type]) -> Expression
         raise ExpressionError(f"got {len(source)} characters, expected at most {MAX_SOURCE}")
     try:
         tree = parse(source)
-        checked = check(tree, variables)
+        checked = check(tree, variables, additions)
         issues = checked.issues or literals.issues(tree)
         if issues:
             raise ExpressionError(display(issues, source))

@@ -66,9 +66,11 @@ class Environment:
     Args:
         variables: name to type. A struct is checked by the compiler and given as a tree at run time, so that a field
             that is not set is absent, as in Kubernetes, and not empty.
+        patches: expressions may make what changes an object; see :mod:`kubevouch.cel.patches`.
     """
 
-    def __init__(self, variables: Mapping[str, VariableType]) -> None:
+    def __init__(self, variables: Mapping[str, VariableType], *, patches: bool = False) -> None:
+        self._patches = patches
         self._variables = {name: _variable(name, kind) for name, kind in variables.items()}
 
     def compile(self, source: str, result: Sequence[str] = ()) -> Program:
@@ -84,14 +86,20 @@ class Environment:
         from kubevouch.cel.compiler import compile_expression
 
         try:
-            program = compile_expression(source, self._variables).program
+            if self._patches:
+                from kubevouch.cel.patches import ADDITIONS
+
+                program = compile_expression(source, self._variables, ADDITIONS).program
+            else:
+                program = compile_expression(source, self._variables).program
         except NotRunnable as err:
             raise ExpressionError(f"program instantiation failed: {err}") from err
         except ExpressionError as err:
             raise ExpressionError(f"compilation failed: {err}") from err
         if result and program.result_type not in result:
             wanted = result[0] if len(result) == 1 else f"one of [{' '.join(result)}]"
-            raise ExpressionError(f"must evaluate to {wanted}")
+            found = f" but got {program.result_type}" if self._patches else ""
+            raise ExpressionError(f"must evaluate to {wanted}{found}")
         return program
 
 

@@ -32,6 +32,7 @@ from kubevouch.cel.values import (
     NONE,
     EvaluationError,
     Lazy,
+    Message,
     Optional,
     Run,
     TypeValue,
@@ -43,7 +44,7 @@ from kubevouch.cel.values import (
 Scope = dict[str, Any]
 Step = Callable[[Run, Scope], Any]
 
-_LIST_COST, _MAP_COST = 10, 30
+_LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,8 @@ def _lookup(target: Any, key: Any, run: Run, *, presence: bool = False) -> Any:
         return target.get(key, _ABSENT)
     if kind is Lazy:
         return target.get(key)
+    if kind is Message:
+        return target.fields.get(key, _ABSENT)
     if kind is list:
         index = int(key) if type(key) is float and key.is_integer() else key
         if type(index) not in (int, UInt):
@@ -384,8 +387,24 @@ def _list(literal: ListLiteral) -> Step:
 
 
 def _struct(literal: StructLiteral) -> Step:
-    # Kubernetes has no messages that an expression could make.
-    raise EvaluationError(f"unknown type: {literal.name}")
+    make = getattr(literal.type.origin, "make", None) if literal.type is not None else None
+    if make is None:
+        raise EvaluationError(f"unknown type: {literal.name}")
+    entries = [(each.name, build(each.value), each.optional) for each in literal.entries]
+
+    def step(run: Run, scope: Scope) -> Message:
+        run.spend(_STRUCT_COST)
+        fields: dict[str, Any] = {}
+        for name, value_step, optional in entries:
+            value = value_step(run, scope)
+            if not optional:
+                fields[name] = value
+            elif value is not NONE:
+                fields[name] = value.value
+        made: Message = make(fields)
+        return made
+
+    return step
 
 
 def _map(literal: MapLiteral) -> Step:

@@ -53,6 +53,14 @@ class Opaque:
     type_name: str
 
 
+@dataclass(slots=True)
+class Message:
+    """What a literal with a type's name made."""
+
+    type_name: str
+    fields: dict[str, Any]
+
+
 class Lazy:
     """A map whose values are computed when they are first used.
 
@@ -104,6 +112,11 @@ _NAMES: Final[dict[type, str]] = {
     type(None): "null_type", TypeValue: "type", Optional: "optional_type", Lazy: "map",
     datetime.datetime: "google.protobuf.Timestamp", datetime.timedelta: "google.protobuf.Duration",
 }  # fmt: skip
+_GO_NAMES: Final[dict[type, str]] = {
+    bool: "bool", int: "int64", UInt: "uint64", float: "float64", str: "string", bytes: "[]uint8",
+    list: "[]ref.Val", dict: "map[ref.Val]ref.Val", type(None): "structpb.NullValue",
+    datetime.datetime: "time.Time", datetime.timedelta: "time.Duration",
+}  # fmt: skip
 _NUMBERS = (int, UInt, float)
 # Going into a list or map to compare it takes about as long as three other steps.
 _CONTAINER_COST: Final = 3
@@ -112,6 +125,11 @@ _ORDERED = (bool, str, bytes, datetime.datetime, datetime.timedelta)
 
 def type_name(value: Any) -> str:
     return _NAMES.get(type(value)) or value.type_name
+
+
+def go_type(value: Any) -> str:
+    """Go's name of the type of a value as cel-go holds it."""
+    return _GO_NAMES.get(type(value), "interface {}")
 
 
 def no_such_overload(*_: Any) -> EvaluationError:
@@ -169,6 +187,8 @@ def equal(left: Any, right: Any, run: Run) -> bool:
         return len(left) == len(right) and all(
             key in right and equal(value, right[key], run) for key, value in left.items()
         )
+    if kind is Message:
+        return left.type_name == right.type_name and equal(left.fields, right.fields, run)
     if kind is Optional:
         return left is right if NONE in (left, right) else equal(left.value, right.value, run)
     run.spend(-(-min(size(left), size(right)) // 10))
@@ -194,6 +214,8 @@ def plain(value: Any, run: Run) -> Any:
         return [plain(each, run) for each in value]
     if kind is dict:
         return {key: plain(each, run) for key, each in value.items()}
+    if kind is Message:
+        return {key: plain(each, run) for key, each in value.fields.items()}
     if kind is UInt:
         return int(value)
     if kind in (bool, int, float, str, bytes, type(None), datetime.datetime, datetime.timedelta):

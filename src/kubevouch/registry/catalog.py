@@ -8,6 +8,7 @@ from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.registry import empty_kinds
 from kubevouch.registry.admissionregistration import (
+    mutatingadmissionpolicies,
     validatingadmissionpolicies,
     validatingadmissionpolicybindings,
     webhookconfigurations,
@@ -63,6 +64,8 @@ def definitions(
         roles.role_definition(guard),
         csidrivers.DEFINITION,
         csinodes.DEFINITION,
+        mutatingadmissionpolicies.definition(access),
+        mutatingadmissionpolicies.binding_definition(access),
         webhookconfigurations.MUTATING,
         validatingadmissionpolicies.definition(access),
         validatingadmissionpolicybindings.definition(access),

@@ -24,7 +24,6 @@ _REASONS = {
     "networking.k8s.io": NO_SERVICE_NETWORK,
     "apiregistration.k8s.io": _FIXED,
     "flowcontrol.apiserver.k8s.io": "the lanes of kubevouch's requests are fixed",
-    "admissionregistration.k8s.io": "no policy of kubevouch's changes objects, a webhook does",
 }
 
 

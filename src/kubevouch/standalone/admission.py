@@ -32,6 +32,9 @@ def configured_admission(
     _follow(caches[catalog.MUTATING_WEBHOOK_CONFIGURATIONS.plural], mutating.load, mutating.changed)
     _follow(caches[catalog.VALIDATING_WEBHOOK_CONFIGURATIONS.plural], validating.load, validating.changed)
     _follow(caches[catalog.VALIDATING_ADMISSION_POLICIES.plural], policies.load_policies, policies.policy_changed)
+    changing = configured.mutating_policies
+    _follow(caches[catalog.MUTATING_ADMISSION_POLICIES.plural], changing.load_policies, changing.policy_changed)
+    _follow(caches[catalog.MUTATING_ADMISSION_POLICY_BINDINGS.plural], changing.load_bindings, changing.binding_changed)
     _follow(
         caches[catalog.VALIDATING_ADMISSION_POLICY_BINDINGS.plural], policies.load_bindings, policies.binding_changed
     )

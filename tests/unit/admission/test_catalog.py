@@ -24,6 +24,7 @@ def test_order_is_kubernetes_own() -> None:
         "NamespaceLifecycle",
         "NodeRestriction",
         "TaintNodesByCondition",
+        "MutatingAdmissionPolicy",
         "MutatingAdmissionWebhook",
         "CertificateApproval",
         "CertificateSigning",
@@ -33,8 +34,8 @@ def test_order_is_kubernetes_own() -> None:
         "ValidatingAdmissionWebhook",
         "ResourceQuota",
     )
-    assert tuple(name for name in MUTATING if name in kubernetes) == kubernetes[:4]
-    assert tuple(name for name in VALIDATING if name in kubernetes) == kubernetes[4:]
+    assert tuple(name for name in MUTATING if name in kubernetes) == kubernetes[:5]
+    assert tuple(name for name in VALIDATING if name in kubernetes) == kubernetes[5:]
 
 
 @async_test

@@ -8,7 +8,7 @@ import pytest
 from asynctest import async_test
 from decisions import admission_request
 from kubevouch.admission.chain import AdmissionChain
-from kubevouch.admission.interface import Operation, Reinvocation, Request
+from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.refusal import refused
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
 from kubevouch.api.core_v1.configmaps import ConfigMap
@@ -98,11 +98,10 @@ async def test_plugins_are_taken_over() -> None:
 
 
 class Reinvoking(Plugin):
-    """Asks for a second round, once."""
+    """Asks for a second round, again and again."""
 
     async def admit(self, request: Request) -> Any:
-        if request.reinvocation is None:
-            request.reinvocation = Reinvocation(wanted=True)
+        request.reinvocation.wanted = True
         return await super().admit(request)
 
 
@@ -111,4 +110,4 @@ async def test_a_second_round_for_all_when_one_asks_for_it() -> None:
     request = creation()
     admitted = await AdmissionChain([Plugin("a"), Reinvoking("b")]).admit(request)
     assert admitted.data == {"seen": "abab"}
-    assert request.reinvocation is not None and request.reinvocation.again
+    assert request.reinvocation.again

@@ -42,6 +42,8 @@ class Seen:
 
     def policy(self, policy: str, binding: str, error: str, action: str, seconds: float) -> None: ...
 
+    def mutation(self, policy: str, binding: str, error: str, seconds: float) -> None: ...
+
 
 class Slow:
     """Takes so many seconds, and may refuse or ask to be run again."""

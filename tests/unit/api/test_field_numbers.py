@@ -27,7 +27,7 @@ from kubevouch.api import (
     resource_v1,
     storage_v1,
 )
-from kubevouch.api.admissionregistration_v1 import matching, policies, webhooks
+from kubevouch.api.admissionregistration_v1 import matching, mutating_policies, policies, webhooks
 from kubevouch.api.apiextensions_v1 import definitions, schema_fields
 from kubevouch.api.core_v1 import (
     components,
@@ -69,7 +69,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     "apiextensions.k8s.io/v1": (definitions, schema_fields),
     "resource.k8s.io/v1": (resource_v1,),
     "discovery.k8s.io/v1": (discovery_v1,),
-    "admissionregistration.k8s.io/v1": (matching, policies, webhooks),
+    "admissionregistration.k8s.io/v1": (matching, mutating_policies, policies, webhooks),
 }  # fmt: skip
 # Messages that are no struct here: lists are put together from their items, wrapped values are marks on a field.
 NOT_DECLARED = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from kubevouch.admission.dynamic import mutating_admission_policy, validating_admission_policy
 from kubevouch.admission.dynamic.matching import NamespaceGetter
+from kubevouch.admission.dynamic.mutating_admission_policy import MutatingAdmissionPolicyPlugin
 from kubevouch.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
-from kubevouch.admission.dynamic.validating_admission_policy import (
-    ObjectsOf,
-    PolicySource,
-    ValidatingAdmissionPolicyPlugin,
-)
+from kubevouch.admission.dynamic.policy_source import ObjectsOf
+from kubevouch.admission.dynamic.validating_admission_policy import ValidatingAdmissionPolicyPlugin
 from kubevouch.admission.dynamic.validating_webhook import ValidatingAdmissionWebhook
 from kubevouch.admission.dynamic.webhook_call import WebhookCaller
 from kubevouch.admission.dynamic.webhook_source import HookSource
@@ -31,9 +30,13 @@ class ConfiguredAdmission:
         self._caller = WebhookCaller(clock)
         self.mutating = HookSource(self._caller.forget)
         self.validating = HookSource(self._caller.forget)
-        self.policies = PolicySource()
+        self.policies = validating_admission_policy.policies()
+        self.mutating_policies = mutating_admission_policy.policies()
         self.mutating_webhook = MutatingAdmissionWebhook(self.mutating, self._caller, namespace_named, authorizer)
         self.validating_webhook = ValidatingAdmissionWebhook(self.validating, self._caller, namespace_named, authorizer)
+        self.mutating_policy = MutatingAdmissionPolicyPlugin(
+            self.mutating_policies, namespace_named, objects_of, authorizer
+        )
         self.validating_policy = ValidatingAdmissionPolicyPlugin(self.policies, namespace_named, objects_of, authorizer)
 
     async def close(self) -> None:

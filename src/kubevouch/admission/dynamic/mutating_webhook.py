@@ -15,7 +15,7 @@ from kubevouch.admission.dynamic.review import Shown
 from kubevouch.admission.dynamic.webhook_call import CallFailed, failed_open, report
 from kubevouch.admission.dynamic.webhook_plugin import WebhookPlugin
 from kubevouch.admission.dynamic.webhook_source import Hook
-from kubevouch.admission.interface import Reinvocation, Request
+from kubevouch.admission.interface import Invoked, Request
 from kubevouch.admission.observer import ADMIT
 from kubevouch.api.admission_v1 import JSON_PATCH, AdmissionResponse
 from kubevouch.api.admissionregistration_v1.webhooks import IF_NEEDED, MutatingWebhook
@@ -38,23 +38,20 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         hooks = self._source.hooks
         if not hooks:
             return request.obj
-        state = request.reinvocation
-        if state is None:
-            state = request.reinvocation = Reinvocation()
-        if state.again and state.output != request.obj:
-            state.changed()
+        again, state = request.reinvocation.again, request.reinvocation.invoked(self.name, request.obj)
         interview = Interview(self._authorizer, request.user)
         for index, hook in enumerate(hooks):
             shown = await hook.show(request, self._namespace_named, interview)
             # Whoever was not asked in the first round is not asked in the second.
-            if shown is not None and (not state.again or hook.uid in state.due):
+            if shown is not None and (not again or hook.uid in state.due):
                 request.obj = await self._ask(hook, shown, state, index)
         state.output = request.obj
         return request.obj
 
-    async def _ask(self, hook: Hook, shown: Shown, state: Reinvocation, index: int) -> Any:
+    async def _ask(self, hook: Hook, shown: Shown, state: Invoked, index: int) -> Any:
         """The object as the webhook leaves it."""
-        request, place = shown.request, f"round_{int(state.again)}_index_{index}"
+        request = shown.request
+        place = f"round_{int(request.reinvocation.again)}_index_{index}"
         obj, begun = request.obj, request.observer.monotonic()
         failure: CallFailed | APIStatusError | None = None
         try:
@@ -69,9 +66,9 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         report(hook, request, ADMIT, begun, failure)
         if mutated:
             state.changed()
-            state.wanted = True
+            request.reinvocation.wanted = True
         if isinstance(hook.webhook, MutatingWebhook) and hook.webhook.reinvocation_policy == IF_NEEDED:
-            state.invoked.add(hook.uid)
+            state.before.add(hook.uid)
         if isinstance(failure, APIStatusError):
             raise failure
         if failure is not None:

@@ -8,33 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from kubevouch.admission.dynamic.match_conditions import ConditionError, MatchConditions, evaluation_text
-from kubevouch.admission.dynamic.questions import POLICY_BUDGET, Asking, Inquiry, Work
+from kubevouch.admission.dynamic.match_conditions import ConditionError, MatchConditions
+from kubevouch.admission.dynamic.policy_expressions import (
+    INVALID_ERROR,
+    Evaluation,
+    Expression,
+    compiled,
+    compiled_variables,
+    error_of,
+    type_of,
+)
+from kubevouch.admission.dynamic.questions import Asking, Work
 from kubevouch.admission.dynamic.review import Tree
 from kubevouch.admission.observer import NO_ERROR, UNOBSERVED
-from kubevouch.api.admissionregistration_v1.expressions import PARAMS, VARIABLES, compile_expression
+from kubevouch.api.admissionregistration_v1.expressions import PARAMS
 from kubevouch.api.admissionregistration_v1.matching import IGNORE
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicySpec, Validation
-from kubevouch.cel.environment import (
-    ANY,
-    BOOL,
-    NULL,
-    STRING,
-    EvaluationError,
-    ExpressionError,
-    OutOfBudget,
-    Program,
-)
-from kubevouch.cel.values import Lazy
-from kubevouch.machinery.text.gotext import quote
+from kubevouch.cel.environment import BOOL, NULL, STRING, EvaluationError, OutOfBudget
 
 MAX_MESSAGE_BYTES = 5 * 1024
 MAX_ANNOTATION_BYTES = 10 * 1024
 INVALID = "Invalid"
-
-_COMPILE_ERROR, _INVALID_ERROR = "compile_error", "invalid_error"
 
 Monotonic = Callable[[], float]
 
@@ -73,17 +68,6 @@ class Findings:
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
-    """An expression that was stored although it does not compile here."""
-
-    source: str
-    why: str
-
-
-_Expression = Program | _Unusable
-
-
 class PolicyRules:
     """The expressions of a policy, compiled when they are first asked for."""
 
@@ -98,21 +82,15 @@ class PolicyRules:
         return self._spec.failure_policy == IGNORE
 
     @cached_property
-    def _variables(self) -> list[tuple[str, _Expression]]:
-        known: dict[str, str] = {}
-        found: list[tuple[str, _Expression]] = []
-        for variable in self._spec.variables:
-            expression = self._compile(variable.expression, (), known)
-            found.append((variable.name, expression))
-            known[variable.name] = _type(expression)
-        return found
+    def _variables(self) -> list[tuple[str, Expression]]:
+        return compiled_variables(self._spec.variables, self._has_params)
 
     @cached_property
     def _types(self) -> dict[str, str]:
-        return {name: _type(expression) for name, expression in self._variables}
+        return {name: type_of(expression) for name, expression in self._variables}
 
     @cached_property
-    def _validations(self) -> list[tuple[Validation, _Expression, _Expression | None]]:
+    def _validations(self) -> list[tuple[Validation, Expression, Expression | None]]:
         known = self._types
         return [
             (
@@ -124,7 +102,7 @@ class PolicyRules:
         ]
 
     @cached_property
-    def _annotations(self) -> list[tuple[str, _Expression]]:
+    def _annotations(self) -> list[tuple[str, Expression]]:
         known = self._types
         return [
             (each.key, self._compile(each.value_expression.strip(), (STRING, NULL), known))
@@ -139,11 +117,8 @@ class PolicyRules:
             work.result()
             self._is_compiled = True
 
-    def _compile(self, source: str, result: Sequence[str], variables: Mapping[str, str]) -> _Expression:
-        try:
-            return compile_expression(source, result, params=self._has_params, variables=variables)
-        except ExpressionError as err:
-            return _Unusable(source, f"compilation error: {err}")
+    def _compile(self, source: str, result: Sequence[str], variables: Mapping[str, str]) -> Expression:
+        return compiled(source, result, self._has_params, variables)
 
     def evaluate(
         self, variables: Tree, params: Tree | None, monotonic: Monotonic = UNOBSERVED.monotonic
@@ -162,13 +137,13 @@ class PolicyRules:
             if self._conditions and not (yield from self._conditions.hold(variables)):
                 return findings
         except ConditionError as err:
-            findings.failures.append(Failure(0, str(err), error=_INVALID_ERROR))
+            findings.failures.append(Failure(0, str(err), error=INVALID_ERROR))
             return findings
         yield from self._compiled()
         try:
             return (yield from self._findings(_Evaluation(variables, self._variables), monotonic))
         except OutOfBudget as err:
-            failure = Failure(0, str(err), error=_INVALID_ERROR)
+            failure = Failure(0, str(err), error=INVALID_ERROR)
             (findings.ignored if self.ignores_errors else findings.failures).append(failure)
             return findings
 
@@ -183,7 +158,7 @@ class PolicyRules:
                     reason = validation.reason or INVALID
                     findings.failures.append(Failure(index, text, reason, seconds=monotonic() - begun))
             except EvaluationError as err:
-                failure = Failure(index, str(err), error=_error_of(expression), seconds=monotonic() - begun)
+                failure = Failure(index, str(err), error=error_of(expression), seconds=monotonic() - begun)
                 (findings.ignored if self.ignores_errors else findings.failures).append(failure)
         for key, expression in self._annotations:
             begun = monotonic()
@@ -191,7 +166,7 @@ class PolicyRules:
                 value = yield from evaluation.value(expression)
             except EvaluationError as err:
                 if not self.ignores_errors:
-                    failure = Failure(0, str(err), error=_error_of(expression), seconds=monotonic() - begun)
+                    failure = Failure(0, str(err), error=error_of(expression), seconds=monotonic() - begun)
                     findings.errors.append(failure)
                 continue
             if isinstance(value, str) and value.strip():
@@ -199,54 +174,19 @@ class PolicyRules:
         return findings
 
 
-def _error_of(expression: _Expression) -> str:
-    return _COMPILE_ERROR if isinstance(expression, _Unusable) else _INVALID_ERROR
-
-
-def _usable(expression: _Expression) -> Program:
-    if isinstance(expression, _Unusable):
-        raise EvaluationError(expression.why)
-    return expression
-
-
-def _type(expression: _Expression) -> str:
-    return expression.result_type if isinstance(expression, Program) else ANY
-
-
 def _cut(text: str, limit: int) -> str:
     return text.encode()[:limit].decode("utf-8", "ignore")
 
 
-class _Evaluation:
-    """One set of values of the variables. A variable that fails spoils only what uses it."""
+class _Evaluation(Evaluation):
+    """Of validations, which have messages."""
 
-    def __init__(self, variables: Tree, composed: Sequence[tuple[str, _Expression]]) -> None:
-        self._composed = dict(composed)
-        if composed:
-            variables = {**variables, VARIABLES: Lazy(self._variable)}
-        self._inquiry = Inquiry(variables, POLICY_BUDGET)
-
-    def _variable(self, name: str) -> Any:
-        expression = self._composed[name]
-        try:
-            return self._inquiry.value(_usable(expression))
-        except EvaluationError as err:
-            raise EvaluationError(f"composited variable {quote(name)} fails to evaluate: {err}") from err
-
-    def value(self, expression: _Expression) -> Asking[Any]:
-        """Raises :class:`EvaluationError` with Kubernetes' whole sentence."""
-        program = _usable(expression)
-        try:
-            return (yield from self._inquiry.evaluate(program))
-        except EvaluationError as err:
-            raise EvaluationError(evaluation_text(program, err)) from err
-
-    def message(self, expression: _Expression | None) -> Asking[str]:
+    def message(self, expression: Expression | None) -> Asking[str]:
         """The text of a messageExpression; empty when there is none that can be used."""
         if expression is None:
             return ""
         try:
-            value = yield from self._inquiry.evaluate(_usable(expression))
+            value = yield from self.value(expression)
         except EvaluationError:
             return ""
         text = value.strip() if isinstance(value, str) else ""

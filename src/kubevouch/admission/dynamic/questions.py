@@ -69,6 +69,10 @@ class Inquiry:
         """As :meth:`Program.evaluate`."""
         return self._asking(lambda turn: program.evaluate(self.variables, self._answers, self._budget, turn))
 
+    def made(self, program: Program) -> Asking[Any]:
+        """As :meth:`Program.value`."""
+        return self._asking(lambda turn: program.value(self.variables, self._answers, self._budget, turn))
+
     def holds(self, program: Program) -> Asking[bool]:
         """As :meth:`Program.holds`."""
         return self._asking(lambda turn: program.holds(self.variables, self._answers, self._budget, turn))

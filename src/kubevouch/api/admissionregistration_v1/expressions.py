@@ -27,10 +27,12 @@ OBJECT, OLD_OBJECT, REQUEST, NAMESPACE = "object", "oldObject", "request", "name
 PARAMS, VARIABLES = "params", "variables"
 ASKED, ASKED_RESOURCE = "authorizer", "authorizer.requestResource"
 NO_VARIABLES: Mapping[str, str] = {}
+PATCH_RESULTS = {"ApplyConfiguration": "Object", "JSONPatch": "list(JSONPatch)"}
+"""What the expression of a mutation gives, by its type."""
 
 
 @lru_cache(maxsize=64)
-def _environment(params: bool, variables: tuple[tuple[str, str], ...]) -> Environment:
+def _environment(params: bool, variables: tuple[tuple[str, str], ...], patches: bool) -> Environment:
     known: dict[str, VariableType] = {
         OBJECT: ANY, OLD_OBJECT: ANY, REQUEST: AdmissionRequest, NAMESPACE: Namespace,
         ASKED: AUTHORIZER, ASKED_RESOURCE: RESOURCE_CHECK,
@@ -39,11 +41,16 @@ def _environment(params: bool, variables: tuple[tuple[str, str], ...]) -> Enviro
         known[PARAMS] = ANY
     if variables:
         known[VARIABLES] = Members(variables)
-    return Environment(known)
+    return Environment(known, patches=patches)
 
 
 def compile_expression(
-    source: str, result: Sequence[str] = (), *, params: bool = False, variables: Mapping[str, str] = NO_VARIABLES
+    source: str,
+    result: Sequence[str] = (),
+    *,
+    params: bool = False,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    patches: bool = False,
 ) -> Program:
     """A program for an expression.
 
@@ -51,11 +58,12 @@ def compile_expression(
         result: the types that its value may have; empty takes any.
         params: it may use the parameters of a policy.
         variables: what it may use of ``variables``, with the types of the programs behind them.
+        patches: it may make what changes an object.
 
     Raises:
         ExpressionError
     """
-    return _environment(params, tuple(variables.items())).compile(source, result)
+    return _environment(params, tuple(variables.items()), patches).compile(source, result)
 
 
 def expression_errors(
@@ -65,10 +73,11 @@ def expression_errors(
     *,
     params: bool = False,
     variables: Mapping[str, str] = NO_VARIABLES,
+    patches: bool = False,
 ) -> list[FieldError]:
     """What a field error says of an expression that does not compile. Arguments as :func:`compile_expression`."""
     try:
-        compile_expression(source, result, params=params, variables=variables)
+        compile_expression(source, result, params=params, variables=variables, patches=patches)
     except ExpressionError as err:
         return [field.invalid(path, source, str(err))]
     return []

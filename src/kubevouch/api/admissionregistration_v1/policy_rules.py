@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from kubevouch.api.admissionregistration_v1.expressions import compile_expression, expression_errors
-from kubevouch.api.admissionregistration_v1.matching import FAILURE_POLICIES
+from kubevouch.api.admissionregistration_v1.matching import FAILURE_POLICIES, MatchCondition, MatchResources
 from kubevouch.api.admissionregistration_v1.matching_rules import (
     choice_errors,
     validate_match_conditions,
@@ -48,7 +49,36 @@ def validate_policy(
     policy: ValidatingAdmissionPolicy, old: ValidatingAdmissionPolicy | None = None
 ) -> list[FieldError]:
     """What is wrong with a policy, metadata apart; conditions that were there before are not looked at again."""
-    spec, former = policy.spec, None if old is None else old.spec
+    spec = policy.spec
+    errors, known = spec_errors(spec, None if old is None else old.spec)
+    params = spec.param_kind is not None
+    if not spec.validations and not spec.audit_annotations:
+        why = "validations or auditAnnotations must contain at least one item"
+        return [*errors, field.required("spec.validations", why), field.required("spec.auditAnnotations", why)]
+    for index, validation in enumerate(spec.validations):
+        errors += _validation_errors(validation, known, f"spec.validations[{index}]", params)
+    return errors + _annotation_errors(policy, known, params)
+
+
+class PolicySpec(Protocol):
+    """What policies of both kinds have in common."""
+
+    failure_policy: str | None
+    param_kind: ParamKind | None
+    match_constraints: MatchResources | None
+    match_conditions: list[MatchCondition]
+    variables: list[Variable]
+
+
+def spec_errors(
+    spec: PolicySpec, former: PolicySpec | None, operations: Collection[str] = ()
+) -> tuple[list[FieldError], dict[str, str]]:
+    """What is wrong with what all policies have, and the types of the variables that others may use.
+
+    Args:
+        former: as it was; its conditions are not looked at again.
+        operations: those that may be matched; empty for all.
+    """
     errors: list[FieldError] = []
     if spec.failure_policy is None:
         errors.append(field.required("spec.failurePolicy"))
@@ -61,6 +91,7 @@ def validate_policy(
         errors += validate_match_resources(spec.match_constraints, "spec.matchConstraints")
         if not spec.match_constraints.resource_rules:
             errors.append(field.required("spec.matchConstraints.resourceRules"))
+        errors += operation_errors(spec.match_constraints, "spec.matchConstraints", operations)
     params = spec.param_kind is not None
     same = former and (former.param_kind, former.match_conditions) == (spec.param_kind, spec.match_conditions)
     if not same:
@@ -68,12 +99,17 @@ def validate_policy(
     known: dict[str, str] = {}
     for index, variable in enumerate(spec.variables):
         errors += _variable_errors(variable, known, f"spec.variables[{index}]", params)
-    if not spec.validations and not spec.audit_annotations:
-        why = "validations or auditAnnotations must contain at least one item"
-        return [*errors, field.required("spec.validations", why), field.required("spec.auditAnnotations", why)]
-    for index, validation in enumerate(spec.validations):
-        errors += _validation_errors(validation, known, f"spec.validations[{index}]", params)
-    return errors + _annotation_errors(policy, known, params)
+    return errors, known
+
+
+def operation_errors(match: MatchResources, path: str, operations: Collection[str]) -> list[FieldError]:
+    """Operations that cannot be matched. Kubernetes' path has no index."""
+    return [
+        field.not_supported(f"{path}.resourceRules.operations", TypedString(operation), sorted(operations))
+        for rule in match.resource_rules
+        for operation in rule.operations
+        if operations and operation not in operations
+    ]
 
 
 def _param_kind_errors(kind: ParamKind, path: str) -> list[FieldError]:
@@ -201,16 +237,20 @@ def validate_policy_status(policy: ValidatingAdmissionPolicy) -> list[FieldError
 def validate_binding(binding: ValidatingAdmissionPolicyBinding) -> list[FieldError]:
     """What is wrong with a binding, metadata apart."""
     spec = binding.spec
-    errors: list[FieldError] = []
-    if not spec.policy_name:
-        errors.append(field.required("spec.policyName"))
-    else:
-        wrong = names.subdomain(spec.policy_name)
-        errors += [field.invalid("spec.policyName", spec.policy_name, why) for why in wrong]
-    errors += _param_ref_errors(spec.param_ref, "spec.paramRef")
+    errors = reference_errors(spec.policy_name, spec.param_ref)
     # Kubernetes' own spelling.
     errors += validate_match_resources(spec.match_resources, "spec.matchResouces")
     return errors + _action_errors(spec.validation_actions, "spec.validationActions")
+
+
+def reference_errors(policy_name: str, ref: ParamRef | None) -> list[FieldError]:
+    """What is wrong with what a binding refers to."""
+    errors: list[FieldError] = []
+    if not policy_name:
+        errors.append(field.required("spec.policyName"))
+    else:
+        errors += [field.invalid("spec.policyName", policy_name, why) for why in names.subdomain(policy_name)]
+    return errors + _param_ref_errors(ref, "spec.paramRef")
 
 
 def _param_ref_errors(ref: ParamRef | None, path: str) -> list[FieldError]:

@@ -17,6 +17,7 @@ from typing import Any
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.text.gotext import quote
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
@@ -103,9 +104,20 @@ def apply(document: Any, patch: JSONPatch) -> Any:
         APIStatusError: 422.
     """
     try:
-        return _Patching(_clone(document)).run(patch.operations)
-    except _DoesNotApply:
+        return carry_out(document, patch)
+    except DoesNotApply:
         raise errors.unprocessable() from None
+
+
+def carry_out(document: Any, patch: JSONPatch) -> Any:
+    """As :func:`apply`, for those who are told why it does not apply.
+
+    Raises:
+        DoesNotApply: in the library's words.
+        APIStatusError: 400, the document nests too deep.
+    """
+    try:
+        return _Patching(_clone(document)).run(patch.operations)
     except RecursionError as err:
         raise too_deep() from err
 
@@ -115,8 +127,14 @@ def too_deep() -> APIStatusError:
     return errors.bad_request("exceeded max depth")
 
 
-class _DoesNotApply(Exception):
+class DoesNotApply(Exception):
     """The operation cannot be carried out."""
+
+
+class TestFailed(DoesNotApply):
+    """What is there is not what a ``test`` expects."""
+
+    __test__ = False
 
 
 def _clone(value: Any) -> Any:
@@ -130,10 +148,10 @@ def _clone(value: Any) -> Any:
 def _index(token: str, length: int) -> int:
     """An index as Go's ``strconv.Atoi`` reads it; a negative one counts from the end, beyond RFC 6901."""
     if not _INDEX.fullmatch(token):
-        raise _DoesNotApply
+        raise DoesNotApply(f"strconv.Atoi: parsing {quote(token)}: invalid syntax")
     index = int(token)
     if not -length <= index < length:
-        raise _DoesNotApply
+        raise DoesNotApply(f"Unable to access invalid index: {index}: invalid index referenced")
     return index + length if index < 0 else index
 
 
@@ -179,24 +197,30 @@ class _Patching:
             kind = (operation or {}).get("op")
             action = actions.get(kind) if isinstance(kind, str) else None
             if action is None:
-                raise _DoesNotApply
+                raise DoesNotApply(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
             action(operation)
         return self.document
 
     def find(self, operation: dict[str, Any], member: str) -> tuple[Any, str]:
         """The container that a path ends in, and the last token."""
-        path = operation.get(member)
+        path, kind = operation.get(member), operation.get("op")
         if not isinstance(path, str):
-            raise _DoesNotApply
+            raise DoesNotApply(f"{kind} operation failed to decode {member}: missing value")
+        which = f"{'from' if member == 'from' else 'destination'} path" if kind in ("move", "copy") else "path"
+        shown = quote(path) if kind in ("add", "remove") else path
+        missing = f"{kind} operation does not apply: doc is missing {which}: {shown}: missing value"
         # Whatever stands before the first slash is passed over, as in Kubernetes.
         tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
         if not tokens:
-            raise _DoesNotApply
+            raise DoesNotApply(missing)
         container = self.document
         for token in tokens[:-1]:
-            container = _get(container, token)
+            try:
+                container = _get(container, token)
+            except DoesNotApply:
+                container = None
             if not isinstance(container, (dict, list)):
-                raise _DoesNotApply
+                raise DoesNotApply(missing)
         return container, tokens[-1]
 
     def put(self, operation: dict[str, Any], value: Any) -> None:
@@ -206,14 +230,20 @@ class _Patching:
         elif token == "-":
             container.append(value)
         else:
-            container.insert(_index(token, len(container) + 1), value)
+            try:
+                container.insert(_index(token, len(container) + 1), value)
+            except DoesNotApply as err:
+                raise DoesNotApply(f"error in {operation['op']} for path: '{operation['path']}': {err}") from err
 
     def take(self, operation: dict[str, Any], member: str) -> Any:
         container, token = self.find(operation, member)
-        if isinstance(container, list):
-            return container.pop(_index(token, len(container)))
-        if token not in container:
-            raise _DoesNotApply
+        try:
+            if isinstance(container, list):
+                return container.pop(_index(token, len(container)))
+            if token not in container:
+                raise DoesNotApply(f"Unable to remove nonexistent key: {token}: missing value")
+        except DoesNotApply as err:
+            raise DoesNotApply(f"error in {operation['op']} for path: '{operation[member]}': {err}") from err
         return container.pop(token)
 
     def add(self, operation: dict[str, Any]) -> None:
@@ -226,12 +256,16 @@ class _Patching:
         value = _clone(operation.get("value"))
         if operation.get("path") == "":
             if not isinstance(value, (dict, list)):
-                raise _DoesNotApply
+                raise DoesNotApply("replace operation hit doc root, which is no object or array")
             self.document = value
             return
         container, token = self.find(operation, "path")
         if isinstance(container, list):
-            container[_index(token, len(container))] = value
+            try:
+                container[_index(token, len(container))] = value
+            except DoesNotApply as err:
+                missing = f"replace operation does not apply: doc is missing key: {operation['path']}: missing value"
+                raise DoesNotApply(missing) from err
         else:
             # An absent member is created: Kubernetes does not look whether it is there.
             container[token] = value
@@ -245,19 +279,20 @@ class _Patching:
         self.find(operation, "path")
         self.copied += len(json_codec.encode(value))
         if self.copied > MAX_COPIED_BYTES:
-            raise _DoesNotApply
+            raise DoesNotApply(f"copy operations add more than {MAX_COPIED_BYTES} bytes")
         self.put(operation, _clone(value))
 
     def test(self, operation: dict[str, Any]) -> None:
         expected = operation.get("value", _ABSENT)
+        failed = TestFailed(f"testing value {operation.get('path')} failed: test failed")
         if operation.get("path") == "":
             if not _equal(self.document, expected):
-                raise _DoesNotApply
+                raise failed
             return
         container, token = self.find(operation, "path")
         value = _get(container, token)
         if value is None:
             if expected not in (None, _ABSENT):
-                raise _DoesNotApply
+                raise failed
         elif not _equal(value, expected):
-            raise _DoesNotApply
+            raise failed

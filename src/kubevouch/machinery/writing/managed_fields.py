@@ -325,8 +325,7 @@ class ManagedFieldsManager:
         problems = typed_tree.validate(patch, self._type)
         if not problems:
             return
-        texts = [f"{path}: {text}" if path else text for path, text in problems]
-        text = texts[0] if len(texts) == 1 else "\n  ".join(["errors:", *texts])
+        text = typed_tree.problems_text(problems)
         raise errors.untyped(f"failed to create typed patch object ({self._describe(patch)}): {text}")
 
     def _describe(self, patch: dict[str, Any]) -> str:

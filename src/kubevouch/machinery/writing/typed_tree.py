@@ -21,7 +21,9 @@ from kubevouch.machinery.writing.field_set import FieldSet, element_text, field_
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    kind: Literal["string", "numeric", "boolean", "untyped"]
+    """A leaf; ``any`` is a document inside the document, ``untyped`` no list or map."""
+
+    kind: Literal["string", "numeric", "boolean", "untyped", "any"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +58,8 @@ MergeType = ScalarType | MapType | ListType | DeducedType
 
 _SCALARS: dict[str, ScalarType] = {
     "string": ScalarType("string"), "bytes": ScalarType("string"), "bool": ScalarType("boolean"),
-    "int32": ScalarType("numeric"), "int64": ScalarType("numeric"),
+    "int32": ScalarType("numeric"), "int64": ScalarType("numeric"), "json": ScalarType("any"),
+    "opaque": ScalarType("any"),
 }  # fmt: skip
 _UNTYPED = ScalarType("untyped")
 _DEDUCED_MAP = MapType({}, DEDUCED)
@@ -122,6 +125,12 @@ def validate(value: Any, kind: MergeType) -> list[Problem]:
     return list(_validate_list(value, kind))
 
 
+def problems_text(problems: list[Problem]) -> str:
+    """How Kubernetes lists them."""
+    texts = [f"{path}: {text}" if path else text for path, text in problems]
+    return texts[0] if len(texts) == 1 else "\n  ".join(["errors:", *texts])
+
+
 def _scalar_complaint(value: Any, kind: ScalarType) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     printed = f"&{{{gotext.go_value(value)}}}"
@@ -131,7 +140,7 @@ def _scalar_complaint(value: Any, kind: ScalarType) -> str:
         return f"expected numeric (int or float), got {gotext.go_type(value)}"
     if kind.kind == "boolean" and not isinstance(value, bool):
         return f"expected boolean, got {printed}"
-    return f"expected any scalar, got {printed}" if isinstance(value, (dict, list)) else ""
+    return f"expected any scalar, got {printed}" if kind.kind != "any" and isinstance(value, (dict, list)) else ""
 
 
 def _validate_map(value: dict[str, Any], kind: MapType) -> Iterator[Problem]:

@@ -9,13 +9,12 @@ import msgspec
 from kubevouch.api import catalog
 from kubevouch.api.admissionregistration_v1 import policies, policy_rules
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyStatus
-from kubevouch.authorization.param_access import ANY, ParamAccess
-from kubevouch.machinery import errors, field
+from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.registry.admissionregistration import CATEGORIES
+from kubevouch.registry.admissionregistration import CATEGORIES, params
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
-from kubevouch.registry.printing import AGE, NAME, UNSET, age
+from kubevouch.registry.printing import AGE, NAME, age
 
 
 class PolicyStrategy(Strategy[ValidatingAdmissionPolicy]):
@@ -29,22 +28,8 @@ class PolicyStrategy(Strategy[ValidatingAdmissionPolicy]):
         self._access = access
 
     async def check_create(self, ctx: Context, obj: ValidatingAdmissionPolicy) -> None:
-        kind = obj.spec.param_kind
-        if kind is None:
-            return
-        group, _, version = kind.api_version.rpartition("/")
-        known = next(
-            (each for each in catalog.STORED if (each.group, each.version, each.kind) == (group, version, kind.kind)),
-            None,
-        )
-        plural = ANY if known is None else known.plural
-        if not await self._access.may_read_kind(ctx.user, group, version or ANY, plural):
-            why = (
-                f'user {ctx.user.name} must have "get" permission on all objects of the referenced paramKind '
-                f"(kind={kind.kind}, apiVersion={kind.api_version})"
-            )
-            fault = field.forbidden("spec.paramKind", why)
-            raise errors.invalid(catalog.VALIDATING_ADMISSION_POLICIES.gvk, obj.metadata.name, [fault])
+        kind, name = obj.spec.param_kind, obj.metadata.name
+        await params.check_kind(self._access, ctx.user, kind, catalog.VALIDATING_ADMISSION_POLICIES.gvk, name)
 
     async def check_update(self, ctx: Context, new: ValidatingAdmissionPolicy, old: ValidatingAdmissionPolicy) -> None:
         if new.spec != old.spec:
@@ -90,13 +75,9 @@ class PolicyStatusStrategy(Strategy[ValidatingAdmissionPolicy]):
 
 
 def _cells(obj: ValidatingAdmissionPolicy, now: dt.datetime) -> list[object]:
-    kind = obj.spec.param_kind
-    return [
-        obj.metadata.name,
-        len(obj.spec.validations),
-        UNSET if kind is None else f"{kind.api_version}/{kind.kind}",
-        age(obj.metadata.creation_timestamp, now),
-    ]
+    spec = obj.spec
+    kind = params.kind_text(spec.param_kind)
+    return [obj.metadata.name, len(spec.validations), kind, age(obj.metadata.creation_timestamp, now)]
 
 
 def definition(access: ParamAccess) -> Definition[ValidatingAdmissionPolicy]:

@@ -6,15 +6,13 @@ import datetime as dt
 
 from kubevouch.api import catalog
 from kubevouch.api.admissionregistration_v1 import policies, policy_rules
-from kubevouch.api.admissionregistration_v1.policies import ParamRef, ValidatingAdmissionPolicyBinding
+from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicyBinding
 from kubevouch.authorization.param_access import ParamAccess
-from kubevouch.machinery import errors, field
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
-from kubevouch.machinery.text.selectors import label_selector_of
-from kubevouch.registry.admissionregistration import CATEGORIES
+from kubevouch.registry.admissionregistration import CATEGORIES, params
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
-from kubevouch.registry.printing import AGE, NAME, UNSET, age
+from kubevouch.registry.printing import AGE, NAME, age
 
 
 class BindingStrategy(Strategy[ValidatingAdmissionPolicyBinding]):
@@ -26,13 +24,8 @@ class BindingStrategy(Strategy[ValidatingAdmissionPolicyBinding]):
         self._access = access
 
     async def check_create(self, ctx: Context, obj: ValidatingAdmissionPolicyBinding) -> None:
-        ref = obj.spec.param_ref
-        if ref is None or await self._access.may_read_objects(ctx.user, ref.namespace, ref.name):
-            return
-        verb = "get" if ref.name else "list"
-        why = f'user {ctx.user.name} must have "{verb}" permission on the objects of the referenced paramRef'
-        fault = field.forbidden("spec.paramRef", why)
-        raise errors.invalid(catalog.VALIDATING_ADMISSION_POLICY_BINDINGS.gvk, obj.metadata.name, [fault])
+        ref, name = obj.spec.param_ref, obj.metadata.name
+        await params.check_ref(self._access, ctx.user, ref, catalog.VALIDATING_ADMISSION_POLICY_BINDINGS.gvk, name)
 
     async def check_update(
         self, ctx: Context, new: ValidatingAdmissionPolicyBinding, old: ValidatingAdmissionPolicyBinding
@@ -62,17 +55,10 @@ class BindingStrategy(Strategy[ValidatingAdmissionPolicyBinding]):
         return policy_rules.validate_binding(new)
 
 
-def _params(ref: ParamRef | None) -> str:
-    if ref is None:
-        return UNSET
-    if ref.name:
-        return f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
-    return UNSET if ref.selector is None else str(label_selector_of(ref.selector))
-
-
 def _cells(obj: ValidatingAdmissionPolicyBinding, now: dt.datetime) -> list[object]:
     spec = obj.spec
-    return [obj.metadata.name, spec.policy_name, _params(spec.param_ref), age(obj.metadata.creation_timestamp, now)]
+    ref = params.ref_text(spec.param_ref)
+    return [obj.metadata.name, spec.policy_name, ref, age(obj.metadata.creation_timestamp, now)]
 
 
 def definition(access: ParamAccess) -> Definition[ValidatingAdmissionPolicyBinding]:

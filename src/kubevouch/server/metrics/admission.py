@@ -1,6 +1,7 @@
 """Admission's metrics under kube-apiserver's names.
 
-Sources: k8s.io/apiserver/pkg/admission/metrics, pkg/admission/plugin/policy/validating/metrics (Kubernetes 1.36).
+Sources: k8s.io/apiserver/pkg/admission/metrics, pkg/admission/plugin/policy/{validating,mutating}/metrics
+(Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _MAX_CODE = 600
 # Administrators choose these names, any number of them one after the other; series.py bounds them.
 _WEBHOOK = ("name", "type", "operation")
 _POLICY = ("policy", "policy_binding", "error_type", "enforcement_action")
+_MUTATION = ("policy", "policy_binding", "error_type")
 
 
 class AdmissionMetrics:
@@ -67,6 +69,17 @@ class AdmissionMetrics:
             _POLICY, buckets=_POLICY_SECONDS, registry=registry,
         )  # fmt: skip
 
+        self._mutations = Counter(
+            "apiserver_mutating_admission_policy_check",
+            "Mutations of policies that were tried.",
+            _MUTATION, registry=registry,
+        )  # fmt: skip
+        self._mutation_seconds = Histogram(
+            "apiserver_mutating_admission_policy_check_duration_seconds",
+            "Time of such a mutation.",
+            _MUTATION, buckets=_POLICY_SECONDS, registry=registry,
+        )  # fmt: skip
+
     def step(self, step: str, operation: str, seconds: float, *, rejected: bool) -> None:
         self._steps.observe((step, operation, "true" if rejected else "false"), seconds)
 
@@ -88,6 +101,11 @@ class AdmissionMetrics:
         labels = (policy, binding, error, action)
         self._checks.labels(*labels).inc()
         self._check_seconds.observe(labels, seconds)
+
+    def mutation(self, policy: str, binding: str, error: str, seconds: float) -> None:
+        labels = (policy, binding, error)
+        self._mutations.labels(*labels).inc()
+        self._mutation_seconds.observe(labels, seconds)
 
 
 def _flag(value: bool) -> str:

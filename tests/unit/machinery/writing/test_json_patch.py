@@ -181,3 +181,42 @@ def test_a_document_too_deep_is_refused() -> None:
     with pytest.raises(APIStatusError) as caught:
         json_patch.apply({"a": deep}, json_patch.decode(b"[]"))
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [
+        ({"op": "add", "path": "/x/y"}, 'add operation does not apply: doc is missing path: "/x/y": missing value'),
+        (
+            {"op": "replace", "path": "/x/y"},
+            "replace operation does not apply: doc is missing path: /x/y: missing value",
+        ),
+        (
+            {"op": "remove", "path": "/x"},
+            "error in remove for path: '/x': Unable to remove nonexistent key: x: missing value",
+        ),
+        (
+            {"op": "add", "path": "/l/7", "value": 1},
+            "error in add for path: '/l/7': Unable to access invalid index: 7: invalid index referenced",
+        ),
+        (
+            {"op": "replace", "path": "/l/7"},
+            "replace operation does not apply: doc is missing key: /l/7: missing value",
+        ),
+        (
+            {"op": "move", "from": "/x/y", "path": "/l"},
+            "move operation does not apply: doc is missing from path: /x/y: missing value",
+        ),
+        (
+            {"op": "copy", "from": "/l", "path": "/x/y"},
+            "copy operation does not apply: doc is missing destination path: /x/y: missing value",
+        ),
+        ({"op": "turn", "path": "/l"}, "Unexpected kind: turn"),
+        ({"op": "test", "path": "/l", "value": 1}, "testing value /l failed: test failed"),
+    ],
+)
+def test_why_a_patch_does_not_apply(operation: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(json_patch.DoesNotApply) as caught:
+        json_patch.carry_out({"l": [1]}, json_patch.JSONPatch((operation,)))
+    assert str(caught.value) == wanted
+    assert isinstance(caught.value, json_patch.TestFailed) is (operation["op"] == "test")

@@ -19,6 +19,7 @@ COUNTED: list[dict[str, Any]] = [
     {**RESOURCE, "kind": "DeviceClass", "spec": {"extendedResourceName": "example.com/gpu"}},
     {**RESOURCE, "kind": "ResourceSlice", "spec": SLICE},
     {**ADMISSION, "kind": "ValidatingAdmissionPolicyBinding", "spec": BINDING},
+    {**ADMISSION, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": "a"}},
     {**ADMISSION, "kind": "ValidatingWebhookConfiguration", "webhooks": []},
 ]  # fmt: skip
 NOT_COUNTED: list[dict[str, Any]] = [
