@@ -11,7 +11,7 @@ from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
 from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf
-from kubevouch.api.catalog import RESOURCE_QUOTAS, STORED
+from kubevouch.api.catalog import RESOURCE_QUOTAS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, ResourceQuota, Secret
 from kubevouch.authentication.bearer import BearerAuthenticator
@@ -77,7 +77,6 @@ class StandaloneSecurity:
             "Node": NodeAuthorizer(node_rules()),
             "RBAC": RBACAuthorizer(self.policy),
         }
-        self._collector = CustomKindCollectorAuthorizer()
         self.authorizer = UnionAuthorizer([])
         self._configured: ConfiguredAdmission | None = None
         self._recovery: NodeRecovery | None = None
@@ -88,7 +87,7 @@ class StandaloneSecurity:
 
     def _choose_authorizers(self) -> None:
         chosen = self._access.authorizers(self._built_in)
-        self.authorizer.replace([PrivilegedGroupAuthorizer(), self._collector, *chosen], chosen)
+        self.authorizer.replace([PrivilegedGroupAuthorizer(), CustomKindCollectorAuthorizer(), *chosen], chosen)
 
     def replace_client_anchors(self, anchors: TrustAnchors) -> None:
         """Believe the clients of another CA bundle from the next request on."""
@@ -128,10 +127,6 @@ class StandaloneSecurity:
             caches["roles"], caches["clusterroles"], caches["rolebindings"], caches["clusterrolebindings"]
         )
         follow(self.policy, rbac_caches)
-        built_in = {each.group_resource for each in STORED}
-        self._collector.is_custom = lambda group, plural: (
-            GroupResource(group, plural) not in built_in and caches.custom(group, plural) is not None
-        )
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
         _follow_lockouts(caches, self._lockouts)

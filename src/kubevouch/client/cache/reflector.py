@@ -68,7 +68,10 @@ class Sink(Protocol[T_contra]):
 
 
 def _log_error(err: ClientError) -> None:
-    log.warning("list or watch failed", error=str(err))
+    if isinstance(err, APIStatusError) and err.code == 404:
+        log.info("the collection is not there", error=str(err))  # a kind that came at run time has gone
+    else:
+        log.warning("list or watch failed", error=str(err))
 
 
 class Reflector(Generic[T]):
