@@ -39,23 +39,28 @@ def text_format(name: str) -> Format:
 
 
 def unrecognized_formats(tree: Tree) -> list[str]:
-    """The formats in a schema that nobody checks, in the order in which they stand there, each once."""
-    return list(dict.fromkeys(_unrecognized(tree)))
-
-
-def _unrecognized(tree: Tree) -> Iterator[str]:
+    """The formats in a schema that nobody checks, as often as they come."""
     name = tree.get("format")
-    if name and not is_known(tree.get("type") or "", name):
-        yield name
-    below: list[Any] = [tree.get(key) for key in ("items", "not", "additionalProperties", "additionalItems")]
-    for key in ("allOf", "anyOf", "oneOf"):
-        below += tree.get(key) or ()
-    for key in ("properties", "patternProperties", "definitions", "dependencies"):
-        below += (tree.get(key) or {}).values()
-    for each in below:
-        for one in each if isinstance(each, list) else (each,):
-            if isinstance(one, Mapping):
-                yield from _unrecognized(one)
+    found = [name] if name and not is_known(tree.get("type") or "", name) else []
+    for below in _below(tree):
+        found += unrecognized_formats(below)
+    return found
+
+
+def _below(tree: Tree) -> Iterator[Tree]:
+    """The schemas in a schema, in the order in which Kubernetes goes through them."""
+    items = tree.get("items")
+    held: list[Any] = [*items] if isinstance(items, list) else [items]
+    for name in ("allOf", "anyOf", "oneOf"):
+        held += tree.get(name) or ()
+    held.append(tree.get("not"))
+    held += (tree.get("properties") or {}).values()
+    held.append(tree.get("additionalProperties"))
+    held += (tree.get("patternProperties") or {}).values()
+    held.append(tree.get("additionalItems"))
+    for name in ("definitions", "dependencies"):
+        held += (tree.get(name) or {}).values()
+    return (each for each in held if isinstance(each, Mapping))
 
 
 # ------------------------------------------------------------------ one by one

@@ -123,7 +123,7 @@ def test_dashes_in_names_do_not_count() -> None:
                 "items": [{"format": "w"}],
                 "dependencies": {"a": ["b"]},
             },
-            ["w", "z", "x", "y"],
+            ["w", "z", "x", "x", "y"],
         ),
     ],
 )

@@ -30,7 +30,6 @@ from kubevouch.api.apiextensions_v1.version_rules import (
     column_errors,
     selectable_errors,
     subresource_errors,
-    unrecognized_formats,
     warning_faults,
 )
 from kubevouch.machinery import field
@@ -41,6 +40,7 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.names import NameRule
 from kubevouch.structural import go_form
 from kubevouch.structural.definition import check_schema
+from kubevouch.structural.formats import unrecognized_formats
 
 Tree = Mapping[str, Any]
 

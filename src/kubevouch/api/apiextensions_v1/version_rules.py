@@ -5,7 +5,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubevouch.api.apiextensions_v1.definitions import (
@@ -25,11 +25,6 @@ MAX_DEPRECATION_WARNING = 256
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
-_FORMATS = frozenset(
-    ("bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
-     "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration",
-     "datetime", "k8sshortname", "k8slongname", "int32", "int64", "float", "double")
-)  # fmt: skip
 
 
 def warning_faults(warning: str | None, *, deprecated: bool) -> list[str]:
@@ -136,28 +131,3 @@ def selectable_errors(fields: Sequence[SelectableField], tree: Mapping[str, Any]
     if len(seen) > MAX_SELECTABLE_FIELDS:
         errors.append(field.too_many(path, len(seen), MAX_SELECTABLE_FIELDS))
     return errors
-
-
-def unrecognized_formats(tree: Mapping[str, Any]) -> list[str]:
-    """The formats in a schema that nobody checks, as often as they come (pkg/apiserver/validation/formats.go)."""
-    declared = tree.get("format") or ""
-    found = [declared] if declared and declared.replace("-", "") not in _FORMATS else []
-    for below in _below(tree):
-        found += unrecognized_formats(below)
-    return found
-
-
-def _below(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The schemas in a schema, in the order in which Kubernetes goes through them."""
-    items = tree.get("items")
-    held = [items] if isinstance(items, Mapping) else [*(items or ())]
-    for name in ("allOf", "anyOf", "oneOf"):
-        held += tree.get(name) or ()
-    held.append(tree.get("not"))
-    held += (tree.get("properties") or {}).values()
-    held.append(tree.get("additionalProperties"))
-    held += (tree.get("patternProperties") or {}).values()
-    held.append(tree.get("additionalItems"))
-    for name in ("definitions", "dependencies"):
-        held += (tree.get(name) or {}).values()
-    return (each for each in held if isinstance(each, Mapping))

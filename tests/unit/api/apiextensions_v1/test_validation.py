@@ -347,6 +347,6 @@ def test_formats_that_nobody_checks_are_warned_of_once() -> None:
         properties = {f"f{index}": {"type": "string", "format": each} for index, each in enumerate(formats)}
         return _made(versions=[version("v1", {"type": "object", "properties": {**properties, "l": items}})])
 
-    assert format_warnings(made("date-time", "k8s-long-name", "int32")) == []
+    assert format_warnings(made("date-time", "k8s-long-name")) == []
     assert format_warnings(made("colour", "date")) == ['unrecognized format "colour"']
     assert format_warnings(made("colour", "shade"), made("colour")) == ['unrecognized format "shade"'] * 2
