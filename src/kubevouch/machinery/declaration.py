@@ -188,8 +188,10 @@ class Opaque(ABC):
 
     __slots__ = ()
 
-    tree: Any
-    """Its JSON, in builtins."""
+    @property
+    @abstractmethod
+    def tree(self) -> Any:
+        """Its JSON, in builtins. Raises ``ValueError`` if a message that was read is none."""
 
     @classmethod
     @abstractmethod
@@ -203,7 +205,7 @@ class Opaque(ABC):
     @classmethod
     @abstractmethod
     def from_message(cls, data: bytes) -> Self:
-        """From its protobuf message. Raises ``ValueError``."""
+        """From its protobuf message, which it may look into only when its tree is asked for."""
 
     @abstractmethod
     def to_message(self) -> bytes:

@@ -6,7 +6,9 @@ The JSON decoder's strict walk, the protobuf messages, patches, server-side appl
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -164,3 +166,28 @@ def _type_schema(hint: Any, extras: tuple[object, ...], where: str) -> TypeSchem
     if isinstance(hint, type) and issubclass(hint, Opaque):
         return ScalarSchema("opaque", hint)
     raise TypeError(f"{where}: the wire has no form for {hint}")
+
+
+def opaque_values(value: msgspec.Struct) -> Iterator[Opaque]:
+    """What an object holds of values that have forms of their own."""
+    for item in _opaque_fields(type(value)):
+        held = getattr(value, item.attribute)
+        for each in held if isinstance(held, list) else [held]:
+            if isinstance(each, Opaque):
+                yield each
+            elif each is not None:
+                yield from opaque_values(each)
+
+
+@cache
+def _opaque_fields(struct: type[msgspec.Struct]) -> tuple[FieldSchema, ...]:
+    """The fields in which there may be some."""
+    return tuple(item for item in schema_of(struct).fields if _holds_opaque(item.type))
+
+
+def _holds_opaque(kind: TypeSchema) -> bool:
+    if isinstance(kind, ScalarSchema):
+        return kind.kind == "opaque"
+    if isinstance(kind, ListSchema):
+        return _holds_opaque(kind.item)
+    return isinstance(kind, StructSchema) and bool(_opaque_fields(kind.type))

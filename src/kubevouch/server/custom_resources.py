@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from kubevouch.api.apiextensions_v1.conditions import ESTABLISHED, is_true
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.registry.apiextensions import custom_kinds
@@ -94,14 +95,17 @@ class CustomResources:
         # pkg/server/handler.go, Kubernetes 1.36): one of certificatesigningrequests would stand in their place.
         if definition.spec.group in self._served.built_in_groups:
             return
-        tree = custom_kinds.tree_of(definition)
         # A store may hold what nobody would let in now.
-        if not custom_kinds.is_true(tree, "Established") or not definition.spec.versions:
+        if not is_true(definition, ESTABLISHED) or not definition.spec.versions:
             return
         self._kinds[name] = _ServedDefinition(
-            definition, ServedKind(custom_kinds.kind_of(tree), self._converters.conversion), self._cacher, self._served,
-            self._make_store, self._metrics,
-        )  # fmt: skip
+            definition,
+            ServedKind(custom_kinds.kind_of(definition), self._converters.conversion),
+            self._cacher,
+            self._served,
+            self._make_store,
+            self._metrics,
+        )
 
     def _remove(self, name: str) -> None:
         found = self._kinds.pop(name, None)

@@ -10,6 +10,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements, gojson, json_codec, protobuf, yamltext
 from kubevouch.machinery.codec.object_codec import ObjectCodec, codec_of
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.schema import opaque_values
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
 from kubevouch.machinery.writing import managed_fields
 from kubevouch.server.negotiation import ACCEPTED, JSON, PROTOBUF, YAML
@@ -159,7 +160,10 @@ def _protobuf(data: bytes, expected: Resource[Any], scheme: Scheme) -> Body:
     try:
         if codec.schema is not None:
             elements.check_protobuf(opened.raw, codec.schema)
-        return Body(codec.from_message(opened.raw), gvk)
+        obj = codec.from_message(opened.raw)
+        for each in opaque_values(obj):
+            each.tree  # noqa: B018 - what it holds is looked into now, while the body can be refused
+        return Body(obj, gvk)
     except protobuf.ProtobufError as err:
         raise cannot_handle(gvk, expected.kind, str(err)) from None
 

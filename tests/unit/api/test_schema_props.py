@@ -111,7 +111,7 @@ def test_a_schema_nests_so_deep_and_no_deeper() -> None:
     with pytest.raises(UnmarshalError, match="nests more than 100 levels deep"):
         read(nested(MAX_DEPTH + 1))
     with pytest.raises(protobuf.ProtobufError, match="nests more than 100 levels deep"):
-        JSONSchemaProps.from_message(JSONSchemaProps(nested(MAX_DEPTH + 1)).to_message())
+        JSONSchemaProps.from_message(JSONSchemaProps(nested(MAX_DEPTH + 1)).to_message()).tree  # noqa: B018
 
 
 def test_numbers_without_a_fraction_are_integers_in_both_forms() -> None:
@@ -119,3 +119,19 @@ def test_numbers_without_a_fraction_are_integers_in_both_forms() -> None:
     expected = b'{"default":{"a":[2,0.5]},"maximum":1e300,"minimum":1,"enum":[3]}'
     for each in (tree, JSONSchemaProps.from_message(JSONSchemaProps({**tree}).to_message()).tree):
         assert json_codec.encode_in_order(each) == expected
+
+
+def test_what_is_stored_is_looked_into_when_it_is_asked_for() -> None:
+    broken = JSONSchemaProps.from_message(b"\xff")
+    assert broken.to_message() == b"\xff"
+    with pytest.raises(protobuf.ProtobufError):
+        broken.tree  # noqa: B018
+
+
+def test_schemas_in_either_form_compare_by_what_they_say() -> None:
+    tree = {"type": "object", "maximum": 1, "enum": [True, 1]}
+    stored = JSONSchemaProps.from_message(JSONSchemaProps({**tree}).to_message())
+    assert stored == JSONSchemaProps(tree)
+    assert stored == JSONSchemaProps.from_message(stored.to_message())
+    assert stored != JSONSchemaProps({**tree, "enum": [1, 1]})
+    assert stored != tree

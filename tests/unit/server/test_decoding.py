@@ -7,6 +7,13 @@ import json
 import pytest
 
 from kubevouch.api import catalog
+from kubevouch.api.apiextensions_v1.definitions import (
+    CustomResourceDefinition,
+    CustomResourceDefinitionSpec,
+    CustomResourceDefinitionVersion,
+    CustomResourceValidation,
+)
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.codec import protobuf
 from kubevouch.machinery.errors import APIStatusError
@@ -217,6 +224,17 @@ def test_a_value_of_the_wrong_type(tree: object, expected: Resource[ConfigMap], 
 def test_a_damaged_protobuf_message(raw: bytes) -> None:
     message = refusal(protobuf.seal("v1", "ConfigMap", raw), PROTOBUF)
     assert message.startswith('ConfigMap in version "v1" cannot be handled as a ConfigMap: ')
+
+
+def test_a_damaged_schema_inside_a_definition_is_found_while_the_body_is_read() -> None:
+    """It is stored as a message of its own, which nothing else would look into before somebody needs it."""
+    damaged = JSONSchemaProps.from_message(b"\xff")
+    version = CustomResourceDefinitionVersion(schema=CustomResourceValidation(open_api_v3_schema=damaged))
+    definition = CustomResourceDefinition(spec=CustomResourceDefinitionSpec(versions=[version]))
+    raw = protobuf.codec_for(CustomResourceDefinition).encode(definition)
+    expected = catalog.CUSTOM_RESOURCE_DEFINITIONS
+    with pytest.raises(APIStatusError, match="cannot be handled as a CustomResourceDefinition"):
+        decode(protobuf.seal(expected.api_version, expected.kind, raw), PROTOBUF, expected, catalog.SCHEME)
 
 
 STRANGE = b'{"metadata":{"name":"a","nme":"b"},"data":{"k":"1"},"dta":{},"data":{"k":"2"}}'

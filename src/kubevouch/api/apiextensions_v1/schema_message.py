@@ -35,6 +35,7 @@ _PROTO_TYPES = {
 _REPEATED = frozenset({"jsons", "strings", "schemas", "rules"})
 _MAPS = frozenset({"schema_map", "or_strings_map"})
 _PACKAGE = "kubevouch_schema"
+_BY_NUMBER = {field.number: (name, field) for name, field in FIELDS.items()}
 
 
 @cache
@@ -151,24 +152,16 @@ def unpack(data: bytes) -> dict[str, Any]:
 def _unpack(data: bytes, depth: int) -> dict[str, Any]:
     if depth > MAX_DEPTH:
         raise ValueError(f"schema nests more than {MAX_DEPTH} levels deep")
-    msg = _parsed(_GO, data)
     tree: dict[str, Any] = {}
-    for name, field in FIELDS.items():
-        target = f"f{field.number}"
-        held = getattr(msg, target)
-        if field.kind in _MAPS:
-            if held:
-                strings = field.kind == "or_strings_map"
-                tree[name] = {
-                    key: _unpack_either(held[key], depth + 1, strings=strings)
-                    if strings
-                    else _unpack(held[key], depth + 1)
-                    for key in sorted(held)
-                }
+    for descriptor, held in _parsed(_GO, data).ListFields():
+        name, field = _BY_NUMBER[descriptor.number]
+        if field.kind == "schema_map":
+            tree[name] = {key: _unpack(held[key], depth + 1) for key in sorted(held)}
+        elif field.kind == "or_strings_map":
+            tree[name] = {key: _unpack_either(held[key], depth + 1, strings=True) for key in sorted(held)}
         elif field.kind in _REPEATED:
-            if held:
-                tree[name] = [_unpacked(item, field.kind, depth + 1) for item in held]
-        elif msg.HasField(target) and (held or field.pointer or field.kind in KEPT):
+            tree[name] = [_unpacked(item, field.kind, depth + 1) for item in held]
+        elif held or field.pointer or field.kind in KEPT:
             tree[name] = _unpacked(held, field.kind, depth + 1)
     return tree
 

@@ -9,6 +9,8 @@ Sources: types_jsonschema.go and marshal.go of k8s.io/apiextensions-apiserver/pk
 
 from __future__ import annotations
 
+import zlib
+from functools import lru_cache
 from typing import Any
 
 from kubevouch.api.apiextensions_v1.schema_fields import (
@@ -29,15 +31,32 @@ _GO = "JSONSchemaProps"
 
 
 class JSONSchemaProps(Opaque):
-    """A schema; ``tree`` holds builtins and is never changed."""
+    """A schema; ``tree`` holds builtins and is never changed.
 
-    __slots__ = ("tree",)
+    What is stored keeps its message alone, compressed. A tree takes fifty times as much memory, and few of hundreds of
+    schemas are looked into at a time.
+
+    Raises:
+        ProtobufError: where ``tree`` is asked for, of a message that is none.
+    """
+
+    __slots__ = ("_packed", "_tree")
 
     def __init__(self, tree: dict[str, Any]) -> None:
-        self.tree = tree
+        self._tree: dict[str, Any] | None = tree
+        self._packed: bytes | None = None
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        tree, packed = self._tree, self._packed
+        if tree is not None or packed is None:
+            return tree or {}
+        return _unpacked(packed)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, JSONSchemaProps) and same(self.tree, other.tree)
+        if not isinstance(other, JSONSchemaProps):
+            return False
+        return (self._packed is not None and self._packed == other._packed) or same(self.tree, other.tree)
 
     __hash__ = None  # type: ignore[assignment]  # it holds lists
 
@@ -50,14 +69,28 @@ class JSONSchemaProps(Opaque):
 
     @classmethod
     def from_message(cls, data: bytes) -> JSONSchemaProps:
-        from kubevouch.api.apiextensions_v1 import schema_message
-
-        return cls(schema_message.unpack(data))
+        found = cls({})
+        found._packed, found._tree = zlib.compress(data, 1), None
+        return found
 
     def to_message(self) -> bytes:
+        packed, tree = self._packed, self._tree
+        if packed is not None:
+            return zlib.decompress(packed)
         from kubevouch.api.apiextensions_v1 import schema_message
 
-        return schema_message.pack(self.tree)
+        message = schema_message.pack(tree or {})
+        self._packed = zlib.compress(message, 1)
+        self._tree = None
+        return message
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: bytes) -> dict[str, Any]:
+    """Of those that a request or a change of a definition looks into, one time after another."""
+    from kubevouch.api.apiextensions_v1 import schema_message
+
+    return schema_message.unpack(zlib.decompress(packed))
 
 
 # ------------------------------------------------------------------ reading JSON

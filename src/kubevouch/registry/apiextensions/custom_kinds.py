@@ -1,7 +1,4 @@
-"""What a CustomResourceDefinition says of the kind that it defines, read once for all who serve it.
-
-It is read from the definition's JSON tree, so that nothing of a schema has to be known here.
-"""
+"""What a CustomResourceDefinition says of the kind that it defines, read once for all who serve it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubevouch.api import catalog
+from kubevouch.api.apiextensions_v1.definitions import (
+    NAMESPACED,
+    CustomResourceDefinition,
+    CustomResourceDefinitionVersion,
+    CustomResourceSubresources,
+)
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
+from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.text.versions import version_priority
 from kubevouch.structural.scale import ScalePaths
-
-Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class KindVersion:
     """One version of a kind.
 
     Args:
-        schema: its ``openAPIV3Schema``.
+        props: its ``openAPIV3Schema``, which is not looked into before a request is about the kind.
         columns: its ``additionalPrinterColumns``.
         selectable: the paths of its ``selectableFields``.
     """
@@ -31,11 +33,16 @@ class KindVersion:
     stored: bool
     deprecated: bool = False
     deprecation_warning: str | None = None
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    props: JSONSchemaProps | None = None
     has_status: bool = False
     scale: ScalePaths | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
     selectable: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The tree of its schema."""
+        return {} if self.props is None else self.props.tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,62 +91,40 @@ class Kind:
         return f"{text}; use {self.api_version(newest)} {self.kind}"
 
 
-def is_true(tree: Tree, condition: str) -> bool:
-    """Whether the definition has the condition with status True."""
-    conditions = (tree.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
-
-
-def is_available(tree: Tree) -> bool:
-    """Whether requests for its objects are answered (apiextensions-apiserver, crdHandler)."""
-    return is_true(tree, "NamesAccepted") or is_true(tree, "Established")
-
-
-def tree_of(definition: Any) -> Tree:
-    """The JSON tree of a CustomResourceDefinition."""
-    return catalog.CUSTOM_RESOURCE_DEFINITIONS.codec.to_tree(definition)
-
-
-def kind_of(tree: Tree) -> Kind:
-    """The kind of a definition, given as its JSON tree."""
-    spec, metadata = tree["spec"], tree.get("metadata") or {}
-    accepted = (tree.get("status") or {}).get("acceptedNames") or {}
-    names = accepted if accepted.get("plural") and accepted.get("kind") else spec["names"]
-    kind = names["kind"]
+def kind_of(definition: CustomResourceDefinition) -> Kind:
+    """The kind of a definition."""
+    spec, accepted = definition.spec, definition.status.accepted_names
+    names = accepted if accepted.plural and accepted.kind else spec.names
     return Kind(
-        definition=metadata.get("name", ""),
-        uid=metadata.get("uid", ""),
-        group=spec["group"],
-        plural=names["plural"],
-        singular=names.get("singular") or kind.lower(),
-        kind=kind,
-        list_kind=names.get("listKind") or f"{kind}List",
-        short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
-        namespaced=spec.get("scope") == "Namespaced",
-        versions=tuple(_version(each) for each in spec["versions"]),
-        conversion=spec.get("conversion") or {},
+        definition=definition.metadata.name,
+        uid=definition.metadata.uid,
+        group=spec.group,
+        plural=names.plural,
+        singular=names.singular or names.kind.lower(),
+        kind=names.kind,
+        list_kind=names.list_kind or f"{names.kind}List",
+        short_names=tuple(names.short_names),
+        categories=tuple(names.categories),
+        namespaced=spec.scope == NAMESPACED,
+        versions=tuple(map(_version, spec.versions)),
+        conversion={} if spec.conversion is None else json_codec.to_builtins(spec.conversion),
     )
 
 
-def _version(tree: Tree) -> KindVersion:
-    subresources = tree.get("subresources") or {}
-    scale = subresources.get("scale")
+def _version(version: CustomResourceDefinitionVersion) -> KindVersion:
+    subresources = version.subresources or CustomResourceSubresources()
+    scale = subresources.scale
     return KindVersion(
-        name=tree["name"],
-        served=bool(tree.get("served")),
-        stored=bool(tree.get("storage")),
-        deprecated=bool(tree.get("deprecated")),
-        deprecation_warning=tree.get("deprecationWarning"),
-        schema=(tree.get("schema") or {}).get("openAPIV3Schema") or {},
-        has_status=subresources.get("status") is not None,
+        name=version.name,
+        served=version.served,
+        stored=version.storage,
+        deprecated=version.deprecated,
+        deprecation_warning=version.deprecation_warning,
+        props=None if version.schema is None else version.schema.open_api_v3_schema,
+        has_status=subresources.status is not None,
         scale=None
         if scale is None
-        else ScalePaths(
-            scale.get("specReplicasPath") or "",
-            scale.get("statusReplicasPath") or "",
-            scale.get("labelSelectorPath") or "",
-        ),
-        columns=tuple(tree.get("additionalPrinterColumns") or ()),
-        selectable=tuple(each.get("jsonPath") or "" for each in tree.get("selectableFields") or ()),
+        else ScalePaths(scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path or ""),
+        columns=tuple(json_codec.to_builtins(version.additional_printer_columns)),
+        selectable=tuple(each.json_path for each in version.selectable_fields),
     )

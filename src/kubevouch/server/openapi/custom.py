@@ -66,8 +66,9 @@ class CustomDocuments:
         """Stands for all that is published of a version; the documents need not be made to know it."""
         kind, own = version.owner.kind, version.version
         named = [document_of(version), kind.plural, kind.kind, kind.list_kind, kind.namespaced]
-        said = [own.schema, own.selectable, own.has_status, own.scale is not None]
-        return hashlib.sha512(self._salt + json_codec.encode([*named, *said])).digest()
+        said = [own.selectable, own.has_status, own.scale is not None]
+        schema = b"" if own.props is None else own.props.to_message()
+        return hashlib.sha512(self._salt + json_codec.encode([*named, *said]) + schema).digest()
 
     def v3(self, versions: Iterable[ServedKindVersion]) -> Tree:
         """The document of a group version, which these kinds are served under."""
