@@ -13,11 +13,13 @@ from admission_webhook import AdmissionWebhook, Tree, config_map, configuration,
 from admission_world import (
     GROUP,
     applied,
+    binding,
     configure,
     install,
     mutating,
     mutating_binding,
     patched,
+    policy,
     post,
     tree_of,
     with_cluster,
@@ -279,6 +281,37 @@ def test_policies_are_not_the_subject_of_policies() -> None:
         assert (await post(client, CONFIG_MAPS, config_map())).status == 201
 
     with_cluster(scenario)
+
+
+@pytest.mark.parametrize("kind", ["Mutating", "Validating"])
+@pytest.mark.parametrize("ref", [{"name": "limit"}, {"selector": {"matchLabels": {"is": "one"}}}])
+def test_parameters_of_a_custom_kind(kind: str, ref: Tree) -> None:
+    """Stored in another version than the policy asks for."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            client = cluster.client()
+            versions = [custom_world.version(), custom_world.version("v2", storage=False)]
+            await custom_world.put(cluster.server, custom_world.definition(*versions))
+            limit = widget("limit", size=7)
+            limit["metadata"]["labels"] = {"is": "one"}
+            assert (await post(client, WIDGETS, limit)).status == 201
+            params = {"apiVersion": f"{custom_world.GROUP}/v2", "kind": "Widget"}
+            seen = "string(params.spec.size) + params.apiVersion"
+            where = {**ref, "parameterNotFoundAction": "Deny"}
+            if kind == "Mutating":
+                await install(client, mutating(f"Object{{data: {{'a': {seen}}}}}", paramKind=params))
+                await install(client, mutating_binding(paramRef=where))
+                assert data(await post(client, CONFIG_MAPS, config_map()))["a"] == f"7{custom_world.GROUP}/v2"
+            else:
+                await install(client, policy({"expression": "false", "messageExpression": seen}, paramKind=params))
+                await install(client, binding(paramRef=where))
+                refused = tree_of(await post(client, CONFIG_MAPS, config_map()))
+                assert refused["message"].endswith(f"denied request: 7{custom_world.GROUP}/v2")
+            await client.raw("DELETE", f"{WIDGETS}/limit")
+            assert "no params found" in tree_of(await post(client, CONFIG_MAPS, config_map("b")))["message"]
+
+    aio.run(scenario())
 
 
 def test_parameters_that_are_not_there() -> None:

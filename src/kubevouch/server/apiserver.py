@@ -28,7 +28,7 @@ from kubevouch.client.tls import ClientTLS
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import Object
-from kubevouch.machinery.scheme import GroupResource, Resource, Scheme
+from kubevouch.machinery.scheme import GroupResource, GroupVersionKind, Resource, Scheme
 from kubevouch.registry.authentication.reviews import Reviews as AuthenticationReviews
 from kubevouch.registry.authorization.reviews import Reviews as AuthorizationReviews
 from kubevouch.registry.certificates.durations import duration_honored
@@ -40,7 +40,7 @@ from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
-from kubevouch.server.custom_resources import CustomResources
+from kubevouch.server.custom_resources import CustomKind, CustomResources, no_custom_kind
 from kubevouch.server.customresources.controllers import DefinitionControllers
 from kubevouch.server.customresources.conversion import Converters
 from kubevouch.server.discovery import Discovery
@@ -106,11 +106,13 @@ _STORED = frozenset(each.group_resource for each in catalog.STORED)
 class Caches:
     """The caches by resource plural; what authenticators, authorizers and admission read.
 
-    ``custom`` finds those of kinds that come and go, by group and plural.
+    ``custom`` finds those of kinds that come and go, by group and plural; ``custom_kind`` one of their versions, as
+    :meth:`CustomResources.kind`.
     """
 
     by_plural: dict[str, ResourceCache[Any]] = field(default_factory=dict)
     custom: Callable[[str, str], ResourceCache[Any] | None] = lambda _group, _plural: None
+    custom_kind: Callable[[GroupVersionKind], Awaitable[CustomKind | None]] = no_custom_kind
 
     def __getitem__(self, plural: str) -> ResourceCache[Any]:
         return self.by_plural[plural]
@@ -223,6 +225,7 @@ class APIServer:
             self._converters,
         )
         self.caches.custom = self.custom.cache
+        self.caches.custom_kind = self.custom.kind
         self.custom.follow(self.caches[catalog.CUSTOM_RESOURCE_DEFINITIONS.plural])
         self._install_reviews()
         if kubelet_credential is not None:

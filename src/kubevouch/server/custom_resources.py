@@ -13,6 +13,7 @@ from typing import Any
 from kubevouch.api.apiextensions_v1.conditions import ESTABLISHED, is_true
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.scheme import GroupVersionKind
 from kubevouch.registry.apiextensions import custom_kinds
 from kubevouch.registry.apiextensions.custom_resources import ServedKind
 from kubevouch.registry.interface import Definition
@@ -27,6 +28,14 @@ from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.worker import elsewhere
 
 MakeStore = Callable[[Definition[CustomObject], ResourceCache[CustomObject]], ResourceStore[CustomObject]]
+
+
+CustomKind = tuple[Definition[CustomObject], ResourceCache[CustomObject]]
+
+
+async def no_custom_kind(_kind: GroupVersionKind) -> CustomKind | None:
+    """Before there can be any."""
+    return None
 
 
 class CustomResources:
@@ -68,6 +77,19 @@ class CustomResources:
         """The cache of a kind that is served."""
         found = self._kinds.get(f"{plural}.{group}")
         return None if found is None else found.cache
+
+    async def kind(self, kind: GroupVersionKind) -> CustomKind | None:
+        """A version of a kind that is served, and the cache of its objects, which may be in another one.
+
+        Raises:
+            StoreError, ValueError: its objects cannot be read.
+        """
+        for found in self._kinds.values():
+            definition = found.version(kind)
+            if definition is not None:
+                await found.ready()
+                return definition, found.cache
+        return None
 
     async def stored(self, name: str) -> tuple[Definition[CustomObject], ResourceCache[CustomObject]] | None:
         """How a definition's objects are stored, whatever their versions. Raises ``StoreError``, ``ValueError``."""
@@ -168,6 +190,13 @@ class _ServedDefinition:
             self._kind.terminating = terminating
             for endpoint in self._endpoints:
                 self._served.touch(endpoint.resource.group_version)
+
+    def version(self, kind: GroupVersionKind) -> Definition[CustomObject] | None:
+        """That of one of its kinds, if it is served."""
+        version = self._kind.versions.get(kind.version)
+        if version is None or not version.version.served or version.resource.gvk != kind:
+            return None
+        return version.definition
 
     async def ready(self) -> None:
         """Returns once requests can be answered. Raises ``StoreError``, ``ValueError``."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
 from kubevouch.admission.dynamic.matching import NamespaceGetter
+from kubevouch.admission.dynamic.policy_source import Misconfigured
 from kubevouch.api import catalog
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.machinery.scheme import GroupVersionKind, Resource
+from kubevouch.registry.interface import Conversion
 from kubevouch.server.apiserver import Caches
+from kubevouch.storage.interface import StoreError
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
@@ -23,9 +26,15 @@ def configured_admission(
 ) -> ConfiguredAdmission:
     """Webhooks and policies as the caches have them, from the moment they are loaded."""
 
-    def objects_of(kind: GroupVersionKind) -> _CachedObjects | None:
+    async def objects_of(kind: GroupVersionKind) -> _CachedObjects | None:
         resource = _STORED.get(kind)
-        return None if resource is None else _CachedObjects(resource, caches[resource.plural])
+        if resource is not None:
+            return _CachedObjects(resource, caches[resource.plural])
+        try:
+            found = await caches.custom_kind(kind)
+        except (StoreError, ValueError) as err:
+            raise Misconfigured(f"paramKind kind `{kind}` not yet synced to use for admission: {err}") from err
+        return None if found is None else _CachedObjects(found[0].resource, found[1], found[0].conversion)
 
     configured = ConfiguredAdmission(clock, namespace_named, objects_of, authorizer)
     mutating, validating, policies = configured.mutating, configured.validating, configured.policies
@@ -54,16 +63,22 @@ def _follow(
 class _CachedObjects:
     """The objects of a cache, by namespace and name."""
 
-    def __init__(self, resource: Resource[Any], cache: ResourceCache[Any]) -> None:
+    def __init__(
+        self, resource: Resource[Any], cache: ResourceCache[Any], conversion: Conversion[Any] | None = None
+    ) -> None:
         self.resource = resource
         self._cache = cache
+        self._conversion = conversion
 
-    def get(self, namespace: str, name: str) -> Any | None:
+    async def get(self, namespace: str, name: str) -> Any | None:
         stored = self._cache.get(f"{self._folder(namespace)}{name}")
-        return None if stored is None else stored.obj
+        return None if stored is None else (await self._served([stored.obj]))[0]
 
-    def list(self, namespace: str) -> Iterable[Any]:
-        return [stored.obj for stored in self._cache.scan(self._folder(namespace))]
+    async def list(self, namespace: str) -> Sequence[Any]:
+        return await self._served([stored.obj for stored in self._cache.scan(self._folder(namespace))])
+
+    async def _served(self, objs: Sequence[Any]) -> Sequence[Any]:
+        return objs if self._conversion is None else await self._conversion.to_served(objs)
 
     def _folder(self, namespace: str) -> str:
         return f"{self._cache.prefix}{namespace}/" if namespace else self._cache.prefix

@@ -7,7 +7,7 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/{generic,mutating} (Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ class MutatingAdmissionPolicyPlugin:
             return request.obj
         failures: list[_Failure] = []
         # All are chosen by the object as it comes, before the first one changes it.
-        invocations = [each for hook in hooks for each in self._invocations(hook, request, failures)]
+        invocations = [each for hook in hooks async for each in self._invocations(hook, request, failures)]
         if invocations:
             namespace = namespace_tree(request, self._namespace_named)
             state = request.reinvocation.invoked(self.name, request.obj)
@@ -117,13 +117,13 @@ class MutatingAdmissionPolicyPlugin:
             raise _refusal(request, failures)
         return request.obj
 
-    def _invocations(self, hook: _Hook, request: Request, failures: list[_Failure]) -> Iterator[_Invocation]:
+    async def _invocations(self, hook: _Hook, request: Request, failures: list[_Failure]) -> AsyncIterator[_Invocation]:
         policy, rules = hook.policy.metadata.name, hook.rules
         try:
             version = hook.matcher.match(request, self._namespace_named)
             if version is None:
                 return
-            objects = params_of(hook.policy, self._objects_of)
+            objects = await params_of(hook.policy, self._objects_of)
         except (APIStatusError, Misconfigured) as err:
             if not rules.ignores_errors:
                 failures.append(_Failure(policy, "", f"failed to configure policy: {err}"))
@@ -133,7 +133,7 @@ class MutatingAdmissionPolicyPlugin:
             try:
                 if bound.matcher is not None and bound.matcher.match(request, self._namespace_named) is None:
                     continue
-                found = collect(objects, bound.binding.spec.param_ref, namespace_of(request))
+                found = await collect(objects, bound.binding.spec.param_ref, namespace_of(request))
             except (APIStatusError, Misconfigured) as err:
                 if not rules.ignores_errors:
                     failures.append(_Failure(policy, binding, f"failed to configure binding: {err}"))

@@ -7,7 +7,7 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/generic (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -54,16 +54,19 @@ EXEMPT = frozenset(
 
 
 class Objects(Protocol):
-    """The objects of one kind, from a cache."""
+    """The objects of one kind, from a cache; those of a custom kind may have to be brought to its version.
+
+    Methods raise ``APIStatusError`` when that fails.
+    """
 
     resource: Resource[Any]
 
-    def get(self, namespace: str, name: str) -> Any | None: ...
+    async def get(self, namespace: str, name: str) -> Any | None: ...
 
-    def list(self, namespace: str) -> Iterable[Any]: ...
+    async def list(self, namespace: str) -> Sequence[Any]: ...
 
 
-ObjectsOf = Callable[[GroupVersionKind], Objects | None]
+ObjectsOf = Callable[[GroupVersionKind], Awaitable[Objects | None]]
 
 
 class Misconfigured(Exception):
@@ -188,7 +191,7 @@ class PolicySource(Generic[P, B, R]):
         )
 
 
-def params_of(policy: Policy, objects_of: ObjectsOf) -> Objects | None:
+async def params_of(policy: Policy, objects_of: ObjectsOf) -> Objects | None:
     """Where the policy's parameters are; None when it has none.
 
     Raises:
@@ -199,13 +202,13 @@ def params_of(policy: Policy, objects_of: ObjectsOf) -> Objects | None:
         return None
     group, version = GroupVersion.parse(kind.api_version)
     gvk = GroupVersionKind(group, version, kind.kind)
-    objects = objects_of(gvk)
+    objects = await objects_of(gvk)
     if objects is None:
         raise Misconfigured(f"failed to find resource referenced by paramKind: '{gvk}'")
     return objects
 
 
-def collect(objects: Objects | None, ref: ParamRef | None, namespace: str) -> Sequence[Tree | None]:
+async def collect(objects: Objects | None, ref: ParamRef | None, namespace: str) -> Sequence[Tree | None]:
     """The parameters of a binding; ``[None]`` evaluates once without any.
 
     Raises:
@@ -224,14 +227,14 @@ def collect(objects: Objects | None, ref: ParamRef | None, namespace: str) -> Se
     else:
         where = ""
     if ref.name:
-        only = objects.get(where, ref.name)
+        only = await objects.get(where, ref.name)
         found = [] if only is None else [only]
     else:
         try:
             selector = label_selector_of(ref.selector)
         except SelectorError as err:
             raise Misconfigured(str(err)) from err
-        found = [obj for obj in objects.list(where) if selector.matches(obj.metadata.labels)]
+        found = [obj for obj in await objects.list(where) if selector.matches(obj.metadata.labels)]
     if not found and ref.parameter_not_found_action == DENY:
         raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
     return [object_tree(obj, objects.resource) for obj in found]

@@ -105,7 +105,7 @@ class ValidatingAdmissionPolicyPlugin:
             version = hook.matcher.match(request, self._namespace_named)
             if version is None:
                 return
-            objects = params_of(hook.policy, self._objects_of)
+            objects = await params_of(hook.policy, self._objects_of)
         except (APIStatusError, Misconfigured) as err:
             if not hook.rules.ignores_errors:
                 outcome.denials.append(_Denial(policy, "", Failure(0, f"failed to configure policy: {err}")))
@@ -117,7 +117,7 @@ class ValidatingAdmissionPolicyPlugin:
             try:
                 if bound.matcher is not None and bound.matcher.match(request, self._namespace_named) is None:
                     continue
-                params = collect(objects, bound.binding.spec.param_ref, namespace_of(request))
+                params = await collect(objects, bound.binding.spec.param_ref, namespace_of(request))
             except (APIStatusError, Misconfigured) as err:
                 if not hook.rules.ignores_errors:
                     outcome.denials.append(_Denial(policy, name, Failure(0, f"failed to configure binding: {err}")))
