@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.machinery.codec.elements import MAX_ELEMENTS
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
@@ -65,6 +66,8 @@ class Strategy(Generic[T]):
     validates_elsewhere = False
     # Finalizers have a domain, or are among the few of Kubernetes' own.
     standard_finalizers = True
+    # See machinery.codec.elements.
+    max_elements = MAX_ELEMENTS
     # What does not fit the preconditions of a deletion is said in the words of the storage.
     preconditions_of_storage = False
     # Field paths (as in FieldsV1, without the f: prefix) that this way of writing never owns.

@@ -107,7 +107,7 @@ class ResourceStore(ResourceReader[T]):
     async def create(self, ctx: Context, namespace: str, obj: T) -> Stored[T]:
         """Create, with up to eight tries for a generated name."""
         if is_large():
-            await compute(elements.check, obj)
+            await compute(elements.check, obj, self.definition.strategy.max_elements)
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
         attempts = GENERATE_NAME_ATTEMPTS if generated else 1
         for attempt in range(1, attempts + 1):
@@ -251,7 +251,7 @@ class ResourceStore(ResourceReader[T]):
                 return await self._create_by_update(ctx, namespace, name, transform, applies=applies), True
             wanted = await transform(existing.obj)
             if is_large():
-                await compute(elements.check, wanted)
+                await compute(elements.check, wanted, self.definition.strategy.max_elements)
             if not applies:
                 wanted = await compute(self.fields.on_update, ctx, wanted, existing.obj, subresource)
             result = await self._update_once(ctx, namespace, existing, wanted, strategy, subresource)
@@ -282,7 +282,7 @@ class ResourceStore(ResourceReader[T]):
                 uid_precondition_text(self.definition.key(namespace, name), wanted.metadata.uid, ""),
             )
         if is_large():
-            await compute(elements.check, wanted)
+            await compute(elements.check, wanted, self.definition.strategy.max_elements)
         if not applies:
             wanted = await compute(self.fields.on_create, ctx, wanted)
         # Unlike a create, an update of what is not there says nothing of the version that it was given.

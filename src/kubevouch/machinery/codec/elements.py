@@ -53,9 +53,9 @@ def _check(found: int, limit: int) -> None:
         raise errors.request_entity_too_large(f"at most {limit} members of objects and items of lists are allowed")
 
 
-def check(obj: Object) -> None:
+def check(obj: Object, limit: int = MAX_ELEMENTS) -> None:
     """Raises ``APIStatusError`` (413) for an object with too many elements."""
-    _check(_count(json_codec.to_builtins(replace_metadata(obj, managed_fields=[]))), MAX_ELEMENTS)
+    _check(_count(json_codec.to_builtins(replace_metadata(obj, managed_fields=[]))), limit)
     entries = obj.metadata.managed_fields
     _check(sum(8 + _marks(each.fields_v1.raw if each.fields_v1 else b"") for each in entries), MAX_BODY_ELEMENTS)
 

@@ -25,6 +25,7 @@ from kubevouch.api.apiextensions_v1.validation import (
     validate_definition,
     validate_status,
 )
+from kubevouch.machinery.codec.elements import MAX_BODY_ELEMENTS
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text.names import NameRule
@@ -44,6 +45,8 @@ class DefinitionStrategy(Strategy[CustomResourceDefinition]):
     unconditional_update = False
     # Its rules are compiled, and a schema may be long.
     validates_elsewhere = True
+    # Those of Argo's ApplicationSet have twenty thousand lines.
+    max_elements = MAX_BODY_ELEMENTS
     preconditions_of_storage = True
     standard_finalizers = False
     reset_fields: Sequence[tuple[str, ...]] = (("status",),)

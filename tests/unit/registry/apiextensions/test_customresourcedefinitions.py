@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 from asynctest import async_test
 from custom_world import GROUP, ask, definition, version
@@ -122,3 +123,19 @@ async def test_a_definition_is_applied() -> None:
         assert mine["fieldsV1"]["f:spec"]["f:versions"] == {}
         answer = await ask(client, "PATCH", f"{path[:-2]}other", first, APPLY_PATCH)
         assert json.loads(answer.body)["message"] == 'Apply failed with 1 conflict: conflict with "me": .spec.versions'
+
+
+@async_test
+async def test_a_definition_may_have_as_many_elements_as_a_body() -> None:
+    """Those of real projects have more lines than any other object has elements."""
+
+    def manifest(size: int) -> Any:
+        return definition(version("v1", {"type": "object", "properties": {"n": {"enum": [*range(size)], **integer}}}))
+
+    integer = {"type": "integer"}
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await create(client, manifest(30_000))
+        await until(client, is_settled)
+        answer = await ask(client, "POST", PATH, manifest(100_001))
+        assert answer.status == 413
