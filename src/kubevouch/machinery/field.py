@@ -86,7 +86,7 @@ def _printed(value: Any) -> str:
         shown = str(value[:MAX_PRINTED])
         text = gotext.json_value(shown) if isinstance(value, TypedString) else gotext.quote(shown)
         return text if len(value) <= MAX_PRINTED else f"{text}..."
-    text = gotext.json_value(value)
+    text = gotext.go_float(value) if isinstance(value, float) else gotext.json_value(value)
     return text if len(text) <= MAX_PRINTED else f"{text[:MAX_PRINTED]}..."
 
 

@@ -50,6 +50,10 @@ def _as_is(value: Any) -> Any:
     return value
 
 
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _some(value: Any) -> Any:
     return value or None
 
@@ -141,9 +145,9 @@ FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "format": ("Format", _text),
     "title": ("Title", _text),
     "default": ("Default", _json),
-    "maximum": ("Maximum", _as_is),
+    "maximum": ("Maximum", _number),
     "exclusiveMaximum": ("ExclusiveMaximum", _flag),
-    "minimum": ("Minimum", _as_is),
+    "minimum": ("Minimum", _number),
     "exclusiveMinimum": ("ExclusiveMinimum", _flag),
     "maxLength": ("MaxLength", _as_is),
     "minLength": ("MinLength", _as_is),
@@ -151,7 +155,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "maxItems": ("MaxItems", _as_is),
     "minItems": ("MinItems", _as_is),
     "uniqueItems": ("UniqueItems", _flag),
-    "multipleOf": ("MultipleOf", _as_is),
+    "multipleOf": ("MultipleOf", _number),
     "enum": ("Enum", _jsons),
     "maxProperties": ("MaxProperties", _as_is),
     "minProperties": ("MinProperties", _as_is),

@@ -27,6 +27,8 @@ def test_what_is_nested_has_go_names_too() -> None:
         "x-kubernetes-validations": [{"rule": "a < b"}],
         "enum": [{"b": 1, "a": [2]}],
         "not": {},
+        "maximum": 3.0,
+        "minimum": 0.5,
     }
     assert rb"a \u003c b" in bytes(go_form.go_schema(tree))
     whole = go_form.go_schema_tree(tree)
@@ -37,3 +39,4 @@ def test_what_is_nested_has_go_names_too() -> None:
     assert whole["ExternalDocs"] == {"Description": "", "URL": "u"}
     assert whole["XValidations"][0]["Rule"] == "a < b"
     assert json.dumps(whole["Enum"]) == '[{"a": [2], "b": 1}]'
+    assert (json.dumps(whole["Maximum"]), whole["Minimum"]) == ("3", 0.5)

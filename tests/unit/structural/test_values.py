@@ -78,6 +78,8 @@ def wrong_type(path: str, wanted: str, got: str) -> str:
             "spec: Invalid value: 2: spec in body should be greater than or equal to 2.5"]),
         ({"type": "number", "multipleOf": 0.5}, 0.75, [
             "spec: Invalid value: 0.75: spec in body should be a multiple of 0.5"]),
+        ({"type": "number", "maximum": 1}, 1e300, [
+            "spec: Invalid value: 1e+300: spec in body should be less than or equal to 1"]),
         ({"type": "number", "multipleOf": 0.4}, 2, []),
         ({"type": "number", "multipleOf": 0.4}, 3, [
             "spec: Invalid value: 3: spec in body should be a multiple of 0.4"]),
