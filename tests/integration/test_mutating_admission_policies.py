@@ -214,6 +214,35 @@ def test_custom_objects_merge_by_their_schema_and_get_its_defaults() -> None:
     aio.run(scenario())
 
 
+@pytest.mark.parametrize("match", ["Equivalent", "Exact"])
+def test_policies_see_objects_in_the_version_that_they_match(match: str) -> None:
+    """Else whoever writes another version would get past them."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            client = cluster.client()
+            versions = [custom_world.version(), custom_world.version("v2", storage=False)]
+            await custom_world.put(cluster.server, custom_world.definition(*versions))
+            about: Tree = {
+                "matchConstraints": {
+                    "matchPolicy": match, "resourceRules": [rule("widgets", "CREATE", group=custom_world.GROUP)],
+                }
+            }  # fmt: skip
+            await install(client, mutating("Object{spec: Object.spec{color: object.apiVersion}}", **about))
+            await install(client, mutating_binding())
+            path, tree = WIDGETS.replace("/v1/", "/v2/"), widget()
+            tree["apiVersion"] = f"{custom_world.GROUP}/v2"
+            made = tree_of(await post(client, path, tree))
+            assert made["apiVersion"] == f"{custom_world.GROUP}/v2"
+            assert made["spec"].get("color") == (f"{custom_world.GROUP}/v1" if match == "Equivalent" else None)
+            forbids = policy({"expression": "object.apiVersion.endsWith('v2')", "message": "v1"}, name="q", **about)
+            await install(client, forbids, binding(policy_name="q"))
+            tree["metadata"]["name"] = "other"
+            assert (await post(client, path, tree)).status == (422 if match == "Equivalent" else 201)
+
+    aio.run(scenario())
+
+
 def test_a_patch_that_makes_no_object_of_the_kind() -> None:
     async def scenario(client: Client) -> None:
         await install(client, mutating(patched("[JSONPatch{op: 'add', path: '/dates', value: 1}]")), mutating_binding())

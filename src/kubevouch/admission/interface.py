@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,6 +24,9 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
+Convert = Callable[[Sequence[Any]], Awaitable[list[Any]]]
+
+
 def _as_it_is(obj: Any) -> Any:
     return obj
 
@@ -34,12 +37,20 @@ class Version:
 
     Args:
         body: the kind of the object where it is not the resource's own (serviceaccounts/token).
+        to_shown, to_asked: for a kind whose versions others may have to be asked to convert: bring objects to this
+            version and back to the one that was asked for. They raise ``APIStatusError``.
     """
 
     resource: Resource[Any]
     from_storage: Callable[[Any], Any] = _as_it_is
     to_storage: Callable[[Any], Any] = _as_it_is
     body: GroupVersionKind | None = None
+    to_shown: Convert | None = None
+    to_asked: Convert | None = None
+
+    async def taken(self, obj: Any) -> Any:
+        """An object of this version as the request has it."""
+        return obj if self.to_asked is None else (await self.to_asked([obj]))[0]
 
     @property
     def kind(self) -> GroupVersionKind:

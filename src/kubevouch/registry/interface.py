@@ -238,6 +238,7 @@ class Definition(Generic[T]):
         deprecation: what whoever uses its own version is warned of (k8s.io/api, prerelease-lifecycle).
         kindred: other versions of the kind, whose fields have the same names.
         conversion: for a kind whose objects may be stored in another version than this one.
+        served_besides: its other versions that are served, for admission that is about one of them.
     """
 
     resource: Resource[T]
@@ -256,6 +257,7 @@ class Definition(Generic[T]):
     is_stored: bool = True
     kindred: tuple[str, ...] = ()
     conversion: Conversion[T] | None = None
+    served_besides: Callable[[], Sequence[Definition[T]]] = tuple
 
     @property
     def key_prefix(self) -> str:

@@ -566,9 +566,15 @@ def _named_kind(kind: GroupVersionKind, obj: Object) -> GroupVersionKind:
 
 def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:
     """For each group version under which a request may come: that one, then the others."""
+    own = definition.conversion
     every = [
         Version(definition.resource),
         *(Version(view.resource, view.from_storage, view.to_storage) for view in definition.views),
+        *(
+            Version(other.resource, to_shown=other.conversion.to_served, to_asked=own.to_served)
+            for other in definition.served_besides()
+            if own is not None and other.conversion is not None
+        ),
     ]
     return {asked.resource.api_version: (asked, *(each for each in every if each is not asked)) for asked in every}
 

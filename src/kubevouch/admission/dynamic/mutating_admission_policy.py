@@ -185,7 +185,8 @@ class MutatingAdmissionPolicyPlugin:
         begun, error = observer.monotonic(), NO_ERROR
         variables = await _variables(invocation, request, namespace)
         try:
-            request.obj = await interview.settle(rules.mutate(index, variables, invocation.version))
+            made = await interview.settle(rules.mutate(index, variables, invocation.version))
+            request.obj = await invocation.version.taken(made)
         except NotMutated as err:
             error = err.error
             if not rules.ignores_errors:
@@ -194,7 +195,7 @@ class MutatingAdmissionPolicyPlugin:
 
 
 async def _variables(invocation: _Invocation, request: Request, namespace: Tree | None) -> Tree:
-    shown = Shown(request, invocation.version)
+    shown = await Shown(request, invocation.version).converted()
     return invocation.rules.with_params(await compute(shown.variables, namespace), invocation.params)
 
 

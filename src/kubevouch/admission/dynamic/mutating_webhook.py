@@ -56,7 +56,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
         failure: CallFailed | APIStatusError | None = None
         try:
             response = await self._caller.ask(hook, shown, mutating=True)
-            obj = _patched(hook, shown, response)
+            obj = await _patched(hook, shown, response)
             if obj is not request.obj:
                 annotate(request, f"{PATCH}/{place}", _patch(hook, response))
         except (CallFailed, APIStatusError) as err:
@@ -96,7 +96,7 @@ def _patch(hook: Hook, response: AdmissionResponse) -> str:
     return json_codec.encode_in_order(value).decode()
 
 
-def _patched(hook: Hook, shown: Shown, response: AdmissionResponse) -> Any:
+async def _patched(hook: Hook, shown: Shown, response: AdmissionResponse) -> Any:
     """The stored form of the object after the response's patch.
 
     Raises:
@@ -126,4 +126,4 @@ def _patched(hook: Hook, shown: Shown, response: AdmissionResponse) -> Any:
         raise errors.internal(f"the patch of admission webhook {quote(name)} does not apply: {err}") from err
     except json_codec.UnmarshalError as err:
         raise errors.internal(str(err)) from err
-    return shown.version.to_storage(SCHEME.default(codec.bare(decoded)))
+    return await shown.version.taken(shown.version.to_storage(SCHEME.default(codec.bare(decoded))))

@@ -64,14 +64,24 @@ class Shown:
     def __init__(self, request: Request, version: Version) -> None:
         self.request = request
         self.version = version
+        self._obj, self._old = request.obj, request.old
+
+    async def converted(self) -> Shown:
+        """This, once the objects are in the version. Raises ``APIStatusError``."""
+        convert = self.version.to_shown
+        if convert is not None:
+            objs = [obj for obj in (self._obj, self._old) if obj is not None]
+            made = iter(await convert(objs))
+            self._obj, self._old = (None if obj is None else next(made) for obj in (self._obj, self._old))
+        return self
 
     @cached_property
     def object(self) -> Tree | None:
-        return self._tree(self.request.obj)
+        return self._tree(self._obj)
 
     @cached_property
     def old_object(self) -> Tree | None:
-        return self._tree(self.request.old)
+        return self._tree(self._old)
 
     def _tree(self, obj: Any) -> Tree | None:
         return (

@@ -106,11 +106,11 @@ class ValidatingAdmissionPolicyPlugin:
             if version is None:
                 return
             objects = await params_of(hook.policy, self._objects_of)
+            shown = await Shown(request, version).converted()
         except (APIStatusError, Misconfigured) as err:
             if not hook.rules.ignores_errors:
                 outcome.denials.append(_Denial(policy, "", Failure(0, f"failed to configure policy: {err}")))
             return
-        shown = Shown(request, version)
         annotations: dict[str, list[str]] = {}
         for bound in hook.bindings:
             name = bound.binding.metadata.name

@@ -43,7 +43,7 @@ class Hook:
         version = self.matcher.match(request, namespace_named)
         if version is None:
             return None
-        shown = Shown(request, version)
+        shown = await Shown(request, version).converted()
         if self.conditions:
             try:
                 if not await interview.settle(self.conditions.hold(shown.variables())):

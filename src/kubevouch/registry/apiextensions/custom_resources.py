@@ -109,7 +109,11 @@ class ServedKindVersion:
             deprecation=owner.kind.deprecation(self.version),
             kindred=tuple(others),
             conversion=owner.convert(owner, self),
+            served_besides=self._served_besides,
         )
+
+    def _served_besides(self) -> list[Definition[CustomObject]]:
+        return [each.definition for each in self.owner.versions.values() if each is not self and each.version.served]
 
     def _subresources(self) -> tuple[Subresource[CustomObject], ...]:
         found = []
