@@ -117,8 +117,8 @@ class Router:
         pkg/apiserver/customresource_handler.go, Kubernetes 1.36).
         """
         info, namespaced = request.target, endpoint.resource.namespaced
-        anywhere = not info.name and not info.subresource and info.verb in ("list", "watch")
-        if bool(info.namespace) != namespaced and not (namespaced and (anywhere or info.verb in ("list", "watch"))):
+        everywhere = namespaced and info.verb in ("list", "watch")
+        if bool(info.namespace) != namespaced and not everywhere:
             return None
         name, resource = info.name, endpoint.resource.group_resource
         if info.subresource:

@@ -16,6 +16,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing import Cluster
 
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 def _tree(answer: Any) -> Any:
@@ -225,6 +226,25 @@ async def test_scale_shows_and_sets_one_number() -> None:
         assert patched["spec"] == {"replicas": 0}
 
 
+@async_test
+async def test_a_scale_is_applied() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(subresources=SCALE)))
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        path = f"{WIDGETS_PATH}/w/scale?fieldManager=scaler&force=true"
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w"}, "spec": {"replicas": 7}}
+        applied = _tree(await ask(client, "PATCH", path, scale, APPLY_PATCH))
+        assert (applied["kind"], applied["spec"]) == ("Scale", {"replicas": 7})
+        seen = _tree(await ask(client, "GET", f"{WIDGETS_PATH}/w"))
+        (entry,) = [each for each in seen["metadata"]["managedFields"] if each["manager"] == "scaler"]
+        assert (entry["operation"], entry["subresource"], entry["fieldsV1"]) == (
+            "Apply", "scale", {"f:spec": {"f:size": {}}},
+        )  # fmt: skip
+        wrong = await ask(client, "PATCH", path, widget(), APPLY_PATCH)
+        assert (wrong.status, _tree(wrong)["message"]) == (400, f"invalid object type: {GROUP}/v1, Kind=Widget")
+
+
 @pytest.mark.parametrize(
     ("replicas", "code", "message"),
     [
@@ -268,3 +288,46 @@ async def test_a_write_in_one_version_answers_what_is_left_of_it_in_the_stored_o
         for query in ("?dryRun=All", ""):
             answer = await ask(client, "POST", f"{WIDGETS_PATH}{query}", widget())
             assert _tree(answer).get("spec", {}) == {}, query
+
+
+@async_test
+async def test_nothing_is_created_while_the_definition_goes() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition())
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        going = definition()
+        going["metadata"] |= {"deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
+        await put(cluster.server, going)
+        body = widget("x")
+        refused = await ask(client, "POST", WIDGETS_PATH, body)
+        applied = await ask(client, "PATCH", f"{WIDGETS_PATH}/x?fieldManager=a", body, APPLY_PATCH)
+        for answer in (refused, applied):
+            assert answer.status == 403
+            assert _tree(answer)["message"] == (
+                f'widgets.{GROUP} "x" is forbidden: create not allowed while custom resource definition is terminating'
+            )
+        assert (await ask(client, "PATCH", f"{WIDGETS_PATH}/w", {"spec": {"size": 4}}, MERGE_PATCH)).status == 200
+        assert (await ask(client, "DELETE", f"{WIDGETS_PATH}/w")).status == 200
+
+
+@async_test
+async def test_tables_and_bare_metadata_have_custom_kinds_too() -> None:
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Ports", "type": "string", "jsonPath": ".spec.ports", "priority": 1},
+        {"name": "When", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Bad", "type": "string", "jsonPath": ".spec["},
+        {"name": "After", "type": "string", "jsonPath": ".spec.color"},
+    ]
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(additionalPrinterColumns=columns)))
+        await ask(client, "POST", WIDGETS_PATH, widget(spec={"ports": [{"name": "a", "port": 1}]}))
+        accept = "application/json;as={};v=v1;g=meta.k8s.io"
+        table = _tree(await client.raw("GET", WIDGETS_PATH, None, {"Accept": accept.format("Table")}))
+        assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Size", "Ports", "When"]
+        assert table["rows"][0]["cells"] == ["w", 3, '[{"name":"a","port":1}]', "0s"]
+        partial = accept.format("PartialObjectMetadataList")
+        (item,) = _tree(await client.raw("GET", WIDGETS_PATH, None, {"Accept": partial}))["items"]
+        assert (item["kind"], item["metadata"]["name"], "spec" in item) == ("PartialObjectMetadata", "w", False)

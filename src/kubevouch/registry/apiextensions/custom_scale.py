@@ -13,7 +13,7 @@ from kubevouch.api.autoscaling_v1 import GROUP, Scale, ScaleSpec, ScaleStatus
 from kubevouch.machinery import errors
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
-from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.scheme import GroupVersionKind, Resource
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.registry.interface import Form
 from kubevouch.structural import paths
@@ -57,7 +57,18 @@ def form(resource: Resource[CustomObject], scale: ScalePaths) -> Form[CustomObje
         )
         return changed
 
-    return Form(Resource(GROUP, "v1", "Scale", resource.plural, Scale, namespaced=resource.namespaced), show, take)
+    own = Resource(GROUP, "v1", "Scale", resource.plural, Scale, namespaced=resource.namespaced)
+
+    def configuration(tree: Any) -> Any:
+        tree = tree if isinstance(tree, dict) else {}
+        if (tree.get("apiVersion"), tree.get("kind")) != (own.api_version, own.kind):
+            group, _, version = str(tree.get("apiVersion") or "").rpartition("/")
+            raise errors.bad_request(f"invalid object type: {GroupVersionKind(group, version, tree.get('kind') or '')}")
+        names = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": tree.get("metadata")}
+        replicas = paths.value_at(tree, ("spec", "replicas"))
+        return names if replicas is None else paths.with_value(names, wanted, replicas)
+
+    return Form(own, show, take, configuration)
 
 
 def _number(value: Any) -> int:

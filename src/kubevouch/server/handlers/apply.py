@@ -24,6 +24,9 @@ async def apply(
     """Merge a configuration into the object, or create it."""
     info, resource = request.target, endpoint.resource
     tree = await compute(_decode, data, request, ctx)
+    shown = endpoint.shown_by(info.subresource)
+    if shown.form is not None:
+        tree = shown.form.configuration(tree)
     store = endpoint.store
 
     async def transform(existing: Any) -> Any:
@@ -40,7 +43,7 @@ async def apply(
         return endpoint.to_storage(shared.in_request_namespace(applied, resource.namespaced, info.namespace))
 
     stored, created = await store.update(ctx, info.namespace, info.name, transform, info.subresource, applies=True)
-    return endpoint.shown_by(info.subresource).result(stored, 201 if created else 200)
+    return shown.result(stored, 201 if created else 200)
 
 
 def _decode(data: bytes, request: Request, ctx: Context) -> Any:
