@@ -56,8 +56,8 @@ class Members:
     types: tuple[tuple[str, str], ...]
 
 
-VariableType = str | type[msgspec.Struct] | Members
-"""One of the names above, a declared struct, whose fields the compiler then knows, or the members of a map."""
+VariableType = str | type[msgspec.Struct] | Members | Type
+"""One of the names above, a declared struct, whose fields the compiler then knows, the members of a map, or a type."""
 
 
 class Environment:
@@ -109,4 +109,6 @@ def _variable(name: str, kind: VariableType) -> Type:
         return types.struct(f"kubernetes.{name.title()}", members)
     if isinstance(kind, str):
         return named_type(kind)
+    if isinstance(kind, Type):
+        return kind
     return struct_types.struct_type(kind)

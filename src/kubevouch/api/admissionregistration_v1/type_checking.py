@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kubevouch.api.admission_v1 import AdmissionRequest
 from kubevouch.api.admissionregistration_v1 import expressions
@@ -28,12 +29,51 @@ from kubevouch.cel.environment import (
     Members,
     VariableType,
 )
-from kubevouch.machinery.scheme import Resource
+from kubevouch.cel.types import Type
+from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind
+from kubevouch.structural.open_types import open_type
+from kubevouch.structural.schema import compile_schema
 
 MAX_TYPES = 10
 
 
-def warnings_for(spec: ValidatingAdmissionPolicySpec, served: Sequence[Resource[Any]]) -> list[ExpressionWarning]:
+class Checkable(Protocol):
+    """A kind that is served. Its type is a declared struct, or that of its schema."""
+
+    @property
+    def gvk(self) -> GroupVersionKind: ...
+
+    @property
+    def plural(self) -> str: ...
+
+    @property
+    def type(self) -> VariableType: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKind:
+    """A kind that came at run time."""
+
+    gvk: GroupVersionKind
+    plural: str
+    type: Type
+
+
+def custom_kind(gvk: GroupVersionKind, plural: str, tree: Mapping[str, Any]) -> CustomKind:
+    """The kind of whose objects ``tree`` is the schema. Raises :class:`structural.schema.TooDeep`."""
+    return CustomKind(gvk, plural, open_type(compile_schema(tree), gvk.kind, whole=True))
+
+
+def versions_in_question(spec: ValidatingAdmissionPolicySpec) -> list[GroupVersion]:
+    """The versions of groups whose kinds the rules name, and that of the parameters; sorted."""
+    rules = spec.match_constraints.resource_rules if spec.match_constraints else []
+    found = {GroupVersion(group, version) for rule in rules for group, version, _ in _named(rule)}
+    if spec.param_kind is not None:
+        found.add(GroupVersion.parse(spec.param_kind.api_version))
+    return sorted(found)
+
+
+def warnings_for(spec: ValidatingAdmissionPolicySpec, served: Sequence[Checkable]) -> list[ExpressionWarning]:
     """The warnings for all validations; a kind that is not ``served`` gives none."""
     checks = [_Check(spec, resource, served) for resource in types_to_check(spec, served)]
     warnings = []
@@ -49,16 +89,16 @@ def warnings_for(spec: ValidatingAdmissionPolicySpec, served: Sequence[Resource[
     return warnings
 
 
-def types_to_check(spec: ValidatingAdmissionPolicySpec, served: Sequence[Resource[Any]]) -> list[Resource[Any]]:
+def types_to_check(spec: ValidatingAdmissionPolicySpec, served: Sequence[Checkable]) -> list[Checkable]:
     """The kinds that are matched by name, at most ten, sorted. Wildcards and subresources name none."""
-    known = {(each.group, each.version, each.plural): each for each in served}
-    found: dict[Any, Resource[Any]] = {}
+    known = {(each.gvk.group, each.gvk.version, each.plural): each for each in served}
+    found: dict[GroupVersionKind, Checkable] = {}
     rules = spec.match_constraints.resource_rules if spec.match_constraints else []
     for name in itertools.chain.from_iterable(map(_named, rules)):
         resource = known.get(name)
         if resource is not None and len(found) < MAX_TYPES:
             found.setdefault(resource.gvk, resource)
-    return sorted(found.values(), key=lambda each: (each.group, each.version, each.kind))
+    return sorted(found.values(), key=lambda each: each.gvk)
 
 
 def _named(rule: Rule) -> Iterable[tuple[str, str, str]]:
@@ -71,9 +111,7 @@ def _named(rule: Rule) -> Iterable[tuple[str, str, str]]:
 class _Check:
     """The expressions of a policy against one kind."""
 
-    def __init__(
-        self, spec: ValidatingAdmissionPolicySpec, resource: Resource[Any], served: Sequence[Resource[Any]]
-    ) -> None:
+    def __init__(self, spec: ValidatingAdmissionPolicySpec, resource: Checkable, served: Sequence[Checkable]) -> None:
         self._resource = resource
         self._known: dict[str, VariableType] = {
             expressions.OBJECT: resource.type,
@@ -112,6 +150,7 @@ class _Check:
         return ""
 
 
-def _params_type(kind: ParamKind, served: Sequence[Resource[Any]]) -> VariableType:
-    found = next((each for each in served if (each.api_version, each.kind) == (kind.api_version, kind.kind)), None)
+def _params_type(kind: ParamKind, served: Sequence[Checkable]) -> VariableType:
+    wanted = (kind.api_version, kind.kind)
+    found = next((each for each in served if (each.gvk.api_version, each.gvk.kind) == wanted), None)
     return ANY if found is None else found.type

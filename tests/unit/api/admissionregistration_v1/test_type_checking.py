@@ -100,4 +100,4 @@ def test_at_most_ten_kinds() -> None:
     assert len(STORED) > MAX_TYPES
     checked = types_to_check(spec(rules=rules), STORED)
     assert len(checked) == MAX_TYPES
-    assert checked == sorted(checked, key=lambda each: (each.group, each.version, each.kind))
+    assert checked == sorted(checked, key=lambda each: each.gvk)
