@@ -98,11 +98,18 @@ def compile_schema(tree: Mapping[str, Any]) -> Schema:
     return _compile(tree, 0)
 
 
+_NO_PROPERTIES: dict[str, Schema] = {}
+
+
 def _compile(tree: Mapping[str, Any], depth: int) -> Schema:
     if depth > MAX_DEPTH:
         raise TooDeep
     below = depth + 1
-    properties = {name: _compile(sub, below) for name, sub in (tree.get("properties") or {}).items()}
+    declared_properties = tree.get("properties")
+    # Most nodes are leaves, and have one empty dict together.
+    properties = _NO_PROPERTIES
+    if declared_properties:
+        properties = {name: _compile(sub, below) for name, sub in declared_properties.items()}
     additional: Schema | bool | None = None
     declared = tree.get("additionalProperties")
     if isinstance(declared, Mapping):

@@ -18,6 +18,7 @@ from typing import Any
 
 from kubevouch.cel.program import Turn
 from kubevouch.cel.regular_expressions import compiled_pattern
+from kubevouch.cel.values import EvaluationError
 from kubevouch.machinery.field import ErrorType, FieldError, invalid, not_supported, required
 from kubevouch.machinery.text import gotext
 from kubevouch.structural import formats
@@ -93,8 +94,13 @@ def _below(prefix: str, path: str) -> str:
 
 
 def compile_checks(schema: Schema) -> Check:
-    """The checks of a schema, made once: a node without any costs nothing but the look at its type."""
+    """The checks of a schema."""
     return _Node(schema).check
+
+
+# Matches no text.
+_NOTHING = compiled_pattern("^[^\\x00-\\x{10ffff}]$")
+_NO_NODES: dict[str, _Node] = {}
 
 
 class _Node:
@@ -104,7 +110,7 @@ class _Node:
         "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "has_junctors",
         "is_bounded", "is_closed", "is_of_format", "items", "max_items", "max_length", "max_properties", "maximum",
         "min_items", "min_length", "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of",
-        "pattern", "properties", "required", "source", "types", "usual",
+        "pattern", "properties", "required", "schema", "source", "types", "usual",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
@@ -125,16 +131,24 @@ class _Node:
         self.max_length = tree.get("maxLength")
         self.min_length = tree.get("minLength")
         self.source: str = tree.get("pattern") or ""
-        self.pattern = compiled_pattern(self.source) if self.source else None
+        self.pattern = None
+        if self.source:
+            try:
+                self.pattern = compiled_pattern(self.source)
+            except EvaluationError as err:
+                # A store may hold what nobody would let in now.
+                self.pattern = _NOTHING
+                self.source += f", but pattern is invalid: {err}"
         self.max_items = tree.get("maxItems")
         self.min_items = tree.get("minItems")
         self.max_properties = tree.get("maxProperties")
         self.min_properties = tree.get("minProperties")
         self.required: tuple[str, ...] = tuple(tree.get("required") or ())
-        self.properties = {name: _Node(sub) for name, sub in schema.properties.items()}
+        self.schema = schema
+        self.properties: dict[str, _Node] = {} if schema.properties else _NO_NODES
         self.is_closed = schema.additional is False
-        self.additional = _Node(schema.additional) if isinstance(schema.additional, Schema) else None
-        self.items = _Node(schema.items) if schema.items is not None else None
+        self.additional: _Node | None = None
+        self.items: _Node | None = None
         self.all_of = tuple(map(_Node, schema.all_of))
         self.any_of = tuple(map(_Node, schema.any_of))
         self.one_of = tuple(map(_Node, schema.one_of))
@@ -183,6 +197,19 @@ class _Node:
             self._object(value, path, result, before)
             matches += 1
         result.matches += matches
+
+    # -------------------------------------------------------------- what is below
+
+    # Made when a value is there: few objects have all that their schema knows, and of most kinds there are none.
+
+    def _below_items(self, items: Schema) -> _Node:
+        self.items = _Node(items)
+        return self.items
+
+    def _below_others(self) -> _Node | None:
+        if isinstance(self.schema.additional, Schema):
+            self.additional = _Node(self.schema.additional)
+        return self.additional
 
     # -------------------------------------------------------------- type
 
@@ -313,10 +340,11 @@ class _Node:
     # -------------------------------------------------------------- lists and objects
 
     def _list(self, value: list[Any], path: str, result: _Result, before: Correlated | None) -> None:
-        if self.items is not None:
+        if self.schema.items is not None:
+            items = self.items or self._below_items(self.schema.items)
             result.spend(len(value))
             for index, item in enumerate(value):
-                self.items.check(item, f"{path}[{index}]", result, None if before is None else before.index(index))
+                items.check(item, f"{path}[{index}]", result, None if before is None else before.index(index))
         size = len(value)
         if self.min_items is not None and size < self.min_items:
             result.add(_invalid(path, size, f"should have at least {self.min_items} items"))
@@ -334,13 +362,16 @@ class _Node:
         result.spend(size)
         if self.is_closed:
             for key in value:
-                if key not in self.properties:
+                if key not in self.schema.properties:
                     result.add(invalid(_field(path), key, f"{path}.{key} in body is a forbidden property"))
-        properties, additional = self.properties, self.additional
+        properties, declared = self.properties, self.schema.properties
+        additional = self.additional or self._below_others()
         for key, item in value.items():
             # The type of a whole object is never as it was: old and new have been converted to one.
             earlier = None if before is None or (not path and key in _TYPE_META) else before.key(key)
             node = properties.get(key)
+            if node is None and key in declared:
+                node = properties[key] = _Node(declared[key])
             if node is not None:
                 node.check(item, f"{path}.{key}" if path else key, result, earlier)
             elif additional is not None:

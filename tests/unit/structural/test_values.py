@@ -92,6 +92,9 @@ def wrong_type(path: str, wanted: str, got: str) -> str:
         ({"type": "number", "enum": [1, 2]}, 3.5, ['spec: Unsupported value: 3.5: supported values: "1", "2"']),
         # texts
         ({**TEXT, "pattern": "^a"}, "b", ['spec: Invalid value: "b": spec in body should match \'^a\'']),
+        ({**TEXT, "pattern": "(a"}, "(a", [
+            ("spec: Invalid value: \"(a\": spec in body should match '(a, but pattern is invalid: error parsing "
+             "regexp: missing closing ): `(a`'")]),
         ({**TEXT, "minLength": 3}, "ab", ['spec: Invalid value: "ab": spec in body should be at least 3 chars long']),
         ({**TEXT, "maxLength": 3}, "äöü", []),
         ({**TEXT, "maxLength": 3, "pattern": "^a"}, "bcde", ["spec: Too long: may not be more than 3 bytes"]),
