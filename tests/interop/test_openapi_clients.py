@@ -189,7 +189,11 @@ def model_of(name: str) -> Any:
 
 
 # Types that the client has no class for.
-NO_CLASS = {"Patch", "Quantity", "Time", "MicroTime", "FieldsV1", "RawExtension", "Info"}
+NO_CLASS = {
+    "Patch", "Quantity", "Time", "MicroTime", "FieldsV1", "RawExtension", "Info", "IntOrString", "JSON",
+    "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray",
+    "CustomResourceSubresourceStatus",
+}  # fmt: skip
 
 
 # The client's classes are those of 1.37, whose declarative validation changed what these require; we serve 1.36.

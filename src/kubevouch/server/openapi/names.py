@@ -18,6 +18,11 @@ META = f"{APIMACHINERY}.apis.meta.v1"
 
 _META_MODULES = frozenset({meta.__name__, meta_v1.__name__})
 _VERSIONED_MODULE = re.compile(r".+_v[0-9]+(?:(?:alpha|beta)[0-9]+)?", re.ASCII)
+# Groups whose Go types are not in k8s.io/api.
+_ELSEWHERE = {
+    "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+}
 _VERBS = {"get": "read", "update": "replace", "deletecollection": "delete"}
 
 
@@ -54,6 +59,9 @@ def _package(module: str) -> str:
 
 
 def _prefix(group: str, version: str) -> str:
+    elsewhere = _ELSEWHERE.get(group)
+    if elsewhere is not None:
+        return f"{elsewhere}.{version}"
     if "." not in group or group.endswith(".k8s.io"):
         return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}"
     return ".".join([*reversed(group.split(".")), version])

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
+from kubevouch.machinery.declaration import Opaque
 from kubevouch.machinery.meta import DeleteOptions, ListMeta, Object
 from kubevouch.machinery.schema import (
     FieldSchema,
@@ -20,6 +22,7 @@ from kubevouch.machinery.schema import (
     schema_of,
 )
 from kubevouch.machinery.scheme import GroupVersionKind, Resource, Scheme
+from kubevouch.server.openapi import schema_props
 from kubevouch.server.openapi.names import APIMACHINERY, META, SchemaNames
 
 Tree = dict[str, Any]
@@ -81,7 +84,7 @@ def references(tree: object) -> set[str]:
 def _collect(tree: object, found: set[str]) -> None:
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if key == "$ref":
+            if key == "$ref" and isinstance(value, str):  # a field may be called so, too
                 found.add(value.removeprefix(PREFIX))
             elif isinstance(value, (dict, list)):
                 _collect(value, found)
@@ -160,6 +163,14 @@ class Schemas:
 
     # -------------------------------------------------------------- making
 
+    def _opaque(self, kind: type[Opaque]) -> str:
+        name = self.names.of(kind)
+        if kind is not JSONSchemaProps:
+            raise TypeError(f"nothing describes {name}")
+        if name not in self.trees:
+            self.trees |= schema_props.trees(name, self.struct, reference)
+        return name
+
     def _watch_event(self) -> str:
         if WATCH_EVENT not in self.trees:
             versions = self._kinds.get(DeleteOptions, [])
@@ -234,7 +245,7 @@ class Schemas:
         if isinstance(kind, MapSchema):
             return {"type": "object", "additionalProperties": self._element(kind.value), **siblings}
         if kind.type is not None:
-            return {"type": "object", **siblings}
+            return reference(self._opaque(kind.type), **siblings)
         if kind.kind in _NAMED:
             return reference(self.fixed(_NAMED[kind.kind]), **siblings)
         return {**_INLINE[kind.kind], **siblings}

@@ -99,7 +99,7 @@ def _security(document: Tree, schemes: Tree) -> Iterator[str]:
 def _references(tree: object, prefix: str, known: Tree) -> Iterator[str]:
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if key == "$ref":
+            if key == "$ref" and isinstance(value, str):
                 if not value.startswith(prefix) or value.removeprefix(prefix) not in known:
                     yield f"$ref leads nowhere: {value}"
             else:
@@ -113,7 +113,8 @@ def _schema(where: str, schema: Tree, *, siblings_of_references: bool) -> Iterat
     yield from _keys(where, schema, _SCHEMA_KEYS)
     if not siblings_of_references and "$ref" in schema and len(schema) > 1:
         yield f"{where}: what stands beside $ref is ignored"
-    if "$ref" not in schema and "allOf" not in schema and schema.get("type") not in _TYPES:
+    anything = set(schema) == {"description"}
+    if "$ref" not in schema and "allOf" not in schema and not anything and schema.get("type") not in _TYPES:
         yield f"{where}: type {schema.get('type')}"
     if (schema.get("type") == "array") != ("items" in schema):
         yield f"{where}: array without items, or items without array"

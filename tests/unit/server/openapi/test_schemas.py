@@ -8,6 +8,8 @@ from typing import Annotated
 import pytest
 
 from kubevouch.api import catalog
+from kubevouch.api.apiextensions_v1.definitions import CustomResourceValidation
+from kubevouch.api.apiextensions_v1.schema_fields import FIELDS
 from kubevouch.machinery.declaration import (
     ExtraValue,
     Int32,
@@ -24,7 +26,7 @@ from kubevouch.machinery.meta import DeleteOptions, ManagedFieldsEntry, Object, 
 from kubevouch.machinery.scheme import GroupVersionKind, Resource, Scheme
 from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.server.openapi import schemas
-from kubevouch.server.openapi.schemas import Schemas, Tree
+from kubevouch.server.openapi.schemas import Schemas, Tree, reference
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
@@ -222,3 +224,21 @@ def test_reachable_follows_references_and_ends(made: Schemas) -> None:
 def test_kind_tree() -> None:
     gvk = GroupVersionKind("", "v1", "Pod")
     assert schemas.kind_tree(gvk) == {"group": "", "version": "v1", "kind": "Pod"}
+
+
+def test_schemas_inside_definitions_are_described() -> None:
+    made = Schemas(catalog.SCHEME)
+    name = made.struct(CustomResourceValidation)
+    package = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+    assert name == f"{package}.CustomResourceValidation"
+    held = made.trees[name]["properties"]["openAPIV3Schema"]
+    assert held["allOf"] == [reference(f"{package}.JSONSchemaProps")]
+    properties = made.trees[f"{package}.JSONSchemaProps"]["properties"]
+    assert list(properties) == list(FIELDS)
+    assert all(each["description"] for each in properties.values())
+    assert properties["properties"]["additionalProperties"]["allOf"] == held["allOf"]
+    assert properties["x-kubernetes-validations"]["items"]["allOf"] == [reference(f"{package}.ValidationRule")]
+    # One of its fields is called as references are.
+    assert properties["$ref"]["type"] == "string"
+    wanted = {f"{package}.{each}" for each in ("JSON", "JSONSchemaProps", "JSONSchemaPropsOrBool", "ValidationRule")}
+    assert wanted <= set(made.reachable(made.trees[name]))
