@@ -11,7 +11,7 @@ from typing import Any
 from asynctest import async_test
 from conversion_webhook import ConversionWebhook, Tree, split, widget
 from custom_world import GROUP, ask, definition, version
-from definition_world import MERGE_PATCH, change, create, is_settled, until
+from definition_world import MERGE_PATCH, NAME, PATH, change, create, is_settled, until
 from kubevouch.client.interface import Client, EventType, WatchOptions, WatchStream
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.scheme import Resource
@@ -278,3 +278,22 @@ async def _next_spec(events: WatchStream[CustomObject]) -> Any:
             assert event.object is not None
             return event.object.content["spec"]
     raise AssertionError("the watch ended")
+
+
+@async_test
+async def test_nothing_that_comes_while_a_definition_goes_stays_behind(tmp_path: Path) -> None:
+    """It is let in while the definition is there, and would be stored when its objects have been counted."""
+    async with ConversionWebhook(tmp_path) as webhook, Cluster() as cluster:
+        client = cluster.client()
+        await _established(client, webhook.definition())
+        webhook.held.clear()
+        late = asyncio.create_task(ask(client, "POST", _V2, widget("w", {"host": "h", "port": "1"}, "v2")))
+        await webhook.asked(1)
+        assert (await ask(client, "DELETE", f"{PATH}/{NAME}")).status == 200
+        await until(client, lambda each: each is None)
+        webhook.held.set()
+        answer = await late
+        assert (answer.status, _tree(answer)["message"]) == (
+            403, f'{NAME} "w" is forbidden: create not allowed while custom resource definition is terminating',
+        )  # fmt: skip
+        assert (await cluster.server.api.store.list(f"/registry/{GROUP}/")).items == []
