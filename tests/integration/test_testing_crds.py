@@ -47,6 +47,8 @@ def test_objects_of_the_kind_are_dicts_and_have_all_verbs() -> None:
         applied = c.apply({**WIDGET, "status": {"size": 4}}, subresource="status")
         assert applied["status"] == {"size": 4}
         assert [each["metadata"]["name"] for each in c.list("widgets")] == ["w"]
+        with pytest.raises(WaitTimeout):
+            c.wait_for("widgets", "w", until=lambda each: each["status"]["nothing"][0]["here"], timeout=0.05)
         assert c.wait_for("widgets", "w", until=lambda each: each["status"]["size"] == 4) == c.get("widgets", "w")
         with pytest.raises(WaitTimeout, match=r"(?s)Widget default/w: waited .*spec:\n  size: 4"):
             c.wait_for("widgets", "w", until=has_condition("Ready"), timeout=0.05)

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kubevouch.machinery.errors import APIStatusError as APIStatusError
     from kubevouch.testing.clock import FakeClock as FakeClock
     from kubevouch.testing.cluster import Cluster as Cluster
     from kubevouch.testing.cluster import ClusterError as ClusterError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kubevouch.testing.waiting import wait_for_deletion as wait_for_deletion
 
 _HOMES = {
+    "APIStatusError": "waiting",
     "Cluster": "cluster",
     "ClusterError": "cluster",
     "FakeClock": "clock",
@@ -43,8 +45,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Cluster", "ClusterError", "DefinitionSourceError", "FakeClock", "Fault", "FaultError", "Faults", "ManifestError",
-    "Verbs", "WaitTimeout", "has_condition", "wait_for", "wait_for_deletion",
+    "APIStatusError", "Cluster", "ClusterError", "DefinitionSourceError", "FakeClock", "Fault", "FaultError", "Faults",
+    "ManifestError", "Verbs", "WaitTimeout", "has_condition", "wait_for", "wait_for_deletion",
 ]  # fmt: skip
 
 

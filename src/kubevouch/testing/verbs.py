@@ -138,7 +138,10 @@ class Verbs:
         until: Callable[[Any], bool] = waiting.exists,
         timeout: float = waiting.TIMEOUT_SECONDS,
     ) -> Any:
-        """The object as soon as ``until`` holds for it; see ``testing.waiting.wait_for``."""
+        """The object as soon as ``until`` holds for it; see ``testing.waiting.wait_for``.
+
+        For a dict, a key that is not there yet means that it does not hold yet.
+        """
         resource = self._resource(kind)
         where = namespace_for(resource, namespace)
         reached = _of_shown(until)
@@ -173,6 +176,12 @@ class Verbs:
 def _of_shown(until: Callable[[Any], bool]) -> Callable[[Any], bool]:
     @functools.wraps(until)
     def reached(obj: Any) -> bool:
-        return until(shown(obj))
+        tree = shown(obj)
+        if tree is obj:
+            return until(obj)
+        try:
+            return until(tree)
+        except (KeyError, IndexError, TypeError):
+            return False  # what it looks at is not there yet
 
     return reached
