@@ -6,7 +6,7 @@ Source: apiextensions-apiserver pkg/apiserver/customresource_handler.go (Kuberne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -170,8 +170,8 @@ class _ServedDefinition:
                 self._endpoints.append(endpoint)
                 served.add(endpoint)
         metrics.know([(prefix, self._resource.group_resource)])
-        self._preparing: asyncio.Task[None] | None = None
-        self._is_ready = False
+        self._filling = _Once(self._fill)
+        self._compiling = _Once(self._compile)
         self.note(definition)
 
     def is_outdated_by(self, definition: CustomResourceDefinition) -> bool:
@@ -198,19 +198,24 @@ class _ServedDefinition:
             return None
         return version.definition
 
-    async def ready(self) -> None:
-        """Returns once requests can be answered. Raises ``StoreError``, ``ValueError``."""
-        if self._is_ready:
-            return
-        if self._preparing is None or (self._preparing.done() and not self._is_ready):
-            self._preparing = asyncio.create_task(self._prepare(), name="custom-resources")
-            self._preparing.add_done_callback(_looked_at)
-        await asyncio.shield(self._preparing)
+    async def ready(self, writes: bool = False) -> None:
+        """Returns once requests can be answered; those that write, if that is asked for.
 
-    async def _prepare(self) -> None:
+        Of hundreds of kinds most have no objects on a given server: their schemas need not be compiled.
+
+        Raises:
+            StoreError, ValueError
+        """
+        if not self._filling.is_done:
+            await self._filling.wait()
+        if writes and not self._compiling.is_done:
+            await self._compiling.wait()
+
+    async def _fill(self) -> None:
+        await self._cacher.join(self.cache, self._compiling.wait)
+
+    async def _compile(self) -> None:
         await elsewhere(self._kind.compile)
-        await self._cacher.join(self.cache)
-        self._is_ready = True
 
     @property
     def stored(self) -> Definition[CustomObject]:
@@ -229,7 +234,28 @@ class _ServedDefinition:
         self._metrics.forget(self.cache.prefix)
 
 
-def _looked_at(task: asyncio.Task[None]) -> None:
-    """Whoever waits hears of a failure; perhaps nobody does any more."""
-    if not task.cancelled():
-        task.exception()
+class _Once:
+    """Work that several wait for, and that is tried again by the next one if it failed."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+        self.is_done = False
+
+    async def wait(self) -> None:
+        """Raises what the work raises."""
+        if self.is_done:
+            return
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="custom-resources")
+            self._task.add_done_callback(self._ended)
+        await asyncio.shield(self._task)
+
+    async def _run(self) -> None:
+        await self._work()
+        self.is_done = True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # whoever waits hears of it; perhaps nobody does any more

@@ -59,7 +59,7 @@ class ServedVersion:
 
     Args:
         custom: what its definition says, of a kind that came at run time.
-        ready: of such a kind, returns once requests for it can be answered.
+        ready: of such a kind, returns once requests for it can be answered; those that write, if it gets True.
     """
 
     resource: Resource[Any]
@@ -67,7 +67,7 @@ class ServedVersion:
     encoder: ObjectEncoder
     view: View | None = None
     custom: ServedKindVersion | None = None
-    ready: Callable[[], Awaitable[None]] | None = None
+    ready: Callable[[bool], Awaitable[None]] | None = None
 
     @property
     def verbs(self) -> tuple[str, ...]:

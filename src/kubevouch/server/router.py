@@ -28,6 +28,7 @@ _ITEM: dict[str, _EndpointHandler] = {
     "patch": patch.patch,
     "delete": delete.delete,
 }
+_WRITES = frozenset({"create", "update", "patch"})
 _WHOLE: dict[str, _EndpointHandler] = {"get": read.get, "update": update.update, "patch": patch.patch}
 
 
@@ -98,7 +99,7 @@ class Router:
             custom = self._custom_handler(endpoint, request)
             if custom is None:
                 return NOT_FOUND
-            await endpoint.ready()
+            await endpoint.ready(info.verb in _WRITES)
             if endpoint is not self._served.endpoint(info.group, info.version, info.resource):
                 return await self._resource(request)  # its definition has changed meanwhile
             handler = custom

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -331,3 +332,14 @@ async def test_tables_and_bare_metadata_have_custom_kinds_too() -> None:
         partial = accept.format("PartialObjectMetadataList")
         (item,) = _tree(await client.raw("GET", WIDGETS_PATH, None, {"Accept": partial}))["items"]
         assert (item["kind"], item["metadata"]["name"], "spec" in item) == ("PartialObjectMetadata", "w", False)
+
+
+@async_test
+async def test_objects_are_there_after_a_restart(tmp_path: Path) -> None:
+    cluster = Cluster(store=f"sqlite:{tmp_path}/store.db")
+    async with cluster:
+        await put(cluster.server, definition())
+        made = _tree(await ask(cluster.client(), "POST", WIDGETS_PATH, widget()))
+        await cluster.restart_async()
+        assert _tree(await ask(cluster.client(), "GET", f"{WIDGETS_PATH}/w")) == made
+        assert _tree(await ask(cluster.client(), "GET", WIDGETS_PATH))["items"] == [made]

@@ -7,7 +7,7 @@ stream has reached the store's newest revision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -79,8 +79,11 @@ class Cacher:
         self._registered[prefix] = _Registered(cache, decode, [] if self._started else None)
         return cache
 
-    async def join(self, cache: ResourceCache[Any]) -> None:
+    async def join(self, cache: ResourceCache[Any], before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Fill a cache that was registered after the start; then it stands where all others do.
+
+        Args:
+            before: what has to be done before anything can be decoded, if there is anything.
 
         Raises:
             StoreError: the store could not be read.
@@ -89,6 +92,8 @@ class Cacher:
         if registered is None:
             return
         page = await self._store.list(cache.prefix)
+        if page.items and before is not None:
+            await before()
         objects = await self._decoded(registered, page.items)
         # What is older than the page came with it.
         await self.reach(page.revision)

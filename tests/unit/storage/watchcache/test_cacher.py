@@ -74,3 +74,24 @@ async def test_a_cache_that_leaves_ends_its_watches_and_holds_nothing() -> None:
     assert _names(again) == ["A", "b"]
     await cacher.close()
     await store.close()
+
+
+@async_test
+async def test_what_has_to_be_done_before_reading_is_done_only_where_there_is_something_to_read() -> None:
+    clock, store = FakeClock(), MemoryStore()
+    cacher = Cacher(store, clock)
+    await cacher.start()
+    done: list[int] = []
+
+    async def before() -> None:
+        done.append(len(done))
+
+    cache: ResourceCache[Object] = cacher.register(PREFIX, _decode)
+    await cacher.join(cache, before)
+    assert done == []
+    await store.create(f"{PREFIX}a", b"a")
+    cacher.unregister(cache)
+    await cacher.join(cacher.register(PREFIX, _decode), before)
+    assert done == [0]
+    await cacher.close()
+    await store.close()
