@@ -16,19 +16,23 @@ from kubevouch.api.apiextensions_v1.conditions import (
     ESTABLISHED,
     FALSE,
     NAMES_ACCEPTED,
+    NON_STRUCTURAL_SCHEMA,
     TRUE,
     Finding,
     condition_of,
     is_true,
     with_finding,
+    without_condition,
 )
 from kubevouch.api.apiextensions_v1.definitions import (
     CustomResourceDefinition,
     CustomResourceDefinitionNames,
 )
 from kubevouch.api.webhook_clients import ca_bundle_fault
+from kubevouch.machinery import field
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
+from kubevouch.structural.structure_checks import check_structure, unsupported
 
 _NO_CONFLICTS = Finding(NAMES_ACCEPTED, TRUE, "NoConflicts", "no conflicts found")
 _NOT_ACCEPTED = Finding(ESTABLISHED, FALSE, "NotAccepted", "not all names are accepted")
@@ -55,6 +59,10 @@ def judged(
             definition = _said(definition, _NOT_ACCEPTED, now)
     if is_true(definition, NAMES_ACCEPTED) and not is_true(definition, ESTABLISHED):
         definition = _said(definition, _ACCEPTED if _has_usable_ca(definition) else _INVALID_CA_BUNDLE, now)
+    if definition.spec.preserve_unknown_fields:
+        definition = _said(definition, _violations(definition), now)
+    elif condition_of(definition, NON_STRUCTURAL_SCHEMA) is not None:
+        definition = without_condition(definition, NON_STRUCTURAL_SCHEMA)
     if is_protected(definition.spec.group):
         definition = _said(definition, _approval(definition), now)
     return definition
@@ -68,6 +76,20 @@ def _said(definition: CustomResourceDefinition, finding: Finding, now: Time) -> 
 def _approval(definition: CustomResourceDefinition) -> Finding:
     state, text = approval_of(definition.metadata.annotations)
     return Finding(API_APPROVED, TRUE if state is Approval.APPROVED else FALSE, state.value, text)
+
+
+def _violations(definition: CustomResourceDefinition) -> Finding:
+    """What is wrong with schemas that are older than the rules for them (pkg/controller/nonstructuralschema)."""
+    errors = [field.invalid("spec.preserveUnknownFields", True, "must be false")]
+    for index, version in enumerate(definition.spec.versions):
+        schema = None if version.schema is None else version.schema.open_api_v3_schema
+        if schema is None:
+            continue
+        if why := unsupported(schema.tree):
+            text = f"failed to check validation schema for version {version.name}: {why}"
+            return Finding(NON_STRUCTURAL_SCHEMA, TRUE, "StructuralError", text)
+        errors += check_structure(schema.tree, f"spec.versions[{index}].schema.openAPIV3Schema")
+    return Finding(NON_STRUCTURAL_SCHEMA, TRUE, "Violations", field.aggregate(errors))
 
 
 # ------------------------------------------------------------------ names

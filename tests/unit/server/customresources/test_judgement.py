@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from kubevouch.api.apiextensions_v1.conditions import condition_of
-from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition, default_definition
+from kubevouch.api.apiextensions_v1.definitions import (
+    CustomResourceDefinition,
+    CustomResourceValidation,
+    default_definition,
+)
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.text.times import Time
 from kubevouch.server.customresources.judgement import judged
@@ -128,3 +133,22 @@ def test_kinds_of_kubernetes_own_groups_are_approved_or_not() -> None:
     condition = condition_of(found, "KubernetesAPIApprovalPolicyConformant")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "MissingAnnotation")
+
+
+def test_schemas_that_are_older_than_their_rules_are_told_of() -> None:
+    made = _definition("oxen", "Ox")
+    (version,) = made.spec.versions
+    tree = {"type": "object", "properties": {"a": {}}}
+    schema = CustomResourceValidation(open_api_v3_schema=JSONSchemaProps(tree))
+    spec = msgspec.structs.replace(
+        made.spec, preserve_unknown_fields=True, versions=[msgspec.structs.replace(version, schema=schema)]
+    )
+    found = judged(msgspec.structs.replace(made, spec=spec), [], NOW)
+    assert _said(found, "NonStructuralSchema") == (
+        "True", "Violations",
+        ("[spec.preserveUnknownFields: Invalid value: true: must be false, "
+        "spec.versions[0].schema.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified "
+        "object fields]"),
+    )  # fmt: skip
+    mended = msgspec.structs.replace(found, spec=msgspec.structs.replace(spec, preserve_unknown_fields=False))
+    assert _said(judged(mended, [], NOW), "NonStructuralSchema") is None
