@@ -71,3 +71,106 @@ async def test_a_definition_takes_nothing_from_a_built_in_group(group: str, plur
         assert await read(client, other["metadata"]["name"]) is not None
         assert (await ask(client, "GET", paths[2])).status == listed.status
         assert [await _tree(client, path) for path in paths[:2]] == before
+
+
+# ------------------------------------------------------------------ values
+
+WIDGETS = "/apis/demo.example.com/v1/widgets"
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
+
+
+async def _serve(client: Client, spec: Any) -> None:
+    schema = {"type": "object", "properties": {"spec": spec}}
+    await create(client, _definition("demo.example.com", "widgets", "Widget", schema))
+    await until(client, is_settled)
+
+
+def _text(spec: str, name: str = "w") -> bytes:
+    head = f'"apiVersion":"demo.example.com/v1","kind":"Widget","metadata":{{"name":"{name}"}}'
+    return f'{{{head},"spec":{spec}}}'.encode()
+
+
+def _nested(depth: int, begin: str, end: str) -> str:
+    return f"{begin * depth}1{end * depth}"
+
+
+async def _send(client: Client, method: str, path: str, body: bytes, media: str = "application/json") -> Any:
+    answer = await client.raw(method, path, body, {"Content-Type": media})
+    return answer.status, json.loads(answer.body)
+
+
+@pytest.mark.parametrize(("begin", "end"), [('{"a":', "}"), ("[", "]"), ('[{"a":', "}]")])
+@async_test
+async def test_an_object_nests_as_deep_as_everything_can_bear(begin: str, end: str) -> None:
+    most = 199 // (2 if begin[0] + end[0] == "[}" else 1)
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await _serve(client, PLAIN | {"type": "object", "properties": {"x": {**PLAIN, "type": "object"}}})
+        deep = f'{{"y":{_nested(most - 1, begin, end)}}}'
+        path = f"{WIDGETS}/w"
+        assert (await _send(client, "POST", WIDGETS, _text(deep)))[0] == 201
+        change = b'[{"op":"add","path":"/spec/z","value":1},{"op":"copy","from":"/spec/y","path":"/spec/v"}]'
+        for media, body in (
+            ("application/json-patch+json", change),
+            (_MERGE, b'{"spec":{"z":2}}'),
+            (_APPLY, _text(deep.replace("1", "2"))),
+        ):
+            where = path if media != _APPLY else f"{path}?fieldManager=m&force=true"
+            status, tree = await _send(client, "PATCH", where, body, media)
+            assert status == 200, tree["message"][:300]
+        assert (await ask(client, "GET", WIDGETS)).status == 200
+        assert (await ask(client, "DELETE", path)).status == 200
+
+
+@pytest.mark.parametrize("depth", [210, 450, 480, 900])
+@pytest.mark.parametrize(("begin", "end"), [('{"a":', "}"), ("[", "]")])
+@async_test
+async def test_deeper_objects_are_refused(depth: int, begin: str, end: str) -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await _serve(client, PLAIN)
+        deep = _text(f'{{"y":{_nested(depth, begin, end)}}}')
+        status, tree = await _send(client, "POST", WIDGETS, deep)
+        assert (status, "max depth" in tree["message"]) == (400, True), tree
+        # What an apply cannot make an object of is answered with 500, in Kubernetes, too.
+        _, tree = await _send(client, "PATCH", f"{WIDGETS}/w?fieldManager=m", deep, _APPLY)
+        assert "max depth" in tree["message"], tree
+        assert (await ask(client, "GET", f"{WIDGETS}/w")).status == 404
+
+
+@async_test
+async def test_numbers_that_no_float_holds() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await _serve(client, {"type": "number"})
+        for number in ("1e400", "-1e400", "1" + "0" * 400, "1" + "0" * 5000):
+            status, tree = await _send(client, "POST", WIDGETS, _text(number))
+            assert (status, tree["reason"]) == (400, "BadRequest"), tree
+            assert f"cannot unmarshal number {number[:64]} into Go value of type float64" in tree["message"]
+        assert (await _send(client, "POST", WIDGETS, _text("1e308")))[0] == 201
+        status, _ = await _send(client, "PATCH", f"{WIDGETS}/w", b'{"spec":1e400}', _MERGE)
+        assert status in (400, 422)
+
+
+@pytest.mark.parametrize("number", ["1e400", "1" + "0" * 400, "1" + "0" * 5000])
+@pytest.mark.parametrize("keyword", ["maximum", "default", "maxLength"])
+@async_test
+async def test_such_numbers_in_schemas(keyword: str, number: str) -> None:
+    async with Cluster() as cluster:
+        schema = {"type": "object", "properties": {"spec": {"type": "number", keyword: "?"}}}
+        manifest = json.dumps(_definition("demo.example.com", "widgets", "Widget", schema)).replace('"?"', number)
+        status, tree = await _send(cluster.client(), "POST", PATH, manifest.encode())
+        assert (status, "cannot unmarshal number" in tree["message"]) == (400, True), tree
+
+
+@pytest.mark.parametrize("depth", [250, 400, 450])
+@pytest.mark.parametrize("keyword", ["default", "example"])
+@async_test
+async def test_deep_values_in_schemas(keyword: str, depth: int) -> None:
+    async with Cluster() as cluster:
+        schema = {"type": "object", "properties": {"spec": {**PLAIN, keyword: "?"}}}
+        manifest = json.dumps(_definition("demo.example.com", "widgets", "Widget", schema))
+        manifest = manifest.replace('"?"', _nested(depth, '{"a":', "}"))
+        status, tree = await _send(cluster.client(), "POST", PATH, manifest.encode())
+        assert (status, "max depth" in tree["message"]) == (400, True), tree

@@ -91,8 +91,9 @@ class CustomCodec(ObjectCodec[CustomObject]):
         if not isinstance(tree, dict):
             raise UnmarshalError(f"json: cannot unmarshal {json_codec.go_kind(tree)} into Go value of type Object")
         repeated = gojson.duplicate_fields(tree)
-        plain: Tree = gojson.plain(tree)
-        given = plain.get("metadata")
+        # What metadata has of depth are names of fields, up to twice as deep as they are.
+        plain: Tree = {key: gojson.plain(value, 1) for key, value in tree.items() if key != "metadata"}
+        given = tree.get("metadata")
         metadata = Decoded(ObjectMeta()) if given is None else _metadata(given)
         unknown = sorted(metadata.strict_errors)
         plain["metadata"] = given if isinstance(given, dict) else {}

@@ -7,6 +7,7 @@ sigs.k8s.io/json for duplicate keys).
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -17,6 +18,10 @@ _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 class JSONSyntaxError(ValueError):
     """The text is not JSON; ``str()`` is Go's sentence."""
+
+
+class UnmarshalError(ValueError):
+    """A value does not fit its field; ``str()`` is Go's sentence."""
 
 
 class Number(float):
@@ -286,17 +291,42 @@ def scan(data: bytes) -> None:
 
 
 _INT64 = 1 << 63
+# What walks over values is recursive: without a bound an object would be a way to the interpreter's own limit.
+MAX_PLAIN_DEPTH = 200
 
 
-def plain(value: Any) -> Any:
-    """A value in builtins, with numbers as Go keeps them: integers of 64 bits (``2.0`` is 2), and others as floats."""
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value in builtins, with numbers as Go keeps them: integers of 64 bits (``2.0`` is 2), and others as floats.
+
+    Raises:
+        UnmarshalError: it nests deeper than ``MAX_PLAIN_DEPTH``, or no float holds one of its numbers.
+    """
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return value
+    if depth > MAX_PLAIN_DEPTH:
+        raise UnmarshalError(f"json: exceeded max depth of {MAX_PLAIN_DEPTH}")
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, depth + 1) for key, item in value.items()}
     if kind is list:
-        return [plain(item) for item in value]
-    if isinstance(value, int):
-        return value if -_INT64 <= value < _INT64 else float(value)
+        return [plain(item, depth + 1) for item in value]
+    return _integer_of_64_bits(value) if isinstance(value, int) else _float(value)
+
+
+def _integer_of_64_bits(value: int) -> int | float:
+    if -_INT64 <= value < _INT64:
+        return value
+    try:
+        return float(value)
+    except OverflowError as err:
+        raise _out_of_range(str(value)) from err
+
+
+def _float(value: float) -> int | float:
+    if math.isinf(value):
+        raise _out_of_range(value.text if isinstance(value, Number) else str(value))
     return int(value) if value.is_integer() and -_INT64 <= value < _INT64 else float(value)
+
+
+def _out_of_range(text: str) -> UnmarshalError:
+    return UnmarshalError(f"json: cannot unmarshal number {text[:64]} into Go value of type float64")

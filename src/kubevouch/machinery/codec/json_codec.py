@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from kubevouch.machinery.codec import gojson
+from kubevouch.machinery.codec.gojson import UnmarshalError as UnmarshalError
 from kubevouch.machinery.declaration import IntOrString, Opaque, Quantity, RawJSON
 from kubevouch.machinery.schema import ListSchema, MapSchema, ScalarSchema, StructSchema, TypeSchema, schema_of
 from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
@@ -26,10 +27,6 @@ from kubevouch.machinery.text.times import ZERO_SECONDS, MicroTime, Time
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_STRICT_ERRORS = gojson.MAX_STRICT_ERRORS
-
-
-class UnmarshalError(ValueError):
-    """A value does not fit its field; ``str()`` is Go's sentence."""
 
 
 class _Ended(Exception):
