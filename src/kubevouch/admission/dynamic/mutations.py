@@ -42,6 +42,7 @@ from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.writing import json_patch, typed_tree
 from kubevouch.machinery.writing.typed_tree import DEDUCED, DeducedType, ListType, MapType, MergeType
+from kubevouch.util.worker import is_large
 
 OUT_OF_BUDGET, INVALID_ERROR = "out_of_budget", "invalid_error"
 
@@ -118,12 +119,14 @@ class MutationRules:
         except OutOfBudget as err:
             raise NotMutated(str(err), OUT_OF_BUDGET) from err
         apply = _merged if self.spec.mutations[index].patch_type == APPLY_CONFIGURATION else _patched
-        work = Work(lambda _turn, _whole: apply(made, variables["object"], version), is_long=_is_large(made))
+        work = Work(
+            lambda _turn, _whole: apply(made, variables["object"], version), is_long=is_large() or _has_many_parts(made)
+        )
         yield work
         return work.result()
 
 
-def _is_large(value: Any) -> bool:
+def _has_many_parts(value: Any) -> bool:
     try:
         plain(value, Run(_MANY_PARTS, {}))
     except (OutOfBudget, EvaluationError, RecursionError):
@@ -139,7 +142,11 @@ def _merged(made: Message, tree: Tree, version: Version) -> Any:
     wrong = list(mismatches(made))
     if wrong:
         raise NotMutated("type mismatch: " + "\n".join(wrong))
-    patch = {**_json(made), "apiVersion": tree["apiVersion"], "kind": tree["kind"]}
+    try:
+        fields = _json(made)
+    except _NoJSON as err:
+        raise NotMutated("invalid return type: *dynamic.ObjectVal") from err
+    patch = {**fields, "apiVersion": tree["apiVersion"], "kind": tree["kind"]}
     kind = version.resource.codec.merge_type
     for each, what in ((patch, "patch"), (tree, "original")):
         problems = typed_tree.validate(each, kind)
@@ -196,7 +203,11 @@ def _operation(made: Message) -> Tree:
         wrong = list(mismatches(value))
         if wrong:
             raise NotMutated("type mismatch: " + "\n".join(wrong))
-        operation["value"] = _json(value, safe=True)
+        try:
+            operation["value"] = _json(value, safe=True)
+        except _NoJSON as err:
+            why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+            raise NotMutated(f"{why}: {err}") from err
     return operation
 
 
@@ -208,8 +219,11 @@ def _json(value: Any, *, safe: bool = False) -> Any:
     try:
         return _tree(plain(value, Run(_MAX_PARTS, {})), safe)
     except (EvaluationError, OutOfBudget, RecursionError) as err:
-        why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
-        raise NotMutated(f"{why}: {err}") from err
+        raise _NoJSON(str(err)) from err
+
+
+class _NoJSON(Exception):
+    """A value that JSON has not, or too large a one."""
 
 
 def _tree(value: Any, safe: bool) -> Any:
