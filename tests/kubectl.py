@@ -11,10 +11,14 @@ from kubevouch.testing import Cluster
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def kubectl_of(cluster: Cluster, version: str) -> Kubectl:
-    """Runs kubectl of that minor version with the arguments it is called with, and ``given`` on its standard input."""
+def kubectl_of(cluster: Cluster, version: str, **more: str) -> Kubectl:
+    """Runs kubectl of that minor version with the arguments it is called with, and ``given`` on its standard input.
+
+    Args:
+        more: variables of its environment.
+    """
     binary = peers.kubectl(version)
-    environment = {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}
+    environment = {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder), **more}
 
     def run(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
