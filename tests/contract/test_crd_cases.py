@@ -6,7 +6,6 @@ Each case defines kinds in a group of its own, so those of an area are played si
 from __future__ import annotations
 
 import asyncio
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 FIXTURES = Fixtures(VECTORS / "fixtures-server")
 CASES = read_cases(VECTORS / "crd.jsonl")
 AREAS = sorted({case["area"] for case in CASES})
-KNOWN = tomllib.loads((Path(__file__).parent / "http_cases" / "known_crd_failures.toml").read_text())
 JOBS = 12
 
 
@@ -56,16 +54,9 @@ async def _problems(cluster: Cluster, cases: list[Case]) -> dict[str, list[str]]
 @pytest.mark.parametrize("area", AREAS)
 def test_the_server_answers_as_kubernetes_does(area: str, cluster: Cluster) -> None:
     cases = [case for case in CASES if case["area"] == area]
-    problems = asyncio.run(_problems(cluster, cases))
-    known = {case["id"] for case in cases} & set(KNOWN["cases"])
-    assert {name: found for name, found in problems.items() if name not in known} == {}
+    assert asyncio.run(_problems(cluster, cases)) == {}
 
 
 def test_every_case_is_played() -> None:
     assert len(CASES) == 160
     assert not any(case["given"].get("alone") for case in CASES)
-
-
-def test_every_known_failure_is_a_case() -> None:
-    assert set(KNOWN["cases"]) <= {case["id"] for case in CASES}
-    assert set(KNOWN["cases"].values()) == set(KNOWN["reasons"])

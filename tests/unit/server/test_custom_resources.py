@@ -343,3 +343,13 @@ async def test_objects_are_there_after_a_restart(tmp_path: Path) -> None:
         await cluster.restart_async()
         assert _tree(await ask(cluster.client(), "GET", f"{WIDGETS_PATH}/w")) == made
         assert _tree(await ask(cluster.client(), "GET", WIDGETS_PATH))["items"] == [made]
+
+
+@async_test
+async def test_a_custom_object_in_protobuf_is_of_no_known_media_type() -> None:
+    async with Cluster() as cluster:
+        await put(cluster.server, definition())
+        headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+        answer = await cluster.client().raw("POST", WIDGETS_PATH, b"k8s\x00", headers)
+        assert answer.status == 415
+        assert "accepted media types include: application/json" in _tree(answer)["message"]
