@@ -81,6 +81,8 @@ class Router:
     async def _resource(self, request: Request) -> Result:
         info = request.target
         if not self._served.serves(GroupVersion(info.group, info.version)):
+            if info.group in self._served.built_in_groups:
+                raise errors.unknown_resource()
             return NOT_FOUND
         connect = self._served.connect(info.group, info.version, info.resource, info.subresource)
         if connect is not None and not request.typed:
@@ -206,10 +208,11 @@ class Router:
 
 
 def _under_served_group(path: str, served: Served) -> bool:
-    """``//`` and the like inside a served group version is a Status, outside it plain text."""
+    """What nobody serves there, a version or ``//`` and the like, is a Status, elsewhere plain text.
+
+    Requests for a group go to go-restful, which knows its routes (apiserver pkg/server/handler.go, Kubernetes 1.36).
+    """
     parts = [part for part in path.split("/") if part]
-    if not parts:
-        return False
-    if parts[0] == "api" and len(parts) > 1:
-        return served.serves(GroupVersion("", parts[1]))
-    return parts[0] == "apis" and len(parts) > 2 and served.serves(GroupVersion(parts[1], parts[2]))
+    if len(parts) > 1 and parts[0] == "api":
+        return True
+    return len(parts) > 2 and parts[0] == "apis" and parts[1] in served.built_in_groups

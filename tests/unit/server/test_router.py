@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from asynctest import async_test
+from custom_world import ask
 from kubevouch.config import kubeconfig
 from kubevouch.testing import Cluster
 
@@ -30,3 +33,23 @@ def test_old_watch_paths_are_for_get_only(tmp_path: Path, method: str) -> None:
             urllib.request.urlopen(request, context=context, timeout=120)
         assert caught.value.code == 405
         caught.value.close()
+
+
+@async_test
+async def test_what_a_group_does_not_serve_is_a_status_and_other_groups_are_plain_text() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        for path in (
+            "apiextensions.k8s.io/v1beta1/customresourcedefinitions",
+            "certificates.k8s.io/v9",
+            "apps.io/v1/x",
+        ):
+            answer = await ask(client, "GET", f"/apis/{path}")
+            assert answer.status == 404
+            if path.startswith("apps"):
+                assert answer.body == b"404 page not found\n"
+            else:
+                status = json.loads(answer.body)
+                assert (status["message"], status["details"]) == (
+                    "the server could not find the requested resource", {},
+                )  # fmt: skip
