@@ -156,6 +156,13 @@ BELOW = [
         ],
     ),
     (
+        {"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}] * 2},
+        [
+            "S.allOf[1].anyOf[0].type: Forbidden: must be empty to be structural",
+            "S.allOf[1].anyOf[1].type: Forbidden: must be empty to be structural",
+        ],
+    ),
+    (
         {"x-kubernetes-int-or-string": True, **ANY},
         [
             ("S.x-kubernetes-preserve-unknown-fields: Invalid value: true: must be false if "
