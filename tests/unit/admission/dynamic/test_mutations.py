@@ -11,7 +11,7 @@ from kubevouch.admission.dynamic.mutations import MutationRules, NotMutated
 from kubevouch.admission.dynamic.questions import Work
 from kubevouch.admission.interface import Version
 from kubevouch.api.admissionregistration_v1.mutating_policies import MutatingAdmissionPolicySpec
-from kubevouch.api.catalog import CONFIG_MAPS, RESOURCE_CLAIMS
+from kubevouch.api.catalog import CONFIG_MAPS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.scheme import Resource
 
@@ -82,3 +82,14 @@ def test_documents_inside_objects_are_kept() -> None:
     made = mutated(applied("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"), claim, RESOURCE_CLAIMS)
     assert made["spec"]["devices"]["config"] == [{"opaque": parameters}]
     assert made["metadata"]["labels"] == {"a": "b"}
+
+
+def test_atomic_maps_are_not_touched() -> None:
+    runtime = {"apiVersion": RUNTIME_CLASSES.api_version, "kind": "RuntimeClass", "metadata": {}, "handler": "a"}
+    selector = "Object{scheduling: Object.scheduling{nodeSelector: {'a': 'b'}}}"
+    with pytest.raises(NotMutated, match=r"atomic arrays, maps or structs: \.scheduling\.nodeSelector$"):
+        mutated(applied(selector), runtime, RUNTIME_CLASSES)
+    taints = "Object{scheduling: Object.scheduling{tolerations: [Object.scheduling.tolerations{key: 'a'}]}}"
+    with pytest.raises(NotMutated, match=r"structs: \.scheduling\.tolerations$"):
+        mutated(applied(taints), runtime, RUNTIME_CLASSES)
+    assert mutated(applied("Object{overhead: Object.overhead{podFixed: {'cpu': '1'}}}"), runtime, RUNTIME_CLASSES)
