@@ -1,16 +1,17 @@
 """The interpreter: a checked syntax tree becomes a function of a run and a scope, with every step paid for.
 
-The costs are those of cel-go where they bound the work; where cel-go charges one for what takes longer (deep equality,
-joining lists) every element is charged, so that a budget is a bound on time.
+The costs are those of cel-go. What takes longer than it costs there (deep equality, joining lists, turns of a loop that
+cost nothing) has a limit of its own, so that both together are a bound on time.
 
-Source: cel-go interpreter/{interpretable,attributes,runtimecost}.go, common/cost.go (0.26).
+Source: cel-go interpreter/{interpretable,attributes,optimizations,runtimecost}.go, common/cost.go (0.26).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubevouch.cel.functions import FUNCTIONS, Implementation
@@ -34,17 +35,23 @@ from kubevouch.cel.values import (
     Lazy,
     Message,
     Optional,
+    OutOfBudget,
     Run,
     TypeValue,
     UInt,
-    equal,
     no_such_overload,
+    same,
+    spend_on_equality,
 )
 
 Scope = dict[str, Any]
 Step = Callable[[Run, Scope], Any]
 
 _LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
+# Constants that take longer are converted where they are used.
+_FOLDING_LIMIT = 10_000
+_CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"))
+_LOOKUPS = frozenset(("_[_]", "_[?_]", "_?._"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +89,14 @@ def _ident(ident: Ident) -> Step:
 def _named(name: str) -> Step:
 
     def step(run: Run, scope: Scope) -> Any:
-        run.cost += 1
         value = scope.get(name, _ABSENT)
+        if value is _ABSENT and name in _TYPES:
+            return _TYPES[name]
+        run.cost += 1
         if type(value) is _Failed:
             raise value.error
         if value is not _ABSENT:
             return value
-        if name in _TYPES:
-            return _TYPES[name]
         raise EvaluationError(f"no such attribute(s): {name}")
 
     return step
@@ -183,8 +190,8 @@ def _present(found: Any, key: Any, target: Any = None) -> Any:
     raise EvaluationError(f"index out of bounds: {key}" if type(target) is list else f"no such key: {key}")
 
 
-def _index(arguments: list[Step]) -> Step:
-    operand, index = arguments
+def _index(arguments: list[Step], nodes: Sequence[Node]) -> Step:
+    operand, index = arguments[0], _within_another(nodes[1], arguments[1])
 
     def step(run: Run, scope: Scope) -> Any:
         run.cost += 1
@@ -196,15 +203,15 @@ def _index(arguments: list[Step]) -> Step:
     return step
 
 
-def _optional_lookup(arguments: list[Step]) -> Step:
-    operand, index = arguments
+def _optional_lookup(arguments: list[Step], nodes: Sequence[Node]) -> Step:
+    operand, index = arguments[0], _within_another(nodes[1], arguments[1])
 
     def step(run: Run, scope: Scope) -> Optional:
-        run.cost += 1
         target, key = operand(run, scope), index(run, scope)
         found = _lookup(target, key, run)
         if found is _ABSENT:
             return NONE
+        run.cost += 1
         return found if type(target) is Optional else Optional(found)
 
     return step
@@ -213,11 +220,24 @@ def _optional_lookup(arguments: list[Step]) -> Step:
 # ------------------------------------------------------------------ logic
 
 
-def _and(arguments: list[Step]) -> Step:
+def _within_another(node: Node, step: Step) -> Step:
+    """A variable or member as the index of another one, or in a choice, costs one less."""
+    is_attribute = isinstance(node, Ident) or (isinstance(node, Select) and not node.test_only)
+    if not is_attribute and not (isinstance(node, Call) and node.function in _LOOKUPS):
+        return step
+
+    def cheaper(run: Run, scope: Scope) -> Any:
+        run.cost -= 1
+        return step(run, scope)
+
+    return cheaper
+
+
+def _and(arguments: list[Step], _nodes: Sequence[Node]) -> Step:
     return _logic(arguments, decides=False)
 
 
-def _or(arguments: list[Step]) -> Step:
+def _or(arguments: list[Step], _nodes: Sequence[Node]) -> Step:
     return _logic(arguments, decides=True)
 
 
@@ -244,15 +264,17 @@ def _boolean(value: Any) -> bool:
     raise no_such_overload()
 
 
-def _conditional(arguments: list[Step]) -> Step:
-    condition, yes, no = arguments
+def _conditional(arguments: list[Step], nodes: Sequence[Node]) -> Step:
+    condition = arguments[0]
+    yes, no = (_within_another(*each) for each in zip(nodes[1:], arguments[1:], strict=True))
     return lambda run, scope: (yes if _boolean(condition(run, scope)) else no)(run, scope)
 
 
-def _not_strictly_false(arguments: list[Step]) -> Step:
+def _not_strictly_false(arguments: list[Step], _nodes: Sequence[Node]) -> Step:
     (argument,) = arguments
 
     def step(run: Run, scope: Scope) -> bool:
+        run.cost += 1
         try:
             return argument(run, scope) is not False
         except EvaluationError:
@@ -263,23 +285,47 @@ def _not_strictly_false(arguments: list[Step]) -> Step:
 
 def _equality(arguments: list[Step], *, wanted: bool, kind: Type | None = None) -> Step:
     left, right = arguments
-    same = _own_equality(kind)
-    if same is not None:
-        return lambda run, scope: same(left(run, scope), right(run, scope), run) is wanted
-    return lambda run, scope: equal(left(run, scope), right(run, scope), run) is wanted
-
-
-def _in(arguments: list[Step]) -> Step:
-    left, right = arguments
+    alike = _own_equality(kind) or same
 
     def step(run: Run, scope: Scope) -> bool:
-        run.spend(1)
+        one, other = left(run, scope), right(run, scope)
+        spend_on_equality(one, other, run)
+        return alike(one, other, run) is wanted
+
+    return step
+
+
+def _in(arguments: list[Step], nodes: Sequence[Node]) -> Step:
+    left, right = arguments
+    is_constant = _constant_value(nodes[1]) is not _ABSENT
+
+    def step(run: Run, scope: Scope) -> bool:
         item, among = left(run, scope), right(run, scope)
         if type(among) is dict:
+            run.spend(1)
             return _lookup(among, item, run) is not _ABSENT
         if type(among) is not list:
             raise no_such_overload()
-        return any(equal(item, each, run) for each in among)
+        if is_constant:
+            run.work(len(among))
+        else:
+            run.spend(len(among))
+        return any(same(item, each, run) for each in among)
+
+    return step
+
+
+def _or_else(arguments: list[Step], _nodes: Sequence[Node], *, is_value: bool = False) -> Step:
+    """What is not there is looked for elsewhere, and only then."""
+    found, other = arguments
+
+    def step(run: Run, scope: Scope) -> Any:
+        optional = found(run, scope)
+        if type(optional) is not Optional:
+            raise no_such_overload()
+        if optional is NONE:
+            return other(run, scope)
+        return optional.value if is_value else optional
 
     return step
 
@@ -309,14 +355,14 @@ def _own_join(arguments: list[Step], joined: Callable[[list[Any], list[Any], Run
 # ------------------------------------------------------------------ calls
 
 
-_SPECIAL: dict[str, Callable[[list[Step]], Step]] = {
+_SPECIAL: dict[str, Callable[[list[Step], Sequence[Node]], Step]] = {
     "_&&_": _and, "_||_": _or, "_?_:_": _conditional, "@not_strictly_false": _not_strictly_false,
     "@in": _in, "_[_]": _index, "_[?_]": _optional_lookup, "_?._": _optional_lookup,
+    "or": _or_else, "orValue": partial(_or_else, is_value=True),
 }  # fmt: skip
 
 
 def _call(call: Call) -> Step:
-    is_member = call.target is not None
     operands = [call.target, *call.args] if call.target is not None else list(call.args)
     arguments = []
     # Not in a comprehension, which would be one more frame for each level.
@@ -329,10 +375,27 @@ def _call(call: Call) -> Step:
         if joined is not None:
             return _own_join(arguments, joined)
     if call.function in _SPECIAL:
-        special = _SPECIAL[call.function](arguments)
+        special = _SPECIAL[call.function](arguments, operands)
         if call.function == "_?._" and _is_struct(operands[0].type):
             return _optional_member(special, conversion(call.type))
         return special
+    if call.function in _CONVERSIONS and len(operands) == 1 and isinstance(operands[0], Literal):
+        return _converted(call, arguments)
+    return _overloaded(call, arguments)
+
+
+def _converted(call: Call, arguments: list[Step]) -> Step:
+    """A constant, if the conversion of one succeeds."""
+    step = _overloaded(call, arguments)
+    try:
+        value = step(Run(_FOLDING_LIMIT, {}), {})
+    except (EvaluationError, OutOfBudget):
+        return step
+    return lambda _run, _scope: value
+
+
+def _overloaded(call: Call, arguments: list[Step]) -> Step:
+    is_member = call.target is not None
     overloads = [
         each
         for each in FUNCTIONS.get(call.function, ())
@@ -368,7 +431,25 @@ def _sum(implementation: Implementation, items: Step, zero: Any) -> Step:
 # ------------------------------------------------------------------ literals and comprehensions
 
 
+def _constant_value(node: Node) -> Any:
+    """What a literal of literals is, or ``_ABSENT``."""
+    if isinstance(node, Literal):
+        return node.value
+    if isinstance(node, ListLiteral) and not node.optional:
+        values = [_constant_value(each) for each in node.elements]
+        return _ABSENT if _ABSENT in values else values
+    if isinstance(node, MapLiteral) and not any(each.optional for each in node.entries):
+        pairs = [(_constant_value(each.key), _constant_value(each.value)) for each in node.entries]
+        keys = [key for key, _ in pairs]
+        if all(type(key) is str for key in keys) and len(set(keys)) == len(keys):
+            return _ABSENT if any(value is _ABSENT for _, value in pairs) else dict(pairs)
+    return _ABSENT
+
+
 def _list(literal: ListLiteral) -> Step:
+    constant = _constant_value(literal)
+    if constant is not _ABSENT:
+        return lambda _run, _scope: constant
     elements = [build(each) for each in literal.elements]
     optional = literal.optional
 
@@ -408,6 +489,9 @@ def _struct(literal: StructLiteral) -> Step:
 
 
 def _map(literal: MapLiteral) -> Step:
+    constant = _constant_value(literal)
+    if constant is not _ABSENT:
+        return lambda _run, _scope: constant
     entries = [(build(each.key), build(each.value), each.optional) for each in literal.entries]
 
     def step(run: Run, scope: Scope) -> dict[Any, Any]:
@@ -429,7 +513,7 @@ def _map(literal: MapLiteral) -> Step:
 
 
 def _comprehension(loop: Comprehension) -> Step:
-    items, start, result = build(loop.iter_range), build(loop.accu_init), build(loop.result)
+    items, start, result = build(loop.iter_range), _beginning(loop.accu_init), build(loop.result)
     condition, item_name, so_far = build(loop.loop_condition), loop.iter_var, loop.accu_var
     advance = _appending(loop.loop_step, so_far) or build(loop.loop_step)
     second = loop.iter_var2
@@ -440,7 +524,7 @@ def _comprehension(loop: Comprehension) -> Step:
             raise no_such_overload()
         inner = {**scope, so_far: start(run, scope)}
         for item in _pairs(among) if second else among:
-            run.spend(1)
+            before = run.cost
             if second:
                 inner[item_name], inner[second] = item
             else:
@@ -451,9 +535,23 @@ def _comprehension(loop: Comprehension) -> Step:
                 inner[so_far] = advance(run, inner)
             except EvaluationError as err:
                 inner[so_far] = _Failed(err)
+            if run.cost == before:
+                # A turn that costs nothing takes its time all the same.
+                run.work(1)
+            elif run.cost > run.limit:
+                raise OutOfBudget
         return result(run, inner)
 
     return step
+
+
+def _beginning(node: Node) -> Step:
+    """What a loop begins with: a list or map of its own, as it may grow in place."""
+    if isinstance(node, ListLiteral) and not node.elements:
+        return lambda _run, _scope: []
+    if isinstance(node, MapLiteral) and not node.entries:
+        return lambda _run, _scope: {}
+    return build(node)
 
 
 def _pairs(among: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
@@ -478,7 +576,7 @@ def _appending(step: Node, so_far: str) -> Step | None:
     added = build(step.args[1])
 
     def append(run: Run, scope: Scope) -> Any:
-        run.cost += 1
+        run.cost += 2
         grown = _so_far(scope, so_far)
         grown.extend(added(run, scope))
         return grown
@@ -501,7 +599,7 @@ def _inserting(arguments: list[Step], so_far: str) -> Step:
     """Puts a key with its value, or all of a map, into the map of a loop."""
 
     def insert(run: Run, scope: Scope) -> Any:
-        run.cost += 1
+        run.cost += 2
         grown = _so_far(scope, so_far)
         found = [argument(run, scope) for argument in arguments]
         for key, value in [tuple(found)] if len(found) > 1 else list(found[0].items()):

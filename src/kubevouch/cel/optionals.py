@@ -41,13 +41,3 @@ def _value(value: Optional) -> Any:
     if value is NONE:
         raise EvaluationError("optional.none() dereference")
     return value.value
-
-
-@method("or", "optional optional")
-def _or_optional(value: Optional, other: Optional) -> Optional:
-    return other if value is NONE else value
-
-
-@method("orValue", "optional dyn")
-def _or_value(value: Optional, other: Any) -> Any:
-    return other if value is NONE else value.value

@@ -34,6 +34,8 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.left = limit
+        # For work that costs nothing, but takes as long.
+        self._work_left = limit
         # Pays too: what several sets may cost together.
         self.whole: Budget | None = None
 
@@ -43,9 +45,19 @@ class Budget:
         if self.whole is not None:
             self.whole.spend(cost)
         if self.left < 0:
-            raise OutOfBudget(
-                "validation failed due to running out of cost budget, no further validation rules will be run"
-            )
+            raise _no_budget()
+
+    def work(self, steps: int) -> None:
+        """Raises :class:`OutOfBudget`."""
+        self._work_left -= steps
+        if self.whole is not None:
+            self.whole.work(steps)
+        if self._work_left < 0:
+            raise _no_budget()
+
+
+def _no_budget() -> OutOfBudget:
+    return OutOfBudget("validation failed due to running out of cost budget, no further validation rules will be run")
 
 
 class TurnOver(Exception):
@@ -65,7 +77,7 @@ class Turn:
 
     @property
     def left(self) -> int:
-        return self._limit - self._spent - sum(run.cost for run in self._running)
+        return self._limit - self._spent - sum(run.cost + run.unpaid for run in self._running)
 
     def renew(self) -> None:
         """Others have had their turn."""
@@ -84,7 +96,8 @@ class Turn:
         self._running.append(run)
 
     def end(self) -> None:
-        self._spent += self._running.pop().cost
+        run = self._running.pop()
+        self._spent += run.cost + run.unpaid
 
 
 class Program:
@@ -154,7 +167,7 @@ class Program:
         try:
             return work(run)
         except OutOfBudget as err:
-            if run.limit < own and run.cost > run.limit:
+            if run.limit < own and max(run.cost, run.unpaid) > run.limit:
                 raise TurnOver from err
             raise
         finally:
@@ -164,6 +177,7 @@ class Program:
     def _pay(run: Run, budget: Budget | None) -> None:
         if budget is not None:
             budget.spend(run.cost)
+            budget.work(run.unpaid)
 
     def holds(
         self,

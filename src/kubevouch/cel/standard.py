@@ -81,10 +81,16 @@ def _not(value: bool) -> bool:
 
 @function("_+_", "string string")
 @function("_+_", "bytes bytes")
-@function("_+_", "list list")
 def _join(left: Any, right: Any, *, run: Run) -> Any:
     run.spend(1)
     run.spend_on_text(left, right)
+    return left + right
+
+
+@function("_+_", "list list")
+def _join_lists(left: list[Any], right: list[Any], *, run: Run) -> list[Any]:
+    run.spend(1)
+    run.work(len(left) + len(right))
     return left + right
 
 
@@ -289,7 +295,8 @@ def _bool(value: Any) -> bool:
 
 @function("timestamp", "dyn")
 def _timestamp(value: Any, *, run: Run) -> dt.datetime:
-    run.spend(size(value))
+    run.spend(1)
+    run.work(size(value))
     return to_timestamp(value)
 
 
@@ -320,7 +327,8 @@ def _in_its_zone(moment: dt.datetime, offset: str) -> dt.datetime:
 
 @function("duration", "dyn")
 def _duration(value: Any, *, run: Run) -> dt.timedelta:
-    run.spend(size(value))
+    run.spend(1)
+    run.work(size(value))
     return to_duration(value)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kubevouch.cel import types
 from kubevouch.cel.parser import KEYWORDS, RESERVED
 from kubevouch.cel.types import Type
-from kubevouch.cel.values import Run, equal
+from kubevouch.cel.values import Run, same
 from kubevouch.structural.schema import NO_DEFAULT, Schema
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
@@ -211,11 +211,11 @@ def _declares_identity(schema: Schema) -> bool:
 
 # ------------------------------------------------------------------ equality and joining of sets and maps
 
-_CONTAINER_COST: Final = 3
+_CONTAINER_WORK: Final = 3
 
 
 def _list_semantics(schema: Schema, element: Declared) -> tuple[Equality | None, Joining | None]:
-    same = element.equality or equal
+    alike = element.equality or same
     if schema.list_type == "set":
         return _set_equality, _join_sets
     if schema.list_type == "map":
@@ -223,7 +223,7 @@ def _list_semantics(schema: Schema, element: Declared) -> tuple[Equality | None,
         def key(item: Any) -> Hashable:
             return tuple(_hashable(item.get(name)) for name in schema.map_keys) if isinstance(item, dict) else None
 
-        return _keyed_equality(key, same), _keyed_join(key)
+        return _keyed_equality(key, alike), _keyed_join(key)
     return None if element.equality is None else _ordered_equality(element.equality), None
 
 
@@ -233,25 +233,26 @@ def _hashable(value: Any) -> Hashable:
 
 def _set_equality(left: Any, right: Any, run: Run) -> bool:
     if not isinstance(right, list) or not isinstance(left, list):
-        return equal(left, right, run)
-    run.spend(_CONTAINER_COST + len(left) + len(right))
+        return same(left, right, run)
+    run.work(_CONTAINER_WORK + len(left) + len(right))
     return len(left) == len(right) and {_hashable(each) for each in right} <= {_hashable(each) for each in left}
 
 
 def _join_sets(left: list[Any], right: list[Any], run: Run) -> list[Any]:
-    run.spend(1 + len(left) + len(right))
+    run.spend(1)
+    run.work(len(left) + len(right))
     known = {_hashable(each) for each in left}
     return left + [each for each in right if _hashable(each) not in known]
 
 
-def _keyed_equality(key: Callable[[Any], Hashable], same: Equality) -> Equality:
+def _keyed_equality(key: Callable[[Any], Hashable], alike: Equality) -> Equality:
     def keyed(left: Any, right: Any, run: Run) -> bool:
         if not isinstance(right, list) or not isinstance(left, list):
-            return equal(left, right, run)
-        run.spend(_CONTAINER_COST + len(left) + len(right))
+            return same(left, right, run)
+        run.work(_CONTAINER_WORK + len(left) + len(right))
         known = {key(each): each for each in left}
         return len(left) == len(right) and all(
-            key(each) in known and same(known[key(each)], each, run) for each in right
+            key(each) in known and alike(known[key(each)], each, run) for each in right
         )
 
     return keyed
@@ -259,7 +260,8 @@ def _keyed_equality(key: Callable[[Any], Hashable], same: Equality) -> Equality:
 
 def _keyed_join(key: Callable[[Any], Hashable]) -> Joining:
     def join(left: list[Any], right: list[Any], run: Run) -> list[Any]:
-        run.spend(1 + len(left) + len(right))
+        run.spend(1)
+        run.work(len(left) + len(right))
         joined = {key(each): each for each in left}
         joined.update((key(each), each) for each in right)
         return list(joined.values())
@@ -267,23 +269,23 @@ def _keyed_join(key: Callable[[Any], Hashable]) -> Joining:
     return join
 
 
-def _ordered_equality(same: Equality) -> Equality:
+def _ordered_equality(alike: Equality) -> Equality:
     def ordered(left: Any, right: Any, run: Run) -> bool:
         if not isinstance(right, list) or not isinstance(left, list):
-            return equal(left, right, run)
-        run.spend(_CONTAINER_COST)
-        return len(left) == len(right) and all(same(*pair, run) for pair in zip(left, right, strict=True))
+            return same(left, right, run)
+        run.work(_CONTAINER_WORK + len(left))
+        return len(left) == len(right) and all(alike(*pair, run) for pair in zip(left, right, strict=True))
 
     return ordered
 
 
-def _map_equality(same: Equality) -> Equality:
+def _map_equality(alike: Equality) -> Equality:
     def mapped(left: Any, right: Any, run: Run) -> bool:
         if not isinstance(right, dict) or not isinstance(left, dict):
-            return equal(left, right, run)
-        run.spend(_CONTAINER_COST)
+            return same(left, right, run)
+        run.work(_CONTAINER_WORK + len(left))
         return len(left) == len(right) and all(
-            name in right and same(value, right[name], run) for name, value in left.items()
+            name in right and alike(value, right[name], run) for name, value in left.items()
         )
 
     return mapped
@@ -292,10 +294,10 @@ def _map_equality(same: Equality) -> Equality:
 def _struct_equality(special: Mapping[str, Equality]) -> Equality:
     def of_members(left: Any, right: Any, run: Run) -> bool:
         if not isinstance(right, dict) or not isinstance(left, dict):
-            return equal(left, right, run)
-        run.spend(_CONTAINER_COST)
+            return same(left, right, run)
+        run.work(_CONTAINER_WORK + len(left))
         return len(left) == len(right) and all(
-            name in right and special.get(name, equal)(value, right[name], run) for name, value in left.items()
+            name in right and special.get(name, same)(value, right[name], run) for name, value in left.items()
         )
 
     return of_members

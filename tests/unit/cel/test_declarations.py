@@ -12,6 +12,7 @@ from kubevouch.cel.types import BOOL, DYN, INT, NULL, STRING, list_of, map_of, o
 # The interpreter has these itself: they need not look at all of their arguments, or make what a loop returns.
 OWN = {
     "_?_:_", "_&&_", "_||_", "@not_strictly_false", "_==_", "_!=_", "@in", "_[_]", "_[?_]", "cel.@mapInsert",
+    "or", "orValue",
 }  # fmt: skip
 
 

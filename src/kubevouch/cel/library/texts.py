@@ -45,25 +45,25 @@ def _char_at(text: str, index: int) -> str:
 
 @method("indexOf", "string string")
 def _index_of(text: str, part: str, *, run: Run) -> int:
-    run.spend_on_text(text)
+    run.spend(len(text) // 10)
     return text.find(part)
 
 
 @method("indexOf", "string string int")
 def _index_of_from(text: str, part: str, start: int, *, run: Run) -> int:
-    run.spend_on_text(text)
+    run.spend(len(text) // 10)
     return text.find(part, _within(text, start))
 
 
 @method("lastIndexOf", "string string")
 def _last_index_of(text: str, part: str, *, run: Run) -> int:
-    run.spend_on_text(text)
+    run.spend(len(text) // 10)
     return text.rfind(part)
 
 
 @method("lastIndexOf", "string string int")
 def _last_index_of_to(text: str, part: str, last: int, *, run: Run) -> int:
-    run.spend_on_text(text)
+    run.spend(len(text) // 10)
     return text.rfind(part, 0, _within(text, last) + len(part))
 
 
@@ -108,8 +108,8 @@ def _replace_all(text: str, part: str, by: str, *, run: Run) -> str:
 def _replace(text: str, part: str, by: str, count: int, *, run: Run) -> str:
     run.spend_on_text(text, text)
     found = text.count(part) if count < 0 else min(text.count(part), count)
-    # What is made costs as well: replacing can multiply a text.
-    run.spend(-(-found * len(by) // 10))
+    # Replacing can multiply a text.
+    run.work(-(-found * len(by) // 10))
     return text.replace(part, by, count)
 
 
