@@ -12,6 +12,7 @@ from kubevouch.server.endpoints import Action, Served, ServedVersion
 from kubevouch.server.handlers import create, delete, patch, read, update, watch
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.request import NOT_FOUND, Request, Result
+from kubevouch.server.request_info import RequestInfo
 
 PathHandler = Callable[[Request], Awaitable[Result]]
 _EndpointHandler = Callable[[Environment, ServedVersion, Request], Awaitable[Result]]
@@ -87,42 +88,43 @@ class Router:
         connect = self._served.connect(info.group, info.version, info.resource, info.subresource)
         if connect is not None and not request.typed:
             return await connect.serve(request)
+        endpoint = self._served.endpoint(info.group, info.version, info.resource)
+        if endpoint is not None and endpoint.ready is not None:
+            return await self._custom(endpoint, request)
         if info.extra_parts:
             raise errors.unknown_resource()
         action = self._served.action(info.group, info.version, info.resource, info.subresource)
         if action is not None and (not info.subresource or info.name):
             return await self._action(action, request)
-        endpoint = self._served.endpoint(info.group, info.version, info.resource)
         if endpoint is None:
             if self._served.is_custom(GroupVersion(info.group, info.version)):
                 return NOT_FOUND
             raise errors.unknown_resource()
-        if endpoint.ready is not None:
-            custom = self._custom_handler(endpoint, request)
-            if custom is None:
-                return NOT_FOUND
-            await endpoint.ready(info.verb in _WRITES)
-            if endpoint is not self._served.endpoint(info.group, info.version, info.resource):
-                return await self._resource(request)  # its definition has changed meanwhile
-            handler = custom
-        else:
-            handler = self._handler(endpoint, request)
-            if not request.typed:
-                self._check_media_types(request)
+        handler = self._handler(endpoint, request)
+        if not request.typed:
+            self._check_media_types(request)
         if endpoint.deprecation:
             request.warnings.append(endpoint.deprecation)
         return await handler(self._env, endpoint, request)
 
-    def _custom_handler(self, endpoint: ServedVersion, request: Request) -> _EndpointHandler | None:
-        """The handler of a request about a custom resource, None for one that is none of theirs.
+    async def _custom(self, endpoint: ServedVersion, request: Request) -> Result:
+        """A request about a custom resource, as apiextensions-apiserver answers it (customresource_handler.go, 1.36).
 
-        It finds them by the request's verb, not by path and method as go-restful does (apiextensions-apiserver
-        pkg/apiserver/customresource_handler.go, Kubernetes 1.36).
+        It finds handlers by the request's verb, not by path and method as go-restful does.
         """
         info, namespaced = request.target, endpoint.resource.namespaced
         everywhere = namespaced and info.verb in ("list", "watch")
-        if bool(info.namespace) != namespaced and not everywhere:
-            return None
+        if endpoint.ready is None or (bool(info.namespace) != namespaced and not everywhere):
+            return NOT_FOUND
+        await endpoint.ready(info.verb in _WRITES)
+        if endpoint is not self._served.endpoint(info.group, info.version, info.resource):
+            return await self._resource(request)  # its definition has changed meanwhile
+        if endpoint.deprecation:
+            request.warnings.append(endpoint.deprecation)
+        return await self._custom_handler(endpoint, info)(self._env, endpoint, request)
+
+    @staticmethod
+    def _custom_handler(endpoint: ServedVersion, info: RequestInfo) -> _EndpointHandler:
         name, resource = info.name, endpoint.resource.group_resource
         if info.subresource:
             found = endpoint.store.definition.subresource(info.subresource)

@@ -353,3 +353,32 @@ async def test_a_custom_object_in_protobuf_is_of_no_known_media_type() -> None:
         answer = await cluster.client().raw("POST", WIDGETS_PATH, b"k8s\x00", headers)
         assert answer.status == 415
         assert "accepted media types include: application/json" in _tree(answer)["message"]
+
+
+@async_test
+async def test_a_put_says_which_version_it_replaces() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition())
+        await ask(client, "POST", WIDGETS_PATH, widget())
+        answer = await ask(client, "PUT", f"{WIDGETS_PATH}/w", widget())
+        assert (answer.status, _tree(answer)["message"]) == (
+            422,
+            (
+                f'widgets.{GROUP} "w" is invalid: metadata.resourceVersion: Invalid value: 0: '
+                "must be specified for an update"
+            ),
+        )
+
+
+@async_test
+async def test_fields_that_cannot_be_selected_are_named_and_warnings_come_with_refusals() -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        deprecated = version(deprecated=True, deprecationWarning="gone soon")
+        await put(cluster.server, definition(deprecated, scope="Cluster"))
+        for selected in ("spec.color", "metadata.namespace"):
+            answer = await ask(client, "GET", f"/apis/{GROUP}/v1/widgets?fieldSelector={selected}%3Dx")
+            assert (answer.status, _tree(answer)["message"]) == (400, f"field label not supported: {selected}")
+        refused = await ask(client, "GET", f"/apis/{GROUP}/v1/widgets/w/nothing")
+        assert (refused.status, refused.headers["warning"]) == (404, '299 - "gone soon"')

@@ -147,6 +147,7 @@ class CustomStrategy(Strategy[CustomObject]):
     """Of the objects themselves."""
 
     standard_finalizers = False
+    unconditional_update = False
 
     def __init__(self, version: ServedKindVersion) -> None:
         self._version = version

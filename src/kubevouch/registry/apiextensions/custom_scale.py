@@ -53,7 +53,7 @@ def form(resource: Resource[CustomObject], scale: ScalePaths) -> Form[CustomObje
         changed: CustomObject = replace_metadata(
             msgspec.structs.replace(obj, content=content),
             uid=given.uid or obj.metadata.uid,
-            resource_version=given.resource_version,
+            resource_version=given.resource_version or obj.metadata.resource_version,
         )
         return changed
 

@@ -214,13 +214,15 @@ def parse_selectors(
     except selectors.SelectorError as err:
         raise errors.bad_request(str(err)) from None
     known = {"metadata.name", *endpoint.selectable_fields}
-    if endpoint.resource.namespaced or not endpoint.selectable_fields:
+    # Kinds with a conversion of labels of their own; custom ones always have one.
+    named = bool(endpoint.selectable_fields) or endpoint.custom is not None
+    if endpoint.resource.namespaced or not named:
         known.add("metadata.namespace")
     for term in fields.terms:
         if term.field not in known:
             raise errors.bad_request(
                 f"field label not supported: {term.field}"
-                if endpoint.selectable_fields
+                if named
                 else f'"{term.field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             )
     return labels, fields
