@@ -39,6 +39,8 @@ SECONDS = 30
 COMPONENT = "kube-apiserver-conversion"
 # A call's objects, and bytes of its answer. Kubernetes sends a whole list at once.
 MAX_OBJECTS, MAX_ANSWER = 500, 32 << 20
+# Of one definition. Each may take a connection, whose handshake the loop waits for.
+CALLS_AT_ONCE = 64
 # From so many objects on the work is done beside the loop; the size of a single one is known to its request.
 _MANY = 8
 
@@ -90,6 +92,7 @@ class WebhookConverter:
         self._versions: list[str] = webhook.get("conversionReviewVersions") or []
         self._clock = clock
         self._webhook: Webhook | None = None
+        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._users = 0
         self._unused = asyncio.Event()
         self._unused.set()
@@ -112,7 +115,8 @@ class WebhookConverter:
         self._users += 1
         self._unused.clear()
         try:
-            answer = await self._ask(asked)
+            async with self._calls:
+                answer = await self._ask(asked)
         except ConversionFailed as err:
             raise ConversionFailed(f"conversion webhook for {gvk_of(objects[0])} failed: {err}") from err
         finally:

@@ -15,6 +15,7 @@ from definition_world import MERGE_PATCH, NAME, PATH, change, create, is_settled
 from kubevouch.client.interface import Client, EventType, WatchOptions, WatchStream
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.scheme import Resource
+from kubevouch.server.customresources.conversion import CALLS_AT_ONCE
 from kubevouch.testing import Cluster
 
 _V1, _V2 = (f"/apis/{GROUP}/{each}/namespaces/default/widgets" for each in ("v1", "v2"))
@@ -229,12 +230,13 @@ async def test_who_waits_for_a_webhook_holds_up_nobody_else(tmp_path: Path) -> N
         await _established(client, webhook.definition())
         await ask(client, "POST", _V1, widget())
         webhook.held.clear()
-        waiting = [asyncio.create_task(ask(client, "GET", f"{_V2}/w")) for _ in range(8)]
-        await webhook.asked(8)
+        waiting = [asyncio.create_task(ask(client, "GET", f"{_V2}/w")) for _ in range(CALLS_AT_ONCE + 8)]
+        await webhook.asked(CALLS_AT_ONCE)
         assert (await ask(client, "GET", f"{_V1}/w")).status == 200
         assert (await ask(client, "POST", _V1, widget("x"))).status == 201
         # The definition changes while they wait, and they are answered all the same.
         await change(client, {"spec": {"names": {"shortNames": ["w"]}}})
+        assert len(webhook.reviews) == CALLS_AT_ONCE
         webhook.held.set()
         assert {each.status for each in await asyncio.gather(*waiting)} == {200}
 
