@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.testing import crds as definition_files
 from kubevouch.testing.cluster_clock import ClusterClock
-from kubevouch.testing.crds import Source
+from kubevouch.testing.crds import Definitions, Source
 from kubevouch.testing.faults import Faults
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
 from kubevouch.testing.manifests import Kinds
@@ -118,10 +119,11 @@ class Cluster(Verbs):
     def __enter__(self) -> Cluster:
         thread = LoopThread(f"kubevouch-cluster-{id(self):x}")
         self._expect_stopped()
+        definitions = _definitions(self._crds)
         thread.start()
         try:
             self._thread = thread
-            thread.call(self._begin())
+            thread.call(self._begin(definitions))
         except BaseException:
             self._thread = None
             thread.close()
@@ -140,7 +142,7 @@ class Cluster(Verbs):
 
     async def __aenter__(self) -> Cluster:
         self._expect_stopped()
-        await self._begin()
+        await self._begin(await asyncio.to_thread(_definitions, self._crds) if self._crds else [])
         return self
 
     async def __aexit__(
@@ -157,12 +159,11 @@ class Cluster(Verbs):
         Raises:
             DefinitionSourceError: what holds no definitions, or is refused.
         """
-        return self.run(self.crd_async(*sources))
+        return self.run(self._put(_definitions(sources)))
 
     async def crd_async(self, *sources: Source) -> list[str]:
         """:meth:`crd`, for coroutines."""
-        found = [found for source in sources for found in definition_files.definitions(source)]
-        return await definition_files.put(self._require().server.client, found)
+        return await self._put(await asyncio.to_thread(_definitions, sources))
 
     def restart(self) -> None:
         """Stop the server and start another one over the same store, at the same address.
@@ -361,14 +362,16 @@ class Cluster(Verbs):
         if self._thread is None or self._thread.is_current:
             raise ClusterError("this call would wait for its own event loop: run it in a thread of its own")
 
+    async def _put(self, definitions: Definitions) -> list[str]:
+        return await definition_files.put(self._require().server.client, definitions)
+
     def _custom_kinds(self) -> list[Resource[Any]]:
         return [] if self._running is None else self._running.custom_kinds()
 
     def _admin_client(self) -> Client:
         return self.client()
 
-    async def _begin(self) -> None:
-        definitions = [found for source in self._crds for found in definition_files.definitions(source)]
+    async def _begin(self, definitions: Definitions) -> None:
         machine = SystemClock()
         start = self._start if self._start is not None else machine.now().replace(microsecond=0)
         self._clock = machine if self._real_time else ClusterClock(start, self._thread)
@@ -386,6 +389,11 @@ class Cluster(Verbs):
         running, self._running = self._running, None
         assert running is not None  # entered
         await running.end()
+
+
+def _definitions(sources: Iterable[Source]) -> Definitions:
+    """Not on a loop: a file may have 10,000 lines."""
+    return [found for source in sources for found in definition_files.definitions(source)]
 
 
 def _user_info(user: str | UserInfo | None, groups: Iterable[str]) -> UserInfo:

@@ -22,6 +22,9 @@ from kubevouch.testing import waiting
 Source = str | os.PathLike[str] | Mapping[str, Any]
 """A path of a file or a folder, YAML or JSON text of more than one line, or a definition as a dict."""
 
+Definitions = list[tuple[str, dict[str, Any]]]
+"""Each with where it is from."""
+
 API_VERSION, KIND = CUSTOM_RESOURCE_DEFINITIONS.api_version, CUSTOM_RESOURCE_DEFINITIONS.kind
 _SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = ("List", f"{KIND}List")
@@ -33,7 +36,7 @@ class DefinitionSourceError(ValueError):
     """What is no definition; the text says where it is, and what to do."""
 
 
-def definitions(source: Source) -> list[tuple[str, dict[str, Any]]]:
+def definitions(source: Source) -> Definitions:
     """The definitions in ``source``, each with where it is from. Documents without anything are passed over.
 
     Raises:
@@ -52,7 +55,7 @@ def definitions(source: Source) -> list[tuple[str, dict[str, Any]]]:
     return _of_file(path)
 
 
-async def put(client: Client, found: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
+async def put(client: Client, found: Definitions) -> list[str]:
     """Make or change definitions. Returns their names, once their kinds are served.
 
     Raises:
@@ -89,7 +92,7 @@ def _is_judged(definition: Any) -> bool:
 # ------------------------------------------------------------------ files
 
 
-def _of_file(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _of_file(path: Path) -> Definitions:
     try:
         state = path.stat()
     except OSError as err:
@@ -121,8 +124,8 @@ def _read(where: str, text: str) -> list[Any]:
         raise DefinitionSourceError(f"{where}: {err}") from err
 
 
-def _found(where: str, documents: Sequence[Any]) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
+def _found(where: str, documents: Sequence[Any]) -> Definitions:
+    found: Definitions = []
     for number, document in enumerate(documents, 1):
         if document is not None:
             found += _checked(where if len(documents) == 1 else f"{where}, document {number}", document)
