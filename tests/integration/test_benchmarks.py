@@ -37,3 +37,12 @@ def test_a_short_endurance_run_says_where_the_memory_is(tmp_path: Path) -> None:
     assert record["failed"] == {}
     for kind in ("rss", "disk", "objects", "history", "encodings", "store_uncompacted"):
         assert record["looks"][-1][kind] > 0
+
+
+def test_custom_objects_are_measured_beside_config_maps() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "custom.py"), "--count", "5", "--runs", "1"]
+    done = subprocess.run([*command, "--watchers", "2"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "share" in line and ", " in line][1:]
+    assert len(rows) == 12
+    assert sum("ConfigMap" in row and row.endswith("share 1.00") for row in rows) == 4
