@@ -7,14 +7,20 @@ from typing import Any
 
 def same(left: Any, right: Any) -> bool:
     """As JSON values: Python takes True for 1, JSON does not; 1 and 1.0 are one number."""
+    if isinstance(left, dict):
+        if not isinstance(right, dict) or len(left) != len(right):
+            return False
+        for key, value in left.items():  # noqa: SIM110 - values nest deep: an iterator is one more call for each level
+            if key not in right or not same(value, right[key]):
+                return False
+        return True
+    if isinstance(left, list):
+        if not isinstance(right, list) or len(left) != len(right):
+            return False
+        for index, value in enumerate(left):  # noqa: SIM110 - as above
+            if not same(value, right[index]):
+                return False
+        return True
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(same(value, right[key]) for key, value in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
