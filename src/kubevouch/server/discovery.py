@@ -183,7 +183,7 @@ class Discovery:
         text = frame.removesuffix(b"]}") + b",".join(each.text for each in groups) + b"]}"
         etag = f'"{hashlib.sha512(text).hexdigest().upper()}"'
         if wanted == AGGREGATED_PROTOBUF_TYPE:
-            items = [protobuf.length_delimited(_ITEMS, each.message) for each in groups]
+            items = [protobuf.length_delimited(_ITEMS, each.message()) for each in groups]
             raw = protobuf.codec_for(aggregated.APIGroupDiscoveryList).encode(empty)
             return _Aggregated(
                 self._served.changes,
@@ -206,8 +206,7 @@ class Discovery:
                     for each in versions
                 ],
             )
-            message = protobuf.codec_for(aggregated.APIGroupDiscovery).encode(found)
-            known = self._groups[group] = _AggregatedGroup(stamps, json_codec.encode(found), message)
+            known = self._groups[group] = _AggregatedGroup(stamps, json_codec.encode(found))
         return known
 
     def _aggregate_resources(self, group_version: GroupVersion) -> list[aggregated.APIResourceDiscovery]:
@@ -257,13 +256,19 @@ class _Aggregated:
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _AggregatedGroup:
-    """One group in JSON and in protobuf, and the stamps of its versions."""
+    """One group in JSON and, once that is asked for, in protobuf; and the stamps of its versions."""
 
     stamps: dict[GroupVersion, int]
     text: bytes
-    message: bytes
+    _message: bytes | None = None
+
+    def message(self) -> bytes:
+        if self._message is None:
+            codec = protobuf.codec_for(aggregated.APIGroupDiscovery)
+            self._message = codec.encode(json_codec.decode(self.text, aggregated.APIGroupDiscovery))
+        return self._message
 
 
 def _custom_rows(version: ServedKindVersion) -> list[APIResource]:
