@@ -212,7 +212,7 @@ def same(left: Any, right: Any, run: Run) -> bool:
             key in right and same(value, right[key], run) for key, value in left.items()
         )
     if kind is Message:
-        return left.type_name == right.type_name and equal(left.fields, right.fields, run)
+        return left.type_name == right.type_name and same(left.fields, right.fields, run)
     if kind is Optional:
         return left is right if NONE in (left, right) else same(left.value, right.value, run)
     run.work(min(size(left), size(right)) // 10)
