@@ -66,10 +66,14 @@ class Environment:
     Args:
         variables: name to type. A struct is checked by the compiler and given as a tree at run time, so that a field
             that is not set is absent, as in Kubernetes, and not empty.
+        tells_found: what is said of a wrong type of result says which one it is, as admission's compiler does.
         patches: expressions may make what changes an object; see :mod:`kubevouch.cel.patches`.
     """
 
-    def __init__(self, variables: Mapping[str, VariableType], *, patches: bool = False) -> None:
+    def __init__(
+        self, variables: Mapping[str, VariableType], *, patches: bool = False, tells_found: bool = False
+    ) -> None:
+        self._tells_found = tells_found
         self._patches = patches
         self._variables = {name: _variable(name, kind) for name, kind in variables.items()}
 
@@ -98,7 +102,7 @@ class Environment:
             raise ExpressionError(f"compilation failed: {err}") from err
         if result and program.result_type not in result:
             wanted = result[0] if len(result) == 1 else f"one of [{' '.join(result)}]"
-            found = f" but got {program.result_type}" if self._patches else ""
+            found = f" but got {program.result_type}" if self._tells_found else ""
             raise ExpressionError(f"must evaluate to {wanted}{found}")
         return program
 

@@ -10,7 +10,7 @@ from kubevouch.cel.environment import ANY, Environment, EvaluationError, Express
 from kubevouch.cel.patches import mismatches
 from kubevouch.cel.values import Message
 
-PATCHES = Environment({"object": ANY}, patches=True)
+PATCHES = Environment({"object": ANY}, patches=True, tells_found=True)
 SEEN = {"object": {"n": 1, "labels": {"a/b": "x"}}}
 
 

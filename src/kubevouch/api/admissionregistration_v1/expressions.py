@@ -41,7 +41,7 @@ def _environment(params: bool, variables: tuple[tuple[str, str], ...], patches: 
         known[PARAMS] = ANY
     if variables:
         known[VARIABLES] = Members(variables)
-    return Environment(known, patches=patches)
+    return Environment(known, patches=patches, tells_found=True)
 
 
 def compile_expression(

@@ -41,7 +41,7 @@ def policy_problems(**changes: Any) -> list[str]:
         ({"validations": [{}]}, ["spec.validations[0].expression: Required value: expression is not specified"]),
         (
             {"validations": [{"expression": "object.x"}]},
-            ['spec.validations[0].expression: Invalid value: "object.x": must evaluate to bool'],
+            ['spec.validations[0].expression: Invalid value: "object.x": must evaluate to bool but got dyn'],
         ),
         (
             {"validations": [{"expression": "true", "message": "a\nb", "reason": "x"}]},

@@ -129,7 +129,7 @@ FORM = "; desired format: https://host[/path]"
         (
             {"matchConditions": [{"name": "a b", "expression": "'x'"}, {"name": "n", "expression": " "}]},
             [
-                'matchConditions[0].expression: Invalid value: "\'x\'": must evaluate to bool',
+                'matchConditions[0].expression: Invalid value: "\'x\'": must evaluate to bool but got string',
                 'matchConditions[0].name: Invalid value: "a b": name part must consist of ',
                 "matchConditions[1].expression: Required value",
             ],
