@@ -382,3 +382,27 @@ async def test_fields_that_cannot_be_selected_are_named_and_warnings_come_with_r
             assert (answer.status, _tree(answer)["message"]) == (400, f"field label not supported: {selected}")
         refused = await ask(client, "GET", f"/apis/{GROUP}/v1/widgets/w/nothing")
         assert (refused.status, refused.headers["warning"]) == (404, '299 - "gone soon"')
+
+
+@async_test
+async def test_an_object_moves_to_the_stored_version_when_it_is_written_even_unchanged() -> None:
+    async with Cluster() as cluster:
+        client, store = cluster.client(), cluster.server.api.store
+        key, path = f"/registry/{GROUP}/widgets/default/w", f"{WIDGETS_PATH}/w"
+        await put(cluster.server, definition(version(), version("v2", storage=False)))
+        made = _tree(await ask(client, "POST", WIDGETS_PATH, widget()))
+        await put(cluster.server, definition(version(storage=False), version("v2")))
+        kept = await store.get(key)
+        assert kept is not None
+        assert json.loads(kept.value)["apiVersion"] == f"{GROUP}/v1"
+        assert _tree(await ask(client, "GET", path)) == made
+        moved = _tree(await ask(client, "PUT", path, made))
+        kept = await store.get(key)
+        assert kept is not None
+        assert json.loads(kept.value)["apiVersion"] == f"{GROUP}/v2"
+        assert (moved["apiVersion"], moved["spec"], moved["metadata"]["generation"]) == (
+            f"{GROUP}/v1", made["spec"], 1,
+        )  # fmt: skip
+        assert moved["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+        again = _tree(await ask(client, "PUT", path, moved))
+        assert again == moved

@@ -155,6 +155,9 @@ class _Stream:
                     batch: list[WatchItem] = list(await cacher.served_changes(await watcher.next_batch()))
                 except WatchClosed:
                     return
+                except APIStatusError as err:  # what a webhook did not convert
+                    yield [err.status]
+                    return
                 now = clock.monotonic()
                 if now >= next_mark and self._bookmarks:
                     batch.append(Bookmark(cacher.revision))

@@ -274,6 +274,23 @@ async def test_a_watch_sees_the_version_that_it_asked_for(tmp_path: Path) -> Non
             assert await _next_spec(events) == {"host": "i", "port": "2", "mode": "x"}
 
 
+@async_test
+async def test_a_watch_ends_with_what_a_webhook_did_not_convert(tmp_path: Path) -> None:
+    async with ConversionWebhook(tmp_path) as webhook, Cluster() as cluster:
+        client = cluster.client()
+        await _established(client, webhook.definition())
+        await ask(client, "POST", _V1, widget())
+        resource = Resource(GROUP, "v2", "Widget", "widgets", CustomObject, namespaced=True)
+        async with contextlib.aclosing(client.watch(resource, "default", WatchOptions(resource_version="0"))) as events:
+            await _next_spec(events)
+            webhook.answer = lambda _request: {"result": {"status": "Failed", "message": "not today"}}
+            await ask(client, "PATCH", f"{_V1}/w", {"spec": {"hostPort": "i:2"}}, MERGE_PATCH)
+            *_, last = [event async for event in events]
+        assert (last.type, last.status is not None and last.status.code) == (EventType.ERROR, 500)
+        assert last.status is not None
+        assert last.status.message.endswith("not today")
+
+
 async def _next_spec(events: WatchStream[CustomObject]) -> Any:
     async for event in events:
         if event.type is not EventType.BOOKMARK:
