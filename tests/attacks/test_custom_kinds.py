@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asynctest import async_test
-from custom_world import ask, version
+from custom_world import ask, put, version
 from definition_world import PATH, create, is_settled, read, until
 from kubevouch.client.interface import Client
 from kubevouch.testing import Cluster
@@ -174,3 +174,70 @@ async def test_deep_values_in_schemas(keyword: str, depth: int) -> None:
         manifest = manifest.replace('"?"', _nested(depth, '{"a":', "}"))
         status, tree = await _send(cluster.client(), "POST", PATH, manifest.encode())
         assert (status, "max depth" in tree["message"]) == (400, True), tree
+
+
+# ------------------------------------------------------------------ patterns
+
+
+@async_test
+async def test_a_stored_pattern_that_is_none_matches_nothing_and_can_go() -> None:
+    """Of a store that another server has written."""
+    schema = {"type": "object", "properties": {"spec": {"type": "string", "pattern": "(?=a)"}}}
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, _definition("demo.example.com", "widgets", "Widget", schema))
+        status, tree = await _send(client, "POST", WIDGETS, _text('"a"'))
+        assert (status, tree["reason"]) == (422, "Invalid")
+        why = "should match '(?=a), but pattern is invalid: error parsing regexp: invalid or unsupported Perl syntax"
+        assert why in tree["message"]
+        assert (await _send(client, "POST", WIDGETS, _text("null")))[0] == 201
+        assert (await ask(client, "DELETE", f"{PATH}/widgets.demo.example.com")).status == 200
+        await until(client, lambda found: found is None)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(a|aa)*b", "(.*)*x"])
+@async_test
+async def test_patterns_that_would_hold_others_up(pattern: str) -> None:
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await _serve(client, {"type": "string", "pattern": pattern})
+        status, tree = await _send(client, "POST", WIDGETS, _text(f'"{"a" * 100_000}!"'))
+        assert (status, tree["reason"]) == (422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?=a)", "(?!a)", r"\1(a)", "a{1001}", "((a{100}){100}){100}", "[b-a]", "(", r"\C"]
+)
+@async_test
+async def test_patterns_that_are_none(pattern: str) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "string", "pattern": pattern}}}
+    async with Cluster() as cluster:
+        manifest = _definition("demo.example.com", "widgets", "Widget", schema)
+        status, tree = await _send(cluster.client(), "POST", PATH, json.dumps(manifest).encode())
+        assert status == 422, pattern
+        assert tree["details"]["causes"][0]["field"] == "spec.validation.openAPIV3Schema.properties[spec].pattern"
+        assert "must be a valid regular expression" in tree["message"]
+
+
+# ------------------------------------------------------------------ rights
+
+
+@pytest.mark.parametrize(
+    ("user", "group"),
+    [
+        ("system:node:n1", "system:nodes"),
+        ("system:bootstrap:abc123", "system:bootstrappers"),
+        ("system:serviceaccount:default:default", "system:serviceaccounts"),
+        ("system:anonymous", "system:unauthenticated"),
+    ],
+)
+@async_test
+async def test_custom_objects_are_nobodys_who_was_not_given_them(user: str, group: str) -> None:
+    async with Cluster() as cluster:
+        await _serve(cluster.client(), PLAIN)
+        client = cluster.client(user, [group])
+        for method, path in (
+            ("GET", WIDGETS), ("GET", f"{WIDGETS}/w"), ("POST", WIDGETS), ("DELETE", WIDGETS), ("PUT", f"{WIDGETS}/w"),
+            ("GET", f"{WIDGETS}?watch=true"), ("GET", PATH), ("POST", PATH),
+        ):  # fmt: skip
+            assert (await _send(client, method, path, _text("{}")))[0] == 403, (method, path)
