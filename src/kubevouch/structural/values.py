@@ -107,10 +107,10 @@ class _Node:
     """The checks of one node of a schema."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "enum", "exclusive_maximum", "exclusive_minimum", "format", "has_junctors",
-        "is_bounded", "is_closed", "is_of_format", "items", "max_items", "max_length", "max_properties", "maximum",
-        "min_items", "min_length", "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of",
-        "pattern", "properties", "required", "schema", "source", "types", "usual",
+        "additional", "all_of", "any_of", "choices", "enum", "exclusive_maximum", "exclusive_minimum", "format",
+        "has_junctors", "is_bounded", "is_closed", "is_of_format", "items", "max_items", "max_length",
+        "max_properties", "maximum", "min_items", "min_length", "min_properties", "minimum", "multiple_of", "negated",
+        "nullable", "one_of", "pattern", "properties", "required", "schema", "source", "types", "usual",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
@@ -123,6 +123,7 @@ class _Node:
         self.format = named if formats.is_known(schema.type, named) else ""
         self.is_of_format = formats.text_format(named) if self.format and schema.type in ("", "string") else None
         self.enum: list[Any] = tree.get("enum") or []
+        self.choices = frozenset(each for each in self.enum if isinstance(each, str))
         self.maximum = tree.get("maximum")
         self.minimum = tree.get("minimum")
         self.exclusive_maximum = bool(tree.get("exclusiveMaximum"))
@@ -191,7 +192,7 @@ class _Node:
         elif kind is list:
             self._list(value, path, result, before)
             matches += 2
-        if self.enum:
+        if self.enum and not (kind is str and value in self.choices):
             self._in_enum(value, path, result)
         if kind is dict:
             self._object(value, path, result, before)
