@@ -18,10 +18,15 @@ def return_large_blocks() -> None:
 
     Left alone, glibc raises the size from which it does so to that of the largest block it has seen freed. From then
     on a crowd of connections leaves holes behind that stay the process's for ever. Without glibc nothing happens.
+
+    What was freed before goes back at once: reading a store with hundreds of definitions leaves a tenth of the
+    process's memory as holes between what stays.
     """
     if sys.platform != "linux":
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    library = ctypes.CDLL(None)
+    mallopt = getattr(library, "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
+        library.malloc_trim(0)

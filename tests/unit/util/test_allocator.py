@@ -12,7 +12,12 @@ from kubevouch.util.allocator import LARGE_BYTES, return_large_blocks
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
+small = [bytearray(b"x") * 8192 for _ in range(4000)]
+kept = small[::8]
+before = resident()
+del small
 return_large_blocks()
+assert before - resident() > 20 << 20, (before, resident())
 once = bytearray(b"x") * (8 << 20)
 del once
 blocks = [bytearray(b"x") * (2 * LARGE_BYTES) for _ in range(200)]
