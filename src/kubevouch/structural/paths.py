@@ -16,8 +16,27 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_STEPS = 100
+MAX_LOOKED_AT = 20_000
+"""Values that one evaluation looks at. Several ``..`` behind each other would take any time over a deep object."""
 
-_Step = Callable[[Any], Iterator[Any]]
+
+class _Exhausted(Exception):
+    """An evaluation has looked at too many values."""
+
+
+class _Budget:
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_LOOKED_AT
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _Exhausted
+
+
+_Step = Callable[[Any, _Budget], Iterator[Any]]
 _NAME = re.compile(r"(?:\\.|[^\\.\[\]\s(){}|,'\"$@*?:])+")
 _KEY = re.compile(r"\s*(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\s*")
 _SLICE = re.compile(r"\s*(-?[0-9]+)?\s*(?:(:)\s*(-?[0-9]+)?\s*(?::\s*(-?[0-9]+)?)?)?\s*", re.ASCII)
@@ -61,19 +80,24 @@ class Path:
     steps: tuple[_Step, ...]
 
     def first(self, tree: Any) -> tuple[Any] | tuple[()]:
-        """The first value that it finds, if there is one."""
-        found = next(self._walk(tree, 0), _NOTHING)
+        """The first value that it finds, if there is one among the first ``MAX_LOOKED_AT``."""
+        try:
+            found = next(self.all(tree, _Budget()), _NOTHING)
+        except _Exhausted:
+            return ()
         return () if found is _NOTHING else (found,)
 
-    def all(self, tree: Any) -> Iterator[Any]:
-        return self._walk(tree, 0)
+    def all(self, tree: Any, budget: _Budget) -> Iterator[Any]:
+        """Raises :class:`_Exhausted`."""
+        return self._walk(tree, 0, budget)
 
-    def _walk(self, value: Any, at: int) -> Iterator[Any]:
+    def _walk(self, value: Any, at: int, budget: _Budget) -> Iterator[Any]:
         if at == len(self.steps):
             yield value
             return
-        for below in self.steps[at](value):
-            yield from self._walk(below, at + 1)
+        for below in self.steps[at](value, budget):
+            budget.spend()
+            yield from self._walk(below, at + 1, budget)
 
 
 _NOTHING: Any = object()
@@ -160,7 +184,7 @@ def _bracket(inside: str) -> _Step:
 
 
 def _member(name: str) -> _Step:
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: Any, _budget: _Budget) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
 
@@ -168,9 +192,9 @@ def _member(name: str) -> _Step:
 
 
 def _union(steps: list[_Step]) -> _Step:
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: Any, budget: _Budget) -> Iterator[Any]:
         for each in steps:
-            yield from each(value)
+            yield from each(value, budget)
 
     return steps[0] if len(steps) == 1 else step
 
@@ -183,12 +207,12 @@ def _index(text: str) -> _Step:
     if any(part is not None and len(part) > 18 for part in (start, end, stride)):
         raise PathError(f"invalid array index {text}")
 
-    def one(value: Any) -> Iterator[Any]:
+    def one(value: Any, _budget: _Budget) -> Iterator[Any]:
         at = int(start)
         if isinstance(value, list) and -len(value) <= at < len(value):
             yield value[at]
 
-    def some(value: Any) -> Iterator[Any]:
+    def some(value: Any, _budget: _Budget) -> Iterator[Any]:
         step = int(stride) if stride else 1
         if isinstance(value, list) and step > 0:
             yield from value[int(start) if start else None : int(end) if end else None : step]
@@ -196,35 +220,43 @@ def _index(text: str) -> _Step:
     return some if colon else one
 
 
-def _every(value: Any) -> Iterator[Any]:
+def _every(value: Any, _budget: _Budget) -> Iterator[Any]:
+    yield from _members(value)
+
+
+def _members(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict):
         yield from (value[key] for key in sorted(value))
 
 
-def _below(value: Any) -> Iterator[Any]:
+def _below(value: Any, budget: _Budget) -> Iterator[Any]:
     """The value and all that is below it, itself first."""
     pending = [value]
     while pending:
         each = pending.pop()
+        budget.spend()
         yield each
         if isinstance(each, (dict, list)):
-            pending.extend(reversed(list(_every(each))))
+            pending.extend(reversed(list(_members(each))))
 
 
 def _filter(text: str) -> _Step:
     parts = _COMPARISON.split(text, maxsplit=1)
     left = _operand(parts[0])
     if len(parts) == 1:
-        return lambda value: (item for item in _items(value) if list(left(item)))
+        return lambda value, budget: (
+            item for item in _items(value) if next(left(item, budget), _NOTHING) is not _NOTHING
+        )
     if parts[1] not in _OPERATORS:
         raise PathError(f"unrecognized filter operator {parts[1]}")
     compare, right = _OPERATORS[parts[1]], _operand(parts[2])
 
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: Any, budget: _Budget) -> Iterator[Any]:
         for item in _items(value):
-            sides = next(left(item), _NOTHING), next(right(item), _NOTHING)
+            budget.spend()
+            sides = next(left(item, budget), _NOTHING), next(right(item, budget), _NOTHING)
             try:
                 if _NOTHING not in sides and compare(*sides):
                     yield item
@@ -254,4 +286,4 @@ def _operand(text: str) -> _Step:
 
 
 def _constant(value: Any) -> _Step:
-    return lambda _value: iter((value,))
+    return lambda _value, _budget: iter((value,))

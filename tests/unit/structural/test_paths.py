@@ -47,8 +47,18 @@ TREE = {
 )
 def test_a_path_finds(path: str, found: list[Any]) -> None:
     parsed = paths.parse(path)
-    assert list(parsed.all(TREE)) == found
+    assert list(parsed.all(TREE, paths._Budget())) == found
     assert parsed.first(TREE) == tuple(found[:1])
+
+
+@pytest.mark.parametrize(
+    "path", [".." + "..".join("x" * 8) + "..y", ".list[?(@..x..x..x..x..y)]", ".list[*].list[*]..x..y"]
+)
+def test_a_path_that_could_take_for_ever_ends(path: str) -> None:
+    tree: dict[str, Any] = {"z": 1}
+    for _ in range(120):
+        tree = {"x": tree}
+    assert paths.parse(path).first({"x": tree, "list": [tree] * 200}) == ()
 
 
 @pytest.mark.parametrize(
