@@ -78,7 +78,9 @@ class CustomDocuments:
             kind = published(version)
             paths |= self._paths(version, kind)
             own |= kind.v3()
-        needed = self._schemas.reachable([paths, own], apart_from=own)
+        # Its own schemas are not looked through: a default may have a key that looks like a reference.
+        shared = [schemas.reference(self._shared[struct]) for struct in (ObjectMeta, ListMeta)]
+        needed = self._schemas.reachable([paths, shared], apart_from=own)
         return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": own | needed}}
 
     def v2(self, version: ServedKindVersion) -> tuple[PathItems, dict[str, Tree]]:

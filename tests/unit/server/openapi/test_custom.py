@@ -166,3 +166,25 @@ async def test_a_definition_that_says_the_same_again_has_the_same_hash() -> None
         await put(cluster.server, definition())
         after = await get(client, "/openapi/v3")
         assert after.body == before.body
+
+
+@async_test
+async def test_values_in_a_schema_that_look_like_references_are_none() -> None:
+    strange = {"$ref": "#/components/schemas/nobody", "allOf": "x"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": True, "default": strange, "enum": [strange],
+            },
+            "$ref": {"type": "string"},
+        },
+    }  # fmt: skip
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await put(cluster.server, definition(version(schema=schema)))
+        properties = (await tree(client, DOCUMENT))["components"]["schemas"][NAME]["properties"]
+        assert properties["spec"]["default"] == strange
+        assert properties["$ref"] == {"type": "string"}
+        for accept in ("application/json", PROTOBUF):
+            assert (await get(client, V2, Accept=accept)).status == 200
