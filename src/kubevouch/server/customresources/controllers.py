@@ -26,6 +26,7 @@ from kubevouch.server.customresources.judgement import judged
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import pace
 
 log = structlog.get_logger("customresources")
 
@@ -111,7 +112,10 @@ class DefinitionControllers:
 
     def _work(self, title: str, queue: Workqueue[str], do: Callable[[str], Awaitable[None]]) -> None:
         async def run() -> None:
+            turn = pace()
             while True:
+                # One that finds nothing to do never waits.
+                await turn.keep()
                 name = await queue.get()
                 try:
                     await do(name)
@@ -137,7 +141,10 @@ class DefinitionControllers:
         definition = self._current(name)
         if definition is None:
             return
-        found = judged(definition, self._group(definition.spec.group), Time.of(self._clock.now()))
+        # Of hundreds, at a start, none has new names.
+        is_named = definition.spec.names == definition.status.accepted_names
+        group = () if is_named else self._group(definition.spec.group)
+        found = judged(definition, group, Time.of(self._clock.now()))
         if found is definition:
             return
         if await self._write(found) is not None and found.status.accepted_names != definition.status.accepted_names:
