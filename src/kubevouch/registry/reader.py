@@ -98,11 +98,21 @@ class ResourceReader(Generic[T]):
         conversion, version = self._conversion, self.definition.resource.api_version
         if conversion is None:
             return found
+        serves = conversion.serves
         # An object that was superseded is decoded anew each time that one looks at it.
-        shown = [each.in_version(version) or each for each in found]
-        others = [(at, obj) for at, obj in enumerate(each.obj for each in shown) if not conversion.serves(obj)]
-        made = await conversion.to_served([obj for _, obj in others]) if others else []
-        for (at, _), obj in zip(others, made, strict=True):
+        others = [(at, obj) for at, each in enumerate(found) if not serves(obj := each.obj)]
+        if not others:
+            return found
+        shown = found.copy()
+        missing = []
+        for at, obj in others:
+            known = found[at].in_version(version)
+            if known is None:
+                missing.append((at, obj))
+            else:
+                shown[at] = known
+        made = await conversion.to_served([obj for _, obj in missing]) if missing else []
+        for (at, _), obj in zip(missing, made, strict=True):
             each = found[at]
             shown[at] = Stored(each.key, obj, each.revision, each.raw)
             each.add_version(version, shown[at])
