@@ -189,7 +189,7 @@ class _ServedDefinition:
         if terminating != self._kind.terminating:
             self._kind.terminating = terminating
             for endpoint in self._endpoints:
-                self._served.touch(endpoint.resource.group_version)
+                self._served.note_change(endpoint.resource.group_version)
 
     def version(self, kind: GroupVersionKind) -> Definition[CustomObject] | None:
         """That of one of its kinds, if it is served."""

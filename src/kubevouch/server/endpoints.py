@@ -183,7 +183,7 @@ class Served:
             self.built_in_groups.add(resource.group)
         self._within.setdefault(resource.group_version, {})[resource.plural] = endpoint
         self.endpoints[resource.group, resource.version, resource.plural] = endpoint
-        self.touch(resource.group_version)
+        self.note_change(resource.group_version)
 
     def remove(self, endpoint: ServedVersion) -> None:
         """Serve it no longer; its group version goes with the last that is served under it."""
@@ -194,12 +194,12 @@ class Served:
         del self.endpoints[key]
         siblings = self._within[resource.group_version]
         del siblings[resource.plural]
-        self.touch(resource.group_version)
+        self.note_change(resource.group_version)
         if not siblings and not any(each[:2] == key[:2] for each in self.actions):
             del self._within[resource.group_version]
             del self.stamps[resource.group_version]
 
-    def touch(self, group_version: GroupVersion) -> None:
+    def note_change(self, group_version: GroupVersion) -> None:
         """What discovery says of something in ``group_version`` has changed."""
         self.changes += 1
         self.stamps[group_version] = self.changes
@@ -209,7 +209,7 @@ class Served:
         self.built_in_groups.add(resource.group)
         self._within.setdefault(resource.group_version, {})
         self.actions[resource.group, resource.version, resource.plural, action.subresource] = action
-        self.touch(resource.group_version)
+        self.note_change(resource.group_version)
 
     def built_in(self) -> Served:
         """What is served of it whatever definitions there are; a copy."""

@@ -25,9 +25,10 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
-from kubevouch.testing import crds as definition_files
 from kubevouch.testing.cluster_clock import ClusterClock
 from kubevouch.testing.crds import Definitions, Source
+from kubevouch.testing.crds import definitions as definitions_in
+from kubevouch.testing.crds import put as put_definitions
 from kubevouch.testing.faults import Faults
 from kubevouch.testing.loop_thread import BridgedClient, LoopThread
 from kubevouch.testing.manifests import Kinds
@@ -363,7 +364,7 @@ class Cluster(Verbs):
             raise ClusterError("this call would wait for its own event loop: run it in a thread of its own")
 
     async def _put(self, definitions: Definitions) -> list[str]:
-        return await definition_files.put(self._require().server.client, definitions)
+        return await put_definitions(self._require().server.client, definitions)
 
     def _custom_kinds(self) -> list[Resource[Any]]:
         return [] if self._running is None else self._running.custom_kinds()
@@ -379,7 +380,7 @@ class Cluster(Verbs):
         try:
             await running.begin()
             if definitions:
-                await definition_files.put(running.server.client, definitions)
+                await put_definitions(running.server.client, definitions)
         except BaseException:
             await running.end()
             raise
@@ -393,7 +394,7 @@ class Cluster(Verbs):
 
 def _definitions(sources: Iterable[Source]) -> Definitions:
     """Not on a loop: a file may have 10,000 lines."""
-    return [found for source in sources for found in definition_files.definitions(source)]
+    return [found for source in sources for found in definitions_in(source)]
 
 
 def _user_info(user: str | UserInfo | None, groups: Iterable[str]) -> UserInfo:

@@ -17,7 +17,7 @@ from typing import Any
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.client.interface import Client
 from kubevouch.machinery.codec import json_codec, yamltext
-from kubevouch.testing import waiting
+from kubevouch.testing.waiting import wait_for
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 """A path of a file or a folder, YAML or JSON text of more than one line, or a definition as a dict."""
@@ -74,7 +74,7 @@ async def _put_one(client: Client, where: str, tree: dict[str, Any]) -> str:
         answer = await client.raw("PUT", f"{_PATH}/{name}{_QUERY}", body, _JSON)
     if answer.status not in (200, 201):
         raise DefinitionSourceError(f"{where}: {json.loads(answer.body).get('message', answer.body)}")
-    judged = await waiting.wait_for(client, CUSTOM_RESOURCE_DEFINITIONS, name, until=_is_judged)
+    judged = await wait_for(client, CUSTOM_RESOURCE_DEFINITIONS, name, until=_is_judged)
     for condition in judged.status.conditions or ():
         if condition.type == "NamesAccepted" and condition.status == "False":
             raise DefinitionSourceError(f"{where}: the names of {name} are not accepted: {condition.message}")

@@ -10,8 +10,8 @@ from kubevouch.client import interface
 from kubevouch.client.interface import Client, ListOptions, WriteOptions
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
-from kubevouch.testing import waiting
 from kubevouch.testing.manifests import Kinds, Manifest, decoded, namespace_for, shown
+from kubevouch.testing.waiting import TIMEOUT_SECONDS, exists, wait_for, wait_for_deletion
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
@@ -135,8 +135,8 @@ class Verbs:
         name: str,
         namespace: str = "",
         *,
-        until: Callable[[Any], bool] = waiting.exists,
-        timeout: float = waiting.TIMEOUT_SECONDS,
+        until: Callable[[Any], bool] = exists,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> Any:
         """The object as soon as ``until`` holds for it; see ``testing.waiting.wait_for``.
 
@@ -145,15 +145,15 @@ class Verbs:
         resource = self._resource(kind)
         where = namespace_for(resource, namespace)
         reached = _of_shown(until)
-        waited = waiting.wait_for(self._verbs_client(), resource, name, where, until=reached, timeout=timeout)
+        waited = wait_for(self._verbs_client(), resource, name, where, until=reached, timeout=timeout)
         return shown(self._call(waited))
 
     def wait_for_deletion(
-        self, kind: str | Resource[Any], name: str, namespace: str = "", *, timeout: float = waiting.TIMEOUT_SECONDS
+        self, kind: str | Resource[Any], name: str, namespace: str = "", *, timeout: float = TIMEOUT_SECONDS
     ) -> None:
         resource = self._resource(kind)
         where = namespace_for(resource, namespace)
-        self._call(waiting.wait_for_deletion(self._verbs_client(), resource, name, where, timeout=timeout))
+        self._call(wait_for_deletion(self._verbs_client(), resource, name, where, timeout=timeout))
 
     async def _apply(self, resource: Resource[Any], tree: dict[str, Any], subresource: str) -> Any:
         meta = tree.get("metadata") or {}
