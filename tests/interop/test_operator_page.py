@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test-an-operator.md"
 
 # What the page says of kopf and faults.
@@ -47,6 +49,7 @@ def files_of(page: str) -> dict[str, str]:
     return dict(blocks)
 
 
+@pytest.mark.timeout(600)  # fourteen tests one after the other; what hangs among them ends, and is told, before
 def test_every_program_of_the_page_runs(tmp_path: Path) -> None:
     page = PAGE.read_text()
     files = files_of(page)
@@ -59,6 +62,7 @@ def test_every_program_of_the_page_runs(tmp_path: Path) -> None:
     # As in the shell of somebody who is logged in to a cluster.
     environment = {**os.environ, "KUBECONFIG": str(tmp_path / "nowhere"), "HOME": str(tmp_path)}
     environment.pop("PYTEST_XDIST_WORKER", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations=5", str(tmp_path)]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--durations=5", "--timeout=120"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert f"{tests} passed" in finished.stdout, finished.stdout + finished.stderr

@@ -33,7 +33,7 @@ End = Literal["end", "cut", "expire"]
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 TEXT = "a fault that the test asked for"
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 # What kube-apiserver reads of a body.
 _MAX_BODY = 3 << 20
 # Of connections that are cut, where nothing is written.

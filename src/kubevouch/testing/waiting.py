@@ -20,7 +20,7 @@ from kubevouch.util.clock import SystemClock, wait_at_most
 
 T = TypeVar("T", bound=Object)
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 _EXPIRED = 410
 
 
