@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kubevouch.api.catalog import SCHEME
 from kubevouch.authorization.interface import Attributes, Decision, Verdict
-from kubevouch.wellknown import GARBAGE_COLLECTOR_CONTROLLER, KUBE_SYSTEM_NAMESPACE
+from kubevouch.wellknown import GARBAGE_COLLECTOR_CONTROLLER, KUBE_SYSTEM_NAMESPACE, SERVICE_ACCOUNT_USER_PREFIX
 
-_USER = f"system:serviceaccount:{KUBE_SYSTEM_NAMESPACE}:{GARBAGE_COLLECTOR_CONTROLLER}"
+_USER = f"{SERVICE_ACCOUNT_USER_PREFIX}{KUBE_SYSTEM_NAMESPACE}:{GARBAGE_COLLECTOR_CONTROLLER}"
 _VERBS = frozenset({"delete", "get", "list", "patch", "watch"})
 _BUILT_IN = frozenset({"*"} | {kind.group for kind in SCHEME.kinds})
 _ALLOW = Verdict(Decision.ALLOW, "the garbage collector looks after custom resources")
