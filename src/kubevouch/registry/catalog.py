@@ -9,8 +9,8 @@ from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.registry import empty_kinds
 from kubevouch.registry.admissionregistration import (
     mutatingadmissionpolicies,
+    policybindings,
     validatingadmissionpolicies,
-    validatingadmissionpolicybindings,
     webhookconfigurations,
 )
 from kubevouch.registry.apiextensions import customresourcedefinitions
@@ -65,10 +65,10 @@ def definitions(
         csidrivers.DEFINITION,
         csinodes.DEFINITION,
         mutatingadmissionpolicies.definition(access),
-        mutatingadmissionpolicies.binding_definition(access),
+        policybindings.mutating(access),
         webhookconfigurations.MUTATING,
         validatingadmissionpolicies.definition(access),
-        validatingadmissionpolicybindings.definition(access),
+        policybindings.validating(access),
         webhookconfigurations.VALIDATING,
         customresourcedefinitions.DEFINITION,
         leases.DEFINITION,
