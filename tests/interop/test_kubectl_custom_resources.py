@@ -75,6 +75,11 @@ def test_people_work_with_a_kind_of_their_own(kubectl: Kubectl) -> None:
     assert "When it runs." in _out(kubectl, "explain", "crontab.spec")
     _out(kubectl, "scale", "--replicas=3", "ct/my")
     assert _out(kubectl, "get", "ct", "my", "-o", "jsonpath={.spec.replicas}") == "3"
+    scale = kubectl("get", "ct", "my", "--subresource=scale")
+    if "unknown flag" not in scale.stderr:  # as 1.20 says
+        lines = [line.split() for line in scale.stdout.splitlines()]
+        assert lines[0] == ["NAME", "DESIRED", "AVAILABLE", "AGE"]
+        assert lines[1][:3] == ["my", "3", "0"]
     refused = kubectl("patch", "ct", "my", "--type=merge", "-p", '{"spec":{"replicas":9}}')
     assert refused.stderr == 'The CronTab "my" is invalid: spec: Invalid value: too many\n'
     unknown = kubectl("apply", "-f", "-", given=OBJECT.replace("image", "shade"))

@@ -154,12 +154,14 @@ class Form(Generic[T]):
         show: the object in that form; raises ``APIStatusError`` where it has none.
         take: the object with what the other form says, and with that one's uid and resourceVersion.
         configuration: an applied configuration in that form as one of the object; raises ``APIStatusError``.
+        printer: the columns of that form's tables.
     """
 
     resource: Resource[Any]
     show: Callable[[T], Any]
     take: Callable[[T, Any], T]
     configuration: Callable[[Any], Any]
+    printer: Printer
 
 
 @dataclass(frozen=True, slots=True)

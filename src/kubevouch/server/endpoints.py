@@ -10,7 +10,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
 from kubevouch.machinery.text.versions import version_priority
 from kubevouch.registry.apiextensions.custom_resources import ServedKindVersion
-from kubevouch.registry.interface import Context, FieldGetter, Form, Printer, Subresource, Validate, View
+from kubevouch.registry.interface import Context, FieldGetter, Form, Subresource, Validate, View
 from kubevouch.registry.store import ResourceStore
 from kubevouch.server.encoding import ObjectEncoder
 from kubevouch.server.request import Handler, ObjectResult
@@ -23,9 +23,6 @@ _GROUPS = (
     "node", "discovery", "resource", "flowcontrol",
 )  # fmt: skip
 _PRIORITY = {group: number for number, group in enumerate(_GROUPS)}
-
-
-_NO_COLUMNS = Printer((), lambda _obj, _now: ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class ServedVersion:
         found = self.store.definition.subresource(subresource) if subresource else None
         if found is None or found.form is None:
             return Shown(self.resource, self.encoder)
-        return Shown(found.form.resource, ObjectEncoder(found.form.resource, _NO_COLUMNS), found.form)
+        return Shown(found.form.resource, ObjectEncoder(found.form.resource, found.form.printer), found.form)
 
     def to_storage(self, obj: Any) -> Any:
         return obj if self.view is None else self.view.to_storage(obj)

@@ -99,6 +99,11 @@ class Kinds:
             custom = self._custom()
             resource = next((each for each in custom if each.gvk == gvk), None)
             if resource is None:
+                served = [each.api_version for each in (*_BUILT_IN, *custom) if each.kind == gvk.kind]
+                if served:
+                    raise ManifestError(
+                        f"got the kind {gvk.kind!r} of {gvk.api_version!r}, expected it in {' or '.join(served)}"
+                    )
                 known = _told((*_BUILT_IN, *custom))
                 raise ManifestError(
                     f"got the kind {gvk.kind!r} of {gvk.api_version!r}, expected one of: {known}; kinds of one's own "

@@ -61,7 +61,7 @@ def test_documents_are_found_however_they_are_given() -> None:
         ("just text", "got 'just text', expected an object with apiVersion and kind"),
         ({"kind": "ConfigMap"}, "expected an object with apiVersion and kind"),
         ("a: [", "yaml: "),
-        ({"apiVersion": "v2", "kind": "ConfigMap"}, "got the kind 'ConfigMap' of 'v2', expected one of: "),
+        ({"apiVersion": "v2", "kind": "ConfigMap"}, "got the kind 'ConfigMap' of 'v2', expected it in v1"),
         ({"apiVersion": "a/b/c", "kind": "ConfigMap"}, "unexpected GroupVersion string: a/b/c"),
         (b"\xff\xfe", "utf-8"),
     ],

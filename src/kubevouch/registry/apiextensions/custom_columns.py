@@ -11,6 +11,7 @@ from typing import Any
 
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.meta import Object
 from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Column, Printer
 from kubevouch.registry.printing import age
@@ -42,7 +43,7 @@ _Cell = Callable[[Any, dt.datetime], object]
 def printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
     """The printer for a version's ``additionalPrinterColumns``; at a path that cannot be read the columns end."""
     if not columns:
-        return Printer((NAME, AGE), lambda obj, now: [obj.metadata.name, _created(obj, now)])
+        return Printer((NAME, AGE), lambda obj, now: [obj.metadata.name, created(obj, now)])
     shown: list[Column] = []
     cells: list[_Cell] = []
     for column in columns:
@@ -62,12 +63,12 @@ def printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
                 priority=column.get("priority") or 0,
             )
         )
-        cells.append(_created if (kind, path) == ("date", _CREATED) else _cell(kind, find, ".metadata" in path))
+        cells.append(created if (kind, path) == ("date", _CREATED) else _cell(kind, find, ".metadata" in path))
     plain = tuple(cells)
     return Printer((NAME, *shown), lambda obj, now: [obj.metadata.name, *(cell(obj, now) for cell in plain)])
 
 
-def _created(obj: CustomObject, now: dt.datetime) -> object:
+def created(obj: Object, now: dt.datetime) -> object:
     return age(obj.metadata.creation_timestamp, now)
 
 

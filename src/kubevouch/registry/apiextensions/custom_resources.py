@@ -121,7 +121,7 @@ class ServedKindVersion:
             found.append(Subresource(_STATUS, StatusStrategy(self)))
         if self.version.scale is not None:
             form = custom_scale.form(self.resource, self.version.scale)
-            found.append(Subresource("scale", CustomStrategy(self), prints_table=False, form=form))
+            found.append(Subresource("scale", CustomStrategy(self), form=form))
         return tuple(found)
 
 

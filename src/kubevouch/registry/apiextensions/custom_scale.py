@@ -5,6 +5,7 @@ Source: apiextensions-apiserver pkg/registry/customresource/etcd.go (Kubernetes 
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import msgspec
@@ -15,11 +16,27 @@ from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.machinery.scheme import GroupVersionKind, Resource
 from kubevouch.machinery.text.gotext import quote
-from kubevouch.registry.interface import Form
+from kubevouch.registry.apiextensions.custom_columns import AGE, NAME, created
+from kubevouch.registry.interface import Column, Form, Printer
 from kubevouch.structural import paths
 from kubevouch.structural.scale import ScalePaths
 
 _MAX = (1 << 31) - 1
+
+
+def _cells(obj: Scale, now: dt.datetime) -> list[object]:
+    return [obj.metadata.name, obj.spec.replicas or 0, obj.status.replicas, created(obj, now)]
+
+
+_PRINTER = Printer(
+    (
+        NAME,
+        Column("Desired", "integer", description="Number of desired replicas"),
+        Column("Available", "integer", description="Number of actual replicas"),
+        AGE,
+    ),
+    _cells,
+)
 
 
 def form(resource: Resource[CustomObject], scale: ScalePaths) -> Form[CustomObject]:
@@ -68,7 +85,7 @@ def form(resource: Resource[CustomObject], scale: ScalePaths) -> Form[CustomObje
         replicas = paths.value_at(tree, ("spec", "replicas"))
         return names if replicas is None else paths.with_value(names, wanted, replicas)
 
-    return Form(own, show, take, configuration)
+    return Form(own, show, take, configuration, _PRINTER)
 
 
 def _number(value: Any) -> int:
