@@ -17,6 +17,7 @@ from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
 from kubevouch.machinery.text import gotext
 
 MAX_FAULTS = 1000
+MAX_FAULT_TEXT = 256 << 10
 # What is wrong with a body of 3 MiB may be as long as the body; nobody reads more than this.
 MAX_MESSAGE = 64 * 1024
 
@@ -199,12 +200,25 @@ def request_entity_too_large(message: str) -> APIStatusError:
     return _failure(413, Reason.REQUEST_ENTITY_TOO_LARGE, f"Request entity too large: {message}")
 
 
+def _told(errors: list[field.FieldError]) -> list[field.FieldError]:
+    """As many of the first as an answer has room for; there is room for one."""
+    told: list[field.FieldError] = []
+    size = 0
+    for error in errors[:MAX_FAULTS]:
+        size += len(error.path) + len(error.body)
+        if told and size > MAX_FAULT_TEXT:
+            break
+        told.append(error)
+    return told
+
+
 def invalid(kind: GroupVersionKind, name: str, errors: list[field.FieldError]) -> APIStatusError:
     """422. Repeated texts are left out of the message and kept in the causes, as in Kubernetes.
 
     Unlike there, faults beyond the first thousand are only counted: an answer is not much longer than the request.
     """
-    told, others = errors[:MAX_FAULTS], len(errors) - MAX_FAULTS
+    told = _told(errors)
+    others = len(errors) - len(told)
     more = f", and {others} more" if others > 0 else ""
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     return _failure(

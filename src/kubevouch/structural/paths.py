@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_STEPS = 100
-MAX_LOOKED_AT = 20_000
-"""Values that one evaluation looks at. Several ``..`` behind each other would take any time over a deep object."""
+MAX_LOOKED_AT = 500
+"""Values that the cells of one row look at. Several ``..`` behind each other would take any time over a deep object."""
 
 
 class _Exhausted(Exception):
     """An evaluation has looked at too many values."""
 
 
-class _Budget:
+class Budget:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Budget:
             raise _Exhausted
 
 
-_Step = Callable[[Any, _Budget], Iterator[Any]]
+_Step = Callable[[Any, Budget], Iterator[Any]]
 _NAME = re.compile(r"(?:\\.|[^\\.\[\]\s(){}|,'\"$@*?:])+")
 _KEY = re.compile(r"\s*(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\s*")
 _SLICE = re.compile(r"\s*(-?[0-9]+)?\s*(?:(:)\s*(-?[0-9]+)?\s*(?::\s*(-?[0-9]+)?)?)?\s*", re.ASCII)
@@ -79,19 +79,19 @@ class Path:
 
     steps: tuple[_Step, ...]
 
-    def first(self, tree: Any) -> tuple[Any] | tuple[()]:
-        """The first value that it finds, if there is one among the first ``MAX_LOOKED_AT``."""
+    def first(self, tree: Any, budget: Budget) -> tuple[Any] | tuple[()]:
+        """The first value that it finds, if ``budget`` lasts until there."""
         try:
-            found = next(self.all(tree, _Budget()), _NOTHING)
+            found = next(self.all(tree, budget), _NOTHING)
         except _Exhausted:
             return ()
         return () if found is _NOTHING else (found,)
 
-    def all(self, tree: Any, budget: _Budget) -> Iterator[Any]:
+    def all(self, tree: Any, budget: Budget) -> Iterator[Any]:
         """Raises :class:`_Exhausted`."""
         return self._walk(tree, 0, budget)
 
-    def _walk(self, value: Any, at: int, budget: _Budget) -> Iterator[Any]:
+    def _walk(self, value: Any, at: int, budget: Budget) -> Iterator[Any]:
         if at == len(self.steps):
             yield value
             return
@@ -184,7 +184,7 @@ def _bracket(inside: str) -> _Step:
 
 
 def _member(name: str) -> _Step:
-    def step(value: Any, _budget: _Budget) -> Iterator[Any]:
+    def step(value: Any, _budget: Budget) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
 
@@ -192,7 +192,7 @@ def _member(name: str) -> _Step:
 
 
 def _union(steps: list[_Step]) -> _Step:
-    def step(value: Any, budget: _Budget) -> Iterator[Any]:
+    def step(value: Any, budget: Budget) -> Iterator[Any]:
         for each in steps:
             yield from each(value, budget)
 
@@ -207,12 +207,12 @@ def _index(text: str) -> _Step:
     if any(part is not None and len(part) > 18 for part in (start, end, stride)):
         raise PathError(f"invalid array index {text}")
 
-    def one(value: Any, _budget: _Budget) -> Iterator[Any]:
+    def one(value: Any, _budget: Budget) -> Iterator[Any]:
         at = int(start)
         if isinstance(value, list) and -len(value) <= at < len(value):
             yield value[at]
 
-    def some(value: Any, _budget: _Budget) -> Iterator[Any]:
+    def some(value: Any, _budget: Budget) -> Iterator[Any]:
         step = int(stride) if stride else 1
         if isinstance(value, list) and step > 0:
             yield from value[int(start) if start else None : int(end) if end else None : step]
@@ -220,7 +220,7 @@ def _index(text: str) -> _Step:
     return some if colon else one
 
 
-def _every(value: Any, _budget: _Budget) -> Iterator[Any]:
+def _every(value: Any, _budget: Budget) -> Iterator[Any]:
     yield from _members(value)
 
 
@@ -231,7 +231,7 @@ def _members(value: Any) -> Iterator[Any]:
         yield from (value[key] for key in sorted(value))
 
 
-def _below(value: Any, budget: _Budget) -> Iterator[Any]:
+def _below(value: Any, budget: Budget) -> Iterator[Any]:
     """The value and all that is below it, itself first."""
     pending = [value]
     while pending:
@@ -253,7 +253,7 @@ def _filter(text: str) -> _Step:
         raise PathError(f"unrecognized filter operator {parts[1]}")
     compare, right = _OPERATORS[parts[1]], _operand(parts[2])
 
-    def step(value: Any, budget: _Budget) -> Iterator[Any]:
+    def step(value: Any, budget: Budget) -> Iterator[Any]:
         for item in _items(value):
             budget.spend()
             sides = next(left(item, budget), _NOTHING), next(right(item, budget), _NOTHING)

@@ -12,14 +12,15 @@ pkg/apiserver/schema/cel/common (Kubernetes 1.36).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kubevouch.cel.program import Turn
+from kubevouch.cel.program import Turn, TurnOver
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.cel.values import EvaluationError
-from kubevouch.machinery.field import ErrorType, FieldError, invalid, not_supported, required
+from kubevouch.machinery.field import ErrorType, FieldError, forbidden, invalid, not_supported, required
 from kubevouch.machinery.text import gotext
 from kubevouch.structural import formats
 from kubevouch.structural.correlation import Correlated
@@ -32,6 +33,11 @@ NO_FIELD = "<nil>"
 
 # What a look at one value costs of a turn.
 _NODE = 2
+# Beside the loop too a check has an end, or one client's objects, each with thousands of items against thousands of
+# branches, would keep the one thread there from everybody else's: some seconds of it.
+MOST_WORK = 2_000_000
+# More are not told of, so they are not looked for: each may repeat a long enum or pattern.
+MOST_ERRORS = 1000
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _BUILTINS = (str, bool, int, float, list, dict)
 _USUAL: dict[str, type] = {"string": str, "boolean": bool, "array": list, "object": dict}
@@ -40,7 +46,9 @@ _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 @dataclass(slots=True)
 class _Result:
-    turn: Turn | None = None
+    turn: Turn
+    # Of one branch of a junctor it matters only whether there are any.
+    is_branch: bool = False
     errors: list[FieldError] = field(default_factory=list)
     # Texts of those that are there, for each is told once.
     told: set[str] = field(default_factory=set)
@@ -48,12 +56,15 @@ class _Result:
 
     def spend(self, nodes: int) -> None:
         """Before so many values are looked at."""
-        if self.turn is not None:
-            self.turn.spend(nodes * _NODE)
+        self.turn.spend(nodes * _NODE)
 
     def add(self, error: FieldError) -> None:
         text = f"{error.path} {error.detail}" if error.type is not ErrorType.REQUIRED else f"{error.path} required"
         if text not in self.told:
+            if len(self.errors) >= MOST_ERRORS:
+                if self.is_branch:
+                    return
+                raise _EnoughError
             self.told.add(text)
             self.errors.append(error)
 
@@ -62,6 +73,12 @@ class _Result:
         for error in other.errors:
             self.add(error)
 
+
+class _EnoughError(Exception):
+    """There are as many errors as are told."""
+
+
+TOO_MUCH_WORK = forbidden(NO_FIELD, "the object takes too long to be checked against its schema")
 
 Check = Callable[[Any, str, _Result, Correlated | None], None]
 
@@ -79,14 +96,24 @@ def validate(
     Raises:
         TurnOver: only with ``turn``.
     """
-    result = _Result(turn)
-    check(value, "", result, None)
-    if result.errors and before is not None:
-        result = _Result(turn)
-        check(value, "", result, before)
+    try:
+        errors = _errors(check, value, None, turn)
+        if errors and before is not None:
+            errors = _errors(check, value, before, turn)
+    except TurnOver:
+        if turn is not None:
+            raise
+        return [TOO_MUCH_WORK]
     if not prefix:
-        return result.errors
-    return [replace(error, path=_below(prefix, error.path)) for error in result.errors]
+        return errors
+    return [replace(error, path=_below(prefix, error.path)) for error in errors]
+
+
+def _errors(check: Check, value: Any, before: Correlated | None, turn: Turn | None) -> list[FieldError]:
+    result = _Result(turn or Turn(MOST_WORK))
+    with contextlib.suppress(_EnoughError):
+        check(value, "", result, before)
+    return result.errors
 
 
 def _below(prefix: str, path: str) -> str:
@@ -107,10 +134,42 @@ class _Node:
     """The checks of one node of a schema."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "choices", "enum", "exclusive_maximum", "exclusive_minimum", "format",
-        "has_junctors", "is_bounded", "is_closed", "is_of_format", "items", "max_items", "max_length",
-        "max_properties", "maximum", "min_items", "min_length", "min_properties", "minimum", "multiple_of", "negated",
-        "nullable", "one_of", "pattern", "properties", "required", "schema", "source", "types", "usual",
+        "additional",
+        "all_of",
+        "any_of",
+        "choices",
+        "enum",
+        "exclusive_maximum",
+        "exclusive_minimum",
+        "format",
+        "has_junctors",
+        "is_bounded",
+        "is_closed",
+        "is_of_format",
+        "items",
+        "max_items",
+        "max_length",
+        "max_properties",
+        "maximum",
+        "min_items",
+        "min_length",
+        "min_properties",
+        "minimum",
+        "multiple_of",
+        "negated",
+        "nullable",
+        "numbers",
+        "offered",
+        "one_of",
+        "others",
+        "pattern",
+        "properties",
+        "required",
+        "schema",
+        "source",
+        "types",
+        "usual",
+        "wholes",
     )  # fmt: skip
 
     def __init__(self, schema: Schema) -> None:
@@ -124,6 +183,13 @@ class _Node:
         self.is_of_format = formats.text_format(named) if self.format and schema.type in ("", "string") else None
         self.enum: list[Any] = tree.get("enum") or []
         self.choices = frozenset(each for each in self.enum if isinstance(each, str))
+        self.numbers = frozenset(each for each in self.enum if _is_number(each))
+        self.wholes = frozenset(each for each in self.numbers if isinstance(each, int))
+        self.others = [
+            each for each in self.enum if each is not None and not isinstance(each, str) and not _is_number(each)
+        ]
+        # One text, however many values are not among them.
+        self.offered = ""
         self.maximum = tree.get("maximum")
         self.minimum = tree.get("minimum")
         self.exclusive_maximum = bool(tree.get("exclusiveMaximum"))
@@ -238,9 +304,22 @@ class _Node:
             result.add(_type_invalid(path, found, ",".join(self.types), found))
 
     def _in_enum(self, value: Any, path: str, result: _Result) -> None:
-        if self.enum and not any(each is not None and _is_choice(value, each) for each in self.enum):
+        if not self.enum or self._is_choice(value):
+            return
+        if not self.offered:
             texts = [each if isinstance(each, str) else gotext.json_value(each) for each in self.enum]
-            result.add(not_supported(_field(path), value, texts))
+            self.offered = not_supported("", None, texts).detail
+        result.add(FieldError(ErrorType.NOT_SUPPORTED, _field(path), value, self.offered))
+
+    def _is_choice(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return value in self.choices
+        if _is_number(value):
+            if value in self.numbers:
+                return True
+            # Go makes the value what the choice is, and cuts off its fraction.
+            return isinstance(value, float) and int(value) in self.wholes
+        return any(same(value, each) for each in self.others)
 
     # -------------------------------------------------------------- junctors
 
@@ -388,7 +467,7 @@ _MAX_FLOAT32 = 3.4028234663852886e38
 def _of(node: _Node, value: Any, path: str, around: _Result) -> _Result:
     # A pattern takes longer the longer a text is.
     around.spend(1 + (len(value) >> 10 if isinstance(value, str) else 0))
-    result = _Result(around.turn)
+    result = _Result(around.turn, is_branch=True)
     node.check(value, path, result, None)
     return result
 
@@ -459,8 +538,5 @@ def _is_json_integer(value: float) -> bool:
     return whole > 0 and (value - whole) / (value + whole) < _EPSILON
 
 
-def _is_choice(value: Any, choice: Any) -> bool:
-    if isinstance(choice, int) and isinstance(value, float) and not isinstance(choice, bool):
-        # Go makes the value what the choice is, and cuts off its fraction.
-        return int(value) == choice
-    return same(value, choice)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -47,8 +47,8 @@ TREE = {
 )
 def test_a_path_finds(path: str, found: list[Any]) -> None:
     parsed = paths.parse(path)
-    assert list(parsed.all(TREE, paths._Budget())) == found
-    assert parsed.first(TREE) == tuple(found[:1])
+    assert list(parsed.all(TREE, paths.Budget())) == found
+    assert parsed.first(TREE, paths.Budget()) == tuple(found[:1])
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_path_that_could_take_for_ever_ends(path: str) -> None:
     tree: dict[str, Any] = {"z": 1}
     for _ in range(120):
         tree = {"x": tree}
-    assert paths.parse(path).first({"x": tree, "list": [tree] * 200}) == ()
+    assert paths.parse(path).first({"x": tree, "list": [tree] * 200}, paths.Budget()) == ()
 
 
 @pytest.mark.parametrize(

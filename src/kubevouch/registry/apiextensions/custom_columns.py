@@ -16,7 +16,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Column, Printer
 from kubevouch.registry.printing import age
 from kubevouch.structural import paths
-from kubevouch.structural.paths import Path, PathError
+from kubevouch.structural.paths import Budget, Path, PathError
 
 _INVALID = "<invalid>"
 NAME = Column(
@@ -37,7 +37,7 @@ AGE = Column(
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 )
 
-_Cell = Callable[[Any, dt.datetime], object]
+_Cell = Callable[[Any, dt.datetime, Budget], object]
 
 
 def printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
@@ -65,22 +65,28 @@ def printer(columns: Sequence[Mapping[str, Any]]) -> Printer:
         )
         cells.append(created if (kind, path) == ("date", _CREATED) else _cell(kind, find, ".metadata" in path))
     plain = tuple(cells)
-    return Printer((NAME, *shown), lambda obj, now: [obj.metadata.name, *(cell(obj, now) for cell in plain)])
+
+    def row(obj: Any, now: dt.datetime) -> list[object]:
+        # Of all cells together: a definition may have many columns, each of which looks through the whole object.
+        budget = Budget()
+        return [obj.metadata.name, *(cell(obj, now, budget) for cell in plain)]
+
+    return Printer((NAME, *shown), row)
 
 
-def created(obj: Object, now: dt.datetime) -> object:
+def created(obj: Object, now: dt.datetime, _budget: Budget | None = None) -> object:
     return age(obj.metadata.creation_timestamp, now)
 
 
 def _cell(kind: str, path: Path, of_metadata: bool) -> _Cell:
     convert = _CONVERSIONS.get(kind, _nothing)
 
-    def cell(obj: CustomObject, now: dt.datetime) -> object:
+    def cell(obj: CustomObject, now: dt.datetime, budget: Budget) -> object:
         tree = obj.content
         if of_metadata:
             tree = {**tree, "metadata": json_codec.to_builtins(obj.metadata)}
         tree = {**tree, "kind": obj.kind, "apiVersion": obj.api_version}
-        found = path.first(tree)
+        found = path.first(tree, budget)
         return convert(found[0], now) if found else None
 
     return cell
@@ -101,7 +107,9 @@ def _text(value: Any, _now: dt.datetime) -> object:
 
 
 def _integer(value: Any, _now: dt.datetime) -> object:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
+        return None
+    return int(value)
 
 
 def _number(value: Any, _now: dt.datetime) -> object:

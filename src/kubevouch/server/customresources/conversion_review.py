@@ -169,7 +169,10 @@ def _believed(original: CustomObject, tree: Any, api_version: str) -> CustomObje
         raise _Unbelievable("metadata", f"invalid metadata of type {_go_type(metadata)} in converted object")
     labels = _texts(given, "labels", mine.labels)
     annotations = _texts(given, "annotations", mine.annotations)
-    plain = _CODEC.from_tree({**tree, "metadata": {}}).value
+    try:
+        plain = _CODEC.from_tree({**tree, "metadata": {}}).value
+    except json_codec.UnmarshalError as err:
+        raise _Unbelievable("read", str(err)) from err
     meta = msgspec.structs.replace(mine, labels=labels, annotations=annotations)
     made: CustomObject = msgspec.structs.replace(plain, metadata=meta)
     return made

@@ -100,6 +100,13 @@ def _lying(**members: Any) -> Any:
 _ABOUT = f"conversion webhook for {GROUP}/v1, Kind=Widget"
 
 
+def _nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
 _LIES: list[tuple[Any, str]] = [
     (lambda request: {**split(request), "uid": "x"}, ' failed: expected response.uid="$uid", got "x"'),
     (lambda _request: {}, " failed: response.result.status was '', not 'Success'"),
@@ -142,6 +149,7 @@ _LIES: list[tuple[Any, str]] = [
     ),
     (_lying(labels={"": "x"}), " returned invalid metadata: [metadata.labels: Invalid value: "),
     (_lying(annotations={"/": "x"}), " returned invalid metadata: [metadata.annotation: Invalid value: "),
+    (_lying(spec=_nested(900)), " returned invalid object at index 0: json: exceeded max depth"),
 ]
 
 
