@@ -61,6 +61,9 @@ class ObjectCodec(ABC, Generic[T]):
             UnmarshalError: a value does not fit, in Go's words.
         """
 
+    def prepare(self) -> None:
+        """Make what will be needed, where nobody waits for it."""
+
     @abstractmethod
     def to_message(self, obj: T) -> bytes:
         """The protobuf message, without its envelope. Raises ``ProtobufError`` where there is none."""
@@ -114,6 +117,10 @@ class StructCodec(ObjectCodec[T]):
             raise AttributeError(name)
         setattr(self, name, made)
         return made
+
+    def prepare(self) -> None:
+        # 90 ms for all kinds of a server, which its loop would be held for when controllers start.
+        self.schema, self._messages  # noqa: B018 - made when they are looked at
 
     def to_json(self, obj: T) -> bytes:
         return json_codec.encode(obj)
