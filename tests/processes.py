@@ -154,7 +154,9 @@ class Up:
         code = self.process.wait(PATIENCE_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
-        expect_no_stalls((self.folder / "up.stderr").read_text())
+        # Under libfaketime a thread's processor clock cannot be read, and the monitor tells what the wall's says.
+        if "LD_PRELOAD" not in self.variables:
+            expect_no_stalls((self.folder / "up.stderr").read_text())
         return code
 
     def __enter__(self) -> Up:
