@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the reference of the API, commands, findings and metrics from the program itself, and the list of differences.
+"""Makes from the program itself: the reference, the list of differences, and the definitions of kubevouch's own kinds.
 
-scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md and docs/compatibility.md
+scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md, docs/compatibility.md and
+                                deploy/crds/*.yaml
 scripts/reference.py --man DIR  a manual page for each command
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,8 +21,12 @@ import attack_reference
 import compatibility
 import metric_reference
 from kubevouch import __version__
+from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
+from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
+from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
+from kubevouch.machinery.codec.yamltext import dumps
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
@@ -74,13 +80,13 @@ def metrics_reference() -> str:
     return metric_reference.page(_MADE)
 
 
-PAGES = {
-    "reference/api.md": lambda: api_reference.page(_MADE),
-    "reference/attacks.md": lambda: attack_reference.page(_MADE),
-    "reference/cli.md": cli_reference,
-    "reference/findings.md": findings_reference,
-    "reference/metrics.md": metrics_reference,
-    "compatibility.md": compatibility.page,
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/api.md": lambda: api_reference.page(_MADE),
+    "docs/reference/attacks.md": lambda: attack_reference.page(_MADE),
+    "docs/reference/cli.md": cli_reference,
+    "docs/reference/findings.md": findings_reference,
+    "docs/reference/metrics.md": metrics_reference,
+    "docs/compatibility.md": compatibility.page,
 }
 
 
@@ -130,16 +136,27 @@ def write_man_pages(folder: Path) -> list[Path]:
     return written
 
 
+def manifest(kind: OwnKind) -> str:
+    """The definition of a kind of ours, as kubectl applies it to another cluster."""
+    definition = definition_of(kind)
+    resource = CUSTOM_RESOURCE_DEFINITIONS
+    tree = resource.codec.to_tree(definition)
+    del tree["status"]
+    tree["metadata"].pop("creationTimestamp", None)
+    return dumps({"apiVersion": resource.api_version, "kind": resource.kind, **tree})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="DIR", default=ROOT / "docs")
+    parser.add_argument("--into", type=Path, metavar="DIR", default=ROOT)
     parser.add_argument("--man", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     if arguments.man is not None:
         written = write_man_pages(arguments.man)
         sys.stdout.write(f"{len(written)} pages in {arguments.man}\n")
         return
-    for name, make in PAGES.items():
+    manifests = {f"deploy/crds/{each.definition_name}.yaml": partial(manifest, each) for each in OWN_KINDS}
+    for name, make in (PAGES | manifests).items():
         path: Path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make())

@@ -16,7 +16,7 @@ Structs are frozen: a change makes a new object (``msgspec.structs.replace``), s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar, dataclass_transform
 
 import msgspec
@@ -44,11 +44,13 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         proto_name: where protobuf's field name is not the JSON name.
         inside: the numbers of the messages that hold the field in protobuf only: structs that Go embeds, whose fields
             stand beside the others in JSON. They are always written.
+        schema: what else the schema of a custom resource says of the field, such as ``pattern``, ``maxItems``,
+            ``default`` or ``x-kubernetes-validations``; nothing else reads it.
     """
 
     __slots__ = (
         "atomic", "doc", "enum", "inside", "list_type", "map_keys", "number", "patch_merge_key", "patch_strategy",
-        "proto_name", "required",
+        "proto_name", "required", "schema",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +67,7 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         enum: tuple[str, ...] = (),
         proto_name: str = "",
         inside: tuple[int, ...] = (),
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         self.number = number
         self.doc = doc
@@ -77,6 +80,7 @@ class wire:  # noqa: N801 - reads as a keyword inside Annotated
         self.enum = enum
         self.proto_name = proto_name
         self.inside = inside
+        self.schema = schema or {}
 
 
 class GoType:

@@ -6,7 +6,7 @@ The JSON decoder's strict walk, the protobuf messages, patches, server-side appl
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -65,6 +65,7 @@ class FieldSchema:
     enum: tuple[str, ...]
     proto_name: str
     inside: tuple[int, ...] = ()
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +126,7 @@ def _read(struct: type[msgspec.Struct]) -> StructSchema:
                 enum=declared.enum,
                 proto_name=declared.proto_name or info.encode_name,
                 inside=declared.inside,
+                schema=declared.schema,
             )
         )
     return StructSchema(struct, tuple(fields), {f.name: f for f in fields})

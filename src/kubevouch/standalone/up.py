@@ -26,6 +26,7 @@ from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import pins
 from kubevouch.pki.control_plane import CA, ControlPlaneNames
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
@@ -146,6 +147,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         except (AccessError, AuditOptionsError, ServiceAccountError) as err:
             raise InvalidOptionsError(str(err)) from err
         server = await stack.enter_async_context(made)
+        await own_kinds.ensure(server.client)
         decided, moved = await _keep_endpoint(server, options, endpoint)
         published, elsewhere = await _keep_cluster_info(server, options, endpoint, decided)
         moved += elsewhere

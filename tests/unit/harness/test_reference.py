@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
 
 SCRIPT = peers.ROOT / "scripts" / "reference.py"
 DOCS = peers.ROOT / "docs"
@@ -26,20 +27,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        "reference/api.md",
-        "reference/attacks.md",
-        "reference/cli.md",
-        "reference/findings.md",
-        "reference/metrics.md",
-        "compatibility.md",
+        "docs/reference/api.md",
+        "docs/reference/attacks.md",
+        "docs/reference/cli.md",
+        "docs/reference/findings.md",
+        "docs/reference/metrics.md",
+        "docs/compatibility.md",
+        *(f"deploy/crds/{kind.definition_name}.yaml" for kind in OWN_KINDS),
     ],
 )
 def test_pages_are_up_to_date(made: Path, name: str) -> None:
-    assert (DOCS / name).read_text() == (made / name).read_text(), "run: make reference"
+    assert (peers.ROOT / name).read_text() == (made / name).read_text(), "run: make reference"
 
 
 def test_every_command_has_a_chapter_with_its_options(made: Path) -> None:
-    text = (made / "reference" / "cli.md").read_text()
+    text = (made / "docs" / "reference" / "cli.md").read_text()
     assert "\n## kubevouch csr list\n" in text
     chapter = text.partition("\n## kubevouch doctor node\n")[2].partition("\n## ")[0]
     assert "Look at this node's kubeconfig and certificate" in chapter
@@ -49,7 +51,9 @@ def test_every_command_has_a_chapter_with_its_options(made: Path) -> None:
 
 
 def test_the_api_page_marks_what_is_empty_and_what_is_off(made: Path) -> None:
-    rows = {line.split(" | ")[0][2:]: line for line in (made / "reference" / "api.md").read_text().splitlines()}
+    rows = {
+        line.split(" | ")[0][2:]: line for line in (made / "docs" / "reference" / "api.md").read_text().splitlines()
+    }
     assert rows["Pod"].endswith(" | *empty* |")
     assert rows["ClusterTrustBundle"].endswith(" | *off* |")
     assert rows["Secret"].endswith(" |  |")
@@ -58,7 +62,7 @@ def test_the_api_page_marks_what_is_empty_and_what_is_off(made: Path) -> None:
 
 
 def test_every_finding_has_its_anchor(made: Path) -> None:
-    text = (made / "reference" / "findings.md").read_text()
+    text = (made / "docs" / "reference" / "findings.md").read_text()
     assert "\n### clock-off\n\nThe clocks of this machine" in text
     assert "\n    timedatectl set-ntp true\n" in text
 

@@ -1,0 +1,171 @@
+"""From a declared struct to the CustomResourceDefinition that serves it, on any cluster.
+
+What a schema cannot say of an object is said by a condition of its status: there is no code of ours in a kube-apiserver
+that these definitions are applied to.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubevouch.api.apiextensions_v1.definitions import (
+    CLUSTER,
+    NAMESPACED,
+    CustomResourceColumnDefinition,
+    CustomResourceDefinition,
+    CustomResourceDefinitionNames,
+    CustomResourceDefinitionSpec,
+    CustomResourceDefinitionVersion,
+    CustomResourceSubresources,
+    CustomResourceSubresourceStatus,
+    CustomResourceValidation,
+    SelectableField,
+)
+from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.schema import (
+    FieldSchema,
+    ListSchema,
+    MapSchema,
+    ScalarKind,
+    ScalarSchema,
+    StructSchema,
+    TypeSchema,
+    schema_of,
+)
+from kubevouch.machinery.scheme import Resource
+
+Tree = dict[str, Any]
+
+# Every object has them, and the API server describes them itself (structural schemas, "metadata").
+_GENERIC: Tree = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object"},
+}
+_SCALARS: dict[ScalarKind, Tree] = {
+    "string": {"type": "string"},
+    "bytes": {"type": "string", "format": "byte"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "time": {"type": "string", "format": "date-time"},
+    "microtime": {"type": "string", "format": "date-time"},
+    "intorstring": {"x-kubernetes-int-or-string": True},
+    "json": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of ``kubectl get``: its head, where its value is, and that value's type in OpenAPI.
+
+    Args:
+        wide: shown by ``-o wide`` only.
+    """
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKind:
+    """A kind of ours, with what its struct does not say."""
+
+    resource: Resource[Any]
+    columns: Sequence[Column] = (AGE,)
+    selectable: Sequence[str] = ()
+    categories: Sequence[str] = ("kubevouch",)
+
+    @property
+    def definition_name(self) -> str:
+        return str(self.resource.group_resource)
+
+
+def definition_of(kind: OwnKind) -> CustomResourceDefinition:
+    """The definition that serves ``kind``; its ``/status`` is a subresource where its struct has one."""
+    resource = kind.resource
+    tree = schema_tree(schema_of(resource.type))
+    tree["properties"] |= _GENERIC
+    status = CustomResourceSubresourceStatus() if "status" in tree["properties"] else None
+    version = CustomResourceDefinitionVersion(
+        name=resource.version,
+        served=True,
+        storage=True,
+        schema=CustomResourceValidation(open_api_v3_schema=JSONSchemaProps(tree)),
+        subresources=None if status is None else CustomResourceSubresources(status=status),
+        additional_printer_columns=[
+            CustomResourceColumnDefinition(name=each.name, type=each.type, json_path=each.path, priority=int(each.wide))
+            for each in kind.columns
+        ],
+        selectable_fields=[SelectableField(json_path=path) for path in kind.selectable],
+    )
+    return CustomResourceDefinition(
+        metadata=ObjectMeta(name=kind.definition_name),
+        spec=CustomResourceDefinitionSpec(
+            group=resource.group,
+            names=CustomResourceDefinitionNames(
+                plural=resource.plural,
+                singular=resource.singular,
+                kind=resource.kind,
+                list_kind=resource.list_kind,
+                short_names=list(resource.short_names),
+                categories=list(kind.categories),
+            ),
+            scope=NAMESPACED if resource.namespaced else CLUSTER,
+            versions=[version],
+        ),
+    )
+
+
+def schema_tree(struct: StructSchema) -> Tree:
+    """The structural schema of a struct as a JSON tree.
+
+    Raises:
+        TypeError: a field has a type that custom resources cannot have.
+    """
+    tree: Tree = {"type": "object"}
+    if struct.type.__doc__:
+        tree["description"] = inspect.cleandoc(struct.type.__doc__)
+    tree["properties"] = {field.name: _property(field) for field in struct.fields}
+    required = [field.name for field in struct.fields if field.required]
+    if required:
+        tree["required"] = required
+    return tree
+
+
+def _property(field: FieldSchema) -> Tree:
+    tree = _type_tree(field.type, field.name)
+    if field.doc:
+        tree["description"] = field.doc
+    if field.enum:
+        # Those of a list are its items'.
+        (tree["items"] if isinstance(field.type, ListSchema) else tree)["enum"] = list(field.enum)
+    if field.list_type:
+        tree["x-kubernetes-list-type"] = field.list_type
+    if field.map_keys:
+        tree["x-kubernetes-list-map-keys"] = list(field.map_keys)
+    if field.atomic:
+        tree["x-kubernetes-map-type"] = "atomic"
+    return {**tree, **field.schema}
+
+
+def _type_tree(of: TypeSchema, name: str) -> Tree:
+    if isinstance(of, StructSchema):
+        return schema_tree(of)
+    if isinstance(of, ListSchema):
+        return {"type": "array", "items": _type_tree(of.item, name)}
+    if isinstance(of, MapSchema):
+        return {"type": "object", "additionalProperties": _type_tree(of.value, name)}
+    found = _SCALARS.get(of.kind) if isinstance(of, ScalarSchema) else None
+    if found is None:
+        raise TypeError(f"{name}: custom resources have nothing of this type")
+    return dict(found)
