@@ -6,7 +6,7 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -32,8 +32,9 @@ from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
 from kubevouch.pki.x509 import x509_request
 from kubevouch.revocation import node_records
-from kubevouch.signers.interface import Approval, DecisionRecords, Requester, Signer, SignerError, Wanted
+from kubevouch.signers.interface import Approval, DecisionRecords, Requester, SignerError, Wanted
 from kubevouch.signers.issuance import issue
+from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 
 NAME = wellknown.CSR_SIGNING_CONTROLLER
@@ -68,7 +69,7 @@ class CSRSigner:
         self,
         client: Client,
         csrs: Lister[CertificateSigningRequest],
-        signers: Mapping[str, Signer],
+        signers: Signers,
         records: DecisionRecords,
         clock: Clock,
         lockouts: Callable[[CertificateSigningRequest], str],
@@ -177,4 +178,12 @@ def build(context: Context) -> QueueController:
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
     )
     controller.watch(informer, on_add=requests, on_update=requests)
+
+    def look_again(signer_name: str) -> None:
+        """Those who asked a signer that was not there, or that has changed, need not wait for an event."""
+        for csr in informer.lister.list(matches=lambda csr: csr.spec.signer_name == signer_name):
+            for request in requests(csr):
+                controller.queue.add(request)
+
+    signers.on_change(look_again)
     return controller

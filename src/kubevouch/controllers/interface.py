@@ -19,8 +19,9 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records.node_recovery import RecoveryPolicy
-from kubevouch.signers.interface import DecisionRecords, Signer
+from kubevouch.signers.interface import DecisionRecords
 from kubevouch.signers.issuance import LogRecords
+from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 
 RESYNC_SECONDS = 60.0
@@ -93,7 +94,7 @@ class Context:
 
     Args:
         connect: a client that acts as the controller of this name.
-        signers: by signer name.
+        signers: those that run, which may change.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
         resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
@@ -111,7 +112,7 @@ class Context:
     connect: Callable[[str], Client]
     informers: InformerFactory
     clock: Clock
-    signers: Mapping[str, Signer] = field(default_factory=dict)
+    signers: Signers = field(default_factory=Signers)
     records: DecisionRecords = field(default_factory=LogRecords)
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()

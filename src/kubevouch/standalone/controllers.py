@@ -24,6 +24,7 @@ from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
+from kubevouch.signers.registry import Signers
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 
@@ -122,7 +123,7 @@ def start_controllers(
         connect=reach,
         informers=informers,
         clock=server.clock,
-        signers=build_signers(signing) if signs else {},
+        signers=Signers(build_signers(signing) if signs else {}),
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _may_be_there(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),

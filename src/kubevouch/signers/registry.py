@@ -1,0 +1,54 @@
+"""The signers that run, by signer name: some from the start, others as objects that describe them come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from kubevouch.signers.interface import Signer
+
+
+class Signers:
+    """A mapping that changes while controllers run. A name belongs to who put it there first.
+
+    Args:
+        fixed: signers that stay; nothing takes their names.
+    """
+
+    def __init__(self, fixed: Mapping[str, Signer] | None = None) -> None:
+        self._fixed = dict(fixed or {})
+        self._others: dict[str, Signer] = {}
+        self._listeners: list[Callable[[str], None]] = []
+
+    def get(self, signer_name: str) -> Signer | None:
+        return self._fixed.get(signer_name) or self._others.get(signer_name)
+
+    def __contains__(self, signer_name: object) -> bool:
+        return signer_name in self._fixed or signer_name in self._others
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in no order that means anything; a copy."""
+        return iter((*self._fixed, *self._others))
+
+    def is_fixed(self, signer_name: str) -> bool:
+        return signer_name in self._fixed
+
+    def put(self, signer_name: str, signer: Signer) -> None:
+        """Have ``signer`` sign under this name from now on. Raises ``ValueError`` for the name of one that stays."""
+        if signer_name in self._fixed:
+            raise ValueError(f"{signer_name} is a signer of the command line")
+        if self._others.get(signer_name) is not signer:
+            self._others[signer_name] = signer
+            self._tell(signer_name)
+
+    def remove(self, signer_name: str) -> None:
+        """Have nobody sign under this name; one that stays, stays."""
+        if self._others.pop(signer_name, None) is not None:
+            self._tell(signer_name)
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener`` hear the name of each signer that came, changed or went, once it has."""
+        self._listeners.append(listener)
+
+    def _tell(self, signer_name: str) -> None:
+        for listener in self._listeners:
+            listener(signer_name)
