@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # systemd-analyze with the libraries that small images lack; openssl, whose own library Python has brought already.
-packages="libfaketime openssl systemd libsystemd-shared libkmod2 libip4tc2 libseccomp2"
+packages="libfaketime openssl systemd libsystemd-shared libkmod2 libip4tc2 libseccomp2 libsofthsm2 softhsm2 pebble golang-cfssl"
 into=.peers/debian
 mkdir -p .peers
 exec 9<scripts/debian_peers.sh
