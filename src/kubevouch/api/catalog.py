@@ -25,7 +25,7 @@ from kubevouch.api import (
     storage_v1,
 )
 from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
-from kubevouch.api.admissionregistration_v1 import mutating_policies, policies, webhooks
+from kubevouch.api.admissionregistration_v1 import mutating_policies, policies, policy_defaults, webhooks
 from kubevouch.api.apiextensions_v1 import GROUP as API_EXTENSIONS
 from kubevouch.api.apiextensions_v1 import definitions
 from kubevouch.api.empty_kinds import EMPTY_KINDS, EmptyKind, resource_of
@@ -210,10 +210,10 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     SERVICES: core_v1.default_service,
     VALIDATING_WEBHOOK_CONFIGURATIONS: webhooks.default_validating,
     MUTATING_WEBHOOK_CONFIGURATIONS: webhooks.default_mutating,
-    MUTATING_ADMISSION_POLICIES: mutating_policies.default_policy,
-    MUTATING_ADMISSION_POLICY_BINDINGS: mutating_policies.default_binding,
-    VALIDATING_ADMISSION_POLICIES: policies.default_policy,
-    VALIDATING_ADMISSION_POLICY_BINDINGS: policies.default_binding,
+    MUTATING_ADMISSION_POLICIES: policy_defaults.default_policy,
+    MUTATING_ADMISSION_POLICY_BINDINGS: policy_defaults.default_binding,
+    VALIDATING_ADMISSION_POLICIES: policy_defaults.default_policy,
+    VALIDATING_ADMISSION_POLICY_BINDINGS: policy_defaults.default_binding,
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from kubevouch.cel.program import Turn, TurnOver
 from kubevouch.cel.regular_expressions import compiled_pattern
 from kubevouch.cel.values import EvaluationError
+from kubevouch.machinery.errors import MAX_FAULTS
 from kubevouch.machinery.field import ErrorType, FieldError, forbidden, invalid, not_supported, required
 from kubevouch.machinery.text import gotext
 from kubevouch.structural import formats
@@ -36,8 +37,6 @@ _NODE = 2
 # Beside the loop too a check has an end, or one client's objects, each with thousands of items against thousands of
 # branches, would keep the one thread there from everybody else's: some seconds of it.
 MOST_WORK = 2_000_000
-# More are not told of, so they are not looked for: each may repeat a long enum or pattern.
-MOST_ERRORS = 1000
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _BUILTINS = (str, bool, int, float, list, dict)
 _USUAL: dict[str, type] = {"string": str, "boolean": bool, "array": list, "object": dict}
@@ -61,7 +60,8 @@ class _Result:
     def add(self, error: FieldError) -> None:
         text = f"{error.path} {error.detail}" if error.type is not ErrorType.REQUIRED else f"{error.path} required"
         if text not in self.told:
-            if len(self.errors) >= MOST_ERRORS:
+            # More are not told of, so they are not looked for: each may repeat a long enum or pattern.
+            if len(self.errors) >= MAX_FAULTS:
                 if self.is_branch:
                     return
                 raise _EnoughError

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceValidation
-from kubevouch.api.apiextensions_v1.schema_fields import MAX_DEPTH
 from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
 from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.codec.json_codec import UnmarshalError
+from kubevouch.structural.schema import MAX_DEPTH
 
 EVERYTHING: dict[str, Any] = {
     "id": "i", "$schema": "s", "$ref": "", "description": "d", "type": "object", "format": "f", "title": "t",

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from kubevouch.api.admissionregistration_v1.matching import (
-    FAIL,
     FAILURE_POLICIES,
     MatchCondition,
     MatchResources,
-    default_match_resources,
-    or_else,
 )
 from kubevouch.api.admissionregistration_v1.policies import ParamKind, ParamRef, Variable
 from kubevouch.api.admissionregistration_v1.webhooks import REINVOCATION_POLICIES
@@ -84,20 +79,3 @@ class MutatingAdmissionPolicyBinding(Object):
     """Puts a policy in force."""
 
     spec: Annotated[MutatingAdmissionPolicyBindingSpec, wire(2, "Where.")] = always(MutatingAdmissionPolicyBindingSpec)
-
-
-# ------------------------------------------------------------------ defaults
-
-
-def default_policy(policy: MutatingAdmissionPolicy) -> MutatingAdmissionPolicy:
-    spec = msgspec.structs.replace(
-        policy.spec,
-        failure_policy=or_else(policy.spec.failure_policy, FAIL),
-        match_constraints=default_match_resources(policy.spec.match_constraints),
-    )
-    return msgspec.structs.replace(policy, spec=spec)
-
-
-def default_binding(binding: MutatingAdmissionPolicyBinding) -> MutatingAdmissionPolicyBinding:
-    match = default_match_resources(binding.spec.match_resources)
-    return msgspec.structs.replace(binding, spec=msgspec.structs.replace(binding.spec, match_resources=match))

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from kubevouch.api.admissionregistration_v1.matching import (
-    FAIL,
     FAILURE_POLICIES,
     MatchCondition,
     MatchResources,
-    default_match_resources,
-    or_else,
 )
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.machinery.declaration import Int64, Struct, always, wire
@@ -138,20 +133,3 @@ class ValidatingAdmissionPolicyBinding(Object):
     spec: Annotated[ValidatingAdmissionPolicyBindingSpec, wire(2, "Where and how.")] = always(
         ValidatingAdmissionPolicyBindingSpec
     )
-
-
-# ------------------------------------------------------------------ defaults
-
-
-def default_policy(policy: ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicy:
-    spec = msgspec.structs.replace(
-        policy.spec,
-        failure_policy=or_else(policy.spec.failure_policy, FAIL),
-        match_constraints=default_match_resources(policy.spec.match_constraints),
-    )
-    return msgspec.structs.replace(policy, spec=spec)
-
-
-def default_binding(binding: ValidatingAdmissionPolicyBinding) -> ValidatingAdmissionPolicyBinding:
-    match = default_match_resources(binding.spec.match_resources)
-    return msgspec.structs.replace(binding, spec=msgspec.structs.replace(binding.spec, match_resources=match))

@@ -10,9 +10,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from kubevouch.machinery.declaration import Struct, always, wire
 
-# Whatever walks a schema is recursive.
-MAX_DEPTH = 100
-
 
 class ExternalDocumentation(Struct):
     """Where more is written."""

@@ -18,13 +18,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from kubevouch.api.apiextensions_v1.schema_fields import (
     FIELDS,
     KEPT,
-    MAX_DEPTH,
     ExternalDocumentation,
     Kind,
     ValidationRule,
 )
 from kubevouch.machinery.codec import gojson, json_codec, protobuf
 from kubevouch.machinery.declaration import Struct
+from kubevouch.structural.schema import MAX_DEPTH, TooDeep
 
 _GO = "JSONSchemaProps"
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -151,7 +151,7 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 def _unpack(data: bytes, depth: int) -> dict[str, Any]:
     if depth > MAX_DEPTH:
-        raise ValueError(f"schema nests more than {MAX_DEPTH} levels deep")
+        raise TooDeep
     tree: dict[str, Any] = {}
     for descriptor, held in _parsed(_GO, data).ListFields():
         name, field = _BY_NUMBER[descriptor.number]

@@ -16,7 +16,6 @@ from typing import Any
 from kubevouch.api.apiextensions_v1.schema_fields import (
     FIELDS,
     KEPT,
-    MAX_DEPTH,
     ExternalDocumentation,
     Kind,
     ValidationRule,
@@ -25,6 +24,7 @@ from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.machinery.declaration import Note, Opaque, Struct
 from kubevouch.structural.equality import same
+from kubevouch.structural.schema import MAX_DEPTH, TooDeep
 
 _ORDER = {name: number for number, name in enumerate(FIELDS)}
 _GO = "JSONSchemaProps"
@@ -110,7 +110,7 @@ def _schema(tree: Any, note: Note, stack: str, path: str, depth: int) -> dict[st
     if not isinstance(tree, dict):
         raise _misfit(tree, stack, f"v1.{_GO}")
     if depth > MAX_DEPTH:
-        raise UnmarshalError(f"schema nests more than {MAX_DEPTH} levels deep")
+        raise UnmarshalError(str(TooDeep()))
     if isinstance(tree, gojson.Duplicates):
         for key in tree.repeated:
             note("duplicate", f"{path}.{key}")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime as dt
 
 from kubevouch.api import catalog
-from kubevouch.api.admissionregistration_v1 import mutating_policies, mutating_policy_rules
+from kubevouch.api.admissionregistration_v1 import mutating_policy_rules, policy_defaults
 from kubevouch.api.admissionregistration_v1.mutating_policies import MutatingAdmissionPolicy
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.meta import replace_metadata
 from kubevouch.registry.admissionregistration import CATEGORIES, params
-from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
+from kubevouch.registry.generations import CountingStrategy
+from kubevouch.registry.interface import Column, Context, Definition, Printer
 from kubevouch.registry.printing import AGE, NAME, age
 
 
-class PolicyStrategy(Strategy[MutatingAdmissionPolicy]):
+class PolicyStrategy(CountingStrategy[MutatingAdmissionPolicy]):
     """Counts the changes of the spec; parameters are for those who may read them."""
 
     unconditional_update = False
@@ -32,19 +32,8 @@ class PolicyStrategy(Strategy[MutatingAdmissionPolicy]):
         if new.spec != old.spec:
             await self.check_create(ctx, new)
 
-    def prepare_for_create(self, _ctx: Context, obj: MutatingAdmissionPolicy) -> MutatingAdmissionPolicy:
-        counted: MutatingAdmissionPolicy = replace_metadata(obj, generation=1)
-        return counted
-
     def validate(self, _ctx: Context, obj: MutatingAdmissionPolicy) -> list[FieldError]:
         return mutating_policy_rules.validate_policy(obj)
-
-    def prepare_for_update(
-        self, _ctx: Context, new: MutatingAdmissionPolicy, old: MutatingAdmissionPolicy
-    ) -> MutatingAdmissionPolicy:
-        generation = old.metadata.generation + (new.spec != old.spec)
-        counted: MutatingAdmissionPolicy = replace_metadata(new, generation=generation)
-        return counted
 
     def validate_update(
         self, _ctx: Context, new: MutatingAdmissionPolicy, old: MutatingAdmissionPolicy
@@ -62,7 +51,7 @@ def definition(access: ParamAccess) -> Definition[MutatingAdmissionPolicy]:
     """The policies; ``access`` is asked who may refer to parameters."""
     return Definition(
         resource=catalog.MUTATING_ADMISSION_POLICIES,
-        defaulter=mutating_policies.default_policy,
+        defaulter=policy_defaults.default_policy,
         strategy=PolicyStrategy(access),
         printer=Printer(
             (

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kubevouch.api import catalog
-from kubevouch.api.admissionregistration_v1 import mutating_policies, mutating_policy_rules, policies, policy_rules
+from kubevouch.api.admissionregistration_v1 import mutating_policy_rules, policy_defaults, policy_rules
 from kubevouch.api.admissionregistration_v1.mutating_policies import MutatingAdmissionPolicyBinding
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicyBinding
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.registry.admissionregistration import CATEGORIES, params
-from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
+from kubevouch.registry.generations import CountingStrategy
+from kubevouch.registry.interface import Column, Context, Definition, Printer
 from kubevouch.registry.printing import AGE, NAME, age
 
 B = TypeVar("B", ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicyBinding)
 
 
-class BindingStrategy(Strategy[B]):
+class BindingStrategy(CountingStrategy[B]):
     """Counts the changes of the spec; parameters are for those who may read them."""
 
     unconditional_update = False
@@ -41,16 +41,8 @@ class BindingStrategy(Strategy[B]):
         if new.spec != old.spec:
             await self.check_create(ctx, new)
 
-    def prepare_for_create(self, _ctx: Context, obj: B) -> B:
-        counted: B = replace_metadata(obj, generation=1)
-        return counted
-
     def validate(self, _ctx: Context, obj: B) -> list[FieldError]:
         return self._problems_of(obj)
-
-    def prepare_for_update(self, _ctx: Context, new: B, old: B) -> B:
-        counted: B = replace_metadata(new, generation=old.metadata.generation + (new.spec != old.spec))
-        return counted
 
     def validate_update(self, _ctx: Context, new: B, _old: B) -> list[FieldError]:
         return self._problems_of(new)
@@ -78,7 +70,7 @@ def validating(access: ParamAccess) -> Definition[ValidatingAdmissionPolicyBindi
     resource = catalog.VALIDATING_ADMISSION_POLICY_BINDINGS
     return Definition(
         resource=resource,
-        defaulter=policies.default_binding,
+        defaulter=policy_defaults.default_binding,
         strategy=BindingStrategy(resource, access, policy_rules.validate_binding),
         printer=_PRINTER,
         categories=CATEGORIES,
@@ -90,7 +82,7 @@ def mutating(access: ParamAccess) -> Definition[MutatingAdmissionPolicyBinding]:
     resource = catalog.MUTATING_ADMISSION_POLICY_BINDINGS
     return Definition(
         resource=resource,
-        defaulter=mutating_policies.default_binding,
+        defaulter=policy_defaults.default_binding,
         strategy=BindingStrategy(resource, access, mutating_policy_rules.validate_binding),
         printer=_PRINTER,
         categories=CATEGORIES,

@@ -7,17 +7,17 @@ import datetime as dt
 import msgspec
 
 from kubevouch.api import catalog
-from kubevouch.api.admissionregistration_v1 import policies, policy_rules
+from kubevouch.api.admissionregistration_v1 import policy_defaults, policy_rules
 from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyStatus
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.meta import replace_metadata
 from kubevouch.registry.admissionregistration import CATEGORIES, params
+from kubevouch.registry.generations import CountingStrategy
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import AGE, NAME, age
 
 
-class PolicyStrategy(Strategy[ValidatingAdmissionPolicy]):
+class PolicyStrategy(CountingStrategy[ValidatingAdmissionPolicy]):
     """Counts the changes of the spec; status belongs to its subresource; parameters are for those who may read them."""
 
     unconditional_update = False
@@ -35,21 +35,16 @@ class PolicyStrategy(Strategy[ValidatingAdmissionPolicy]):
         if new.spec != old.spec:
             await self.check_create(ctx, new)
 
-    def prepare_for_create(self, _ctx: Context, obj: ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicy:
-        bare = msgspec.structs.replace(obj, status=ValidatingAdmissionPolicyStatus())
-        counted: ValidatingAdmissionPolicy = replace_metadata(bare, generation=1)
-        return counted
+    def prepare_for_create(self, ctx: Context, obj: ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicy:
+        return super().prepare_for_create(ctx, msgspec.structs.replace(obj, status=ValidatingAdmissionPolicyStatus()))
 
     def validate(self, _ctx: Context, obj: ValidatingAdmissionPolicy) -> list[FieldError]:
         return policy_rules.validate_policy(obj)
 
     def prepare_for_update(
-        self, _ctx: Context, new: ValidatingAdmissionPolicy, old: ValidatingAdmissionPolicy
+        self, ctx: Context, new: ValidatingAdmissionPolicy, old: ValidatingAdmissionPolicy
     ) -> ValidatingAdmissionPolicy:
-        kept = msgspec.structs.replace(new, status=old.status)
-        generation = old.metadata.generation + (new.spec != old.spec)
-        counted: ValidatingAdmissionPolicy = replace_metadata(kept, generation=generation)
-        return counted
+        return super().prepare_for_update(ctx, msgspec.structs.replace(new, status=old.status), old)
 
     def validate_update(
         self, _ctx: Context, new: ValidatingAdmissionPolicy, old: ValidatingAdmissionPolicy
@@ -84,7 +79,7 @@ def definition(access: ParamAccess) -> Definition[ValidatingAdmissionPolicy]:
     """The resource; ``access`` is asked who may refer to parameters."""
     return Definition(
         resource=catalog.VALIDATING_ADMISSION_POLICIES,
-        defaulter=policies.default_policy,
+        defaulter=policy_defaults.default_policy,
         strategy=PolicyStrategy(access),
         subresources=(Subresource("status", PolicyStatusStrategy()),),
         printer=Printer(

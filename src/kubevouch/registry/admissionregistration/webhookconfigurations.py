@@ -14,31 +14,25 @@ from kubevouch.api.admissionregistration_v1.webhooks import (
     webhooks_of,
 )
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.meta import replace_metadata
 from kubevouch.registry.admissionregistration import CATEGORIES
-from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy
+from kubevouch.registry.generations import CountingStrategy
+from kubevouch.registry.interface import Column, Context, Definition, Printer
 from kubevouch.registry.printing import AGE, NAME, age
 
 T = TypeVar("T", ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 
 
-class WebhookConfigurationStrategy(Strategy[T]):
+class WebhookConfigurationStrategy(CountingStrategy[T]):
     """Counts the changes of the webhooks."""
 
     unconditional_update = False
     validates_elsewhere = True
 
-    def prepare_for_create(self, _ctx: Context, obj: T) -> T:
-        counted: T = replace_metadata(obj, generation=1)
-        return counted
+    def counts(self, new: T, old: T) -> bool:
+        return new.webhooks != old.webhooks
 
     def validate(self, _ctx: Context, obj: T) -> list[FieldError]:
         return webhook_rules.validate_webhook_configuration(obj)
-
-    def prepare_for_update(self, _ctx: Context, new: T, old: T) -> T:
-        generation = old.metadata.generation + (new.webhooks != old.webhooks)
-        counted: T = replace_metadata(new, generation=generation)
-        return counted
 
     def validate_update(self, _ctx: Context, new: T, old: T) -> list[FieldError]:
         return webhook_rules.validate_webhook_configuration(new, old)

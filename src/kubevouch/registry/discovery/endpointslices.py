@@ -8,23 +8,17 @@ import msgspec
 
 from kubevouch.api import catalog
 from kubevouch.api.discovery_v1 import EndpointSlice
-from kubevouch.machinery.meta import replace_metadata
-from kubevouch.registry.interface import NO_SERVICE_NETWORK, READ_VERBS, Column, Context, Definition, Printer, Strategy
+from kubevouch.registry.generations import CountingStrategy
+from kubevouch.registry.interface import NO_SERVICE_NETWORK, READ_VERBS, Column, Definition, Printer
 from kubevouch.registry.printing import AGE, NAME, UNSET, age
 
 
-class EndpointSliceStrategy(Strategy[EndpointSlice]):
+class EndpointSliceStrategy(CountingStrategy[EndpointSlice]):
     """Counts the changes of everything but annotations and the like."""
 
-    def prepare_for_create(self, _ctx: Context, obj: EndpointSlice) -> EndpointSlice:
-        counted: EndpointSlice = replace_metadata(obj, generation=1)
-        return counted
-
-    def prepare_for_update(self, _ctx: Context, new: EndpointSlice, old: EndpointSlice) -> EndpointSlice:
+    def counts(self, new: EndpointSlice, old: EndpointSlice) -> bool:
         changed = msgspec.structs.replace(new, metadata=old.metadata) != old
-        generation = old.metadata.generation + (changed or new.metadata.labels != old.metadata.labels)
-        counted: EndpointSlice = replace_metadata(new, generation=generation)
-        return counted
+        return changed or new.metadata.labels != old.metadata.labels
 
 
 def _cells(part: EndpointSlice, now: dt.datetime) -> list[object]:

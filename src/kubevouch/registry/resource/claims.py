@@ -12,9 +12,9 @@ from kubevouch.api.meta_v1 import validate_conditions
 from kubevouch.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
+from kubevouch.registry.generations import CountingStrategy
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource
 from kubevouch.registry.printing import AGE, NAME, age
-from kubevouch.registry.resource.generations import SpecCountingStrategy
 
 
 class ClaimStrategy(Strategy[ResourceClaim]):
@@ -76,7 +76,7 @@ def _cells(obj: DeviceClass | ResourceClaimTemplate, now: dt.datetime) -> list[o
 
 
 DEVICE_CLASSES = Definition(
-    resource=catalog.DEVICE_CLASSES, strategy=SpecCountingStrategy[DeviceClass](), printer=Printer((NAME, AGE), _cells)
+    resource=catalog.DEVICE_CLASSES, strategy=CountingStrategy[DeviceClass](), printer=Printer((NAME, AGE), _cells)
 )
 RESOURCE_CLAIMS = Definition(
     resource=catalog.RESOURCE_CLAIMS,

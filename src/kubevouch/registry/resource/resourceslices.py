@@ -8,12 +8,12 @@ from kubevouch.api import catalog, resource_v1
 from kubevouch.api.resource_v1 import ResourceSlice
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
+from kubevouch.registry.generations import CountingStrategy
 from kubevouch.registry.interface import Column, Context, Definition, Printer
 from kubevouch.registry.printing import AGE, NAME, UNSET, age
-from kubevouch.registry.resource.generations import SpecCountingStrategy
 
 
-class SliceStrategy(SpecCountingStrategy[ResourceSlice]):
+class SliceStrategy(CountingStrategy[ResourceSlice]):
     def validate(self, _ctx: Context, obj: ResourceSlice) -> list[FieldError]:
         return resource_v1.validate_slice(obj)
 

@@ -10,10 +10,9 @@ import pytest
 from kubevouch.api.admissionregistration_v1.mutating_policies import (
     MutatingAdmissionPolicy,
     MutatingAdmissionPolicyBinding,
-    default_binding,
-    default_policy,
 )
 from kubevouch.api.admissionregistration_v1.mutating_policy_rules import validate_binding, validate_policy
+from kubevouch.api.admissionregistration_v1.policy_defaults import default_binding, default_policy
 from kubevouch.machinery.codec import json_codec
 
 SUPPORTED = 'Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"'
@@ -27,7 +26,8 @@ SPEC: dict[str, Any] = {
 def policy(**changes: Any) -> MutatingAdmissionPolicy:
     spec = {key: value for key, value in {**copy.deepcopy(SPEC), **changes}.items() if value is not None}
     tree = {"metadata": {"name": "p"}, "spec": spec}
-    return default_policy(json_codec.from_tree(tree, MutatingAdmissionPolicy).value)
+    policy: MutatingAdmissionPolicy = json_codec.from_tree(tree, MutatingAdmissionPolicy).value
+    return default_policy(policy)
 
 
 def complaints(**changes: Any) -> list[str]:

@@ -8,9 +8,8 @@ from admission_webhook import Tree, rule
 from kubevouch.api.admissionregistration_v1.policies import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
-    default_binding,
-    default_policy,
 )
+from kubevouch.api.admissionregistration_v1.policy_defaults import default_binding, default_policy
 from kubevouch.api.admissionregistration_v1.policy_rules import validate_binding, validate_policy
 from kubevouch.machinery.codec import json_codec
 
