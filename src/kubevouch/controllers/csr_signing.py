@@ -24,6 +24,7 @@ from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_lim
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.controllers.record_maps import RecordMaps
+from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
@@ -32,7 +33,7 @@ from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
 from kubevouch.pki.x509 import x509_request
 from kubevouch.revocation import node_records
-from kubevouch.signers.interface import Approval, DecisionRecords, Requester, SignerError, Wanted
+from kubevouch.signers.interface import Approval, Requester, SignerError, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -70,14 +71,14 @@ class CSRSigner:
         client: Client,
         csrs: Lister[CertificateSigningRequest],
         signers: Signers,
-        records: DecisionRecords,
+        ledger: Ledger,
         clock: Clock,
         lockouts: Callable[[CertificateSigningRequest], str],
     ) -> None:
         self._client = client
         self._csrs = csrs
         self._signers = signers
-        self._records = records
+        self._ledger = ledger
         self._clock = clock
         self._lockouts = lockouts
 
@@ -97,13 +98,13 @@ class CSRSigner:
         try:
             wanted = _wanted(csr)
             requester = Requester(csr.spec.username, csr.spec.uid, csr.spec.groups, csr.spec.extra)
-            certificate = await issue(signer, requester, approval, wanted, now=now, records=self._records)
+            certificate = await issue(signer, requester, approval, wanted, now=now, ledger=self._ledger)
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
         except PolicyError as err:
             await self._fail(csr, str(err), Time.of(now))
             return DONE
-        except (PKIError, SignerError) as err:
+        except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error auto signing csr: {err}") from err
         status = msgspec.structs.replace(csr.status, certificate=certificate.pem())
         await self._write(csr, status, "error updating signature for csr")
@@ -144,7 +145,7 @@ def _locked_out(csr: CertificateSigningRequest, records: RecordMaps) -> str:
 
 
 def _wanted(csr: CertificateSigningRequest) -> Wanted:
-    spec = csr.spec
+    spec, created = csr.spec, csr.metadata.creation_timestamp
     return Wanted(
         name=csr.metadata.name,
         uid=csr.metadata.uid,
@@ -152,6 +153,7 @@ def _wanted(csr: CertificateSigningRequest) -> Wanted:
         request=x509_request.parse_pem(spec.request or b""),
         usages=spec.usages,
         expiration_seconds=spec.expiration_seconds,
+        created=created.datetime() if created is not None else None,
     )
 
 
@@ -172,7 +174,7 @@ def build(context: Context) -> QueueController:
 
     controller = QueueController(
         NAME,
-        CSRSigner(client, informer.lister, signers, context.records, context.clock, locked_out),
+        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, locked_out),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
+from kubevouch.ledger.interface import Ledger
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.records.node_recovery import RecoveryPolicy
-from kubevouch.signers.interface import DecisionRecords
-from kubevouch.signers.issuance import LogRecords
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 
@@ -113,7 +113,7 @@ class Context:
     informers: InformerFactory
     clock: Clock
     signers: Signers = field(default_factory=Signers)
-    records: DecisionRecords = field(default_factory=LogRecords)
+    ledger: Ledger = field(default_factory=MemoryLedger)
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for: ``name`` and ``uid`` are those of the CertificateSigningRequest."""
+    """What is asked for: ``name``, ``uid`` and the time ``created`` are those of the CertificateSigningRequest."""
 
     name: str
     uid: str
@@ -59,6 +59,7 @@ class Wanted:
     request: CertificateRequest
     usages: Sequence[str]
     expiration_seconds: int | None = None
+    created: dt.datetime | None = None
 
 
 _SEAL = object()
@@ -83,16 +84,6 @@ class Decision:
 def seal() -> object:
     """For ``signers.issuance``: what makes a :class:`Decision` one."""
     return _SEAL
-
-
-class DecisionRecords(Protocol):
-    """Where decisions are left, before and after the key is used."""
-
-    def decided(self, decision: Decision) -> None: ...
-
-    def issued(self, decision: Decision, certificate: Certificate) -> None: ...
-
-    def refused(self, requester: Requester, wanted: Wanted, why: str) -> None: ...
 
 
 class Signer(Protocol):

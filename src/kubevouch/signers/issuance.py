@@ -1,53 +1,27 @@
-"""The one way to a certificate: requester, approval, request and policy go in, a decision record stays behind."""
+"""The one way to a certificate: requester, approval, request and policy go in, a trail in the ledger stays behind.
+
+Exactly once: the ledger has ``intended`` before a key is used, and ``issued``, with the certificate, before anybody
+can see it. Who is killed between the two has left a certificate that nobody has; who is killed later finds ``issued``
+by the request's uid and hands the same certificate out again.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 
+import msgspec
 import structlog
 
+from kubevouch.ledger import entries
+from kubevouch.ledger.entries import Entry
+from kubevouch.ledger.interface import Ledger, issued_for
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import verify_signable
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.signers.interface import (
-    Approval,
-    Decision,
-    DecisionRecords,
-    Requester,
-    Signer,
-    UndecidedError,
-    Wanted,
-    seal,
-)
+from kubevouch.signers.interface import Approval, Decision, Requester, Signer, UndecidedError, Wanted, seal
 
 log = structlog.get_logger("signers.issuance")
-
-
-class LogRecords:
-    """Leaves decisions in the log."""
-
-    def decided(self, decision: Decision) -> None:
-        log.debug("certificate allowed", csr=decision.wanted.name, requester=decision.requester.username)
-
-    def issued(self, decision: Decision, certificate: Certificate) -> None:
-        wanted = decision.wanted
-        log.info(
-            "certificate issued",
-            csr=wanted.name,
-            uid=wanted.uid,
-            signer=wanted.signer_name,
-            requester=decision.requester.username,
-            approval=decision.approval.reason,
-            subject=certificate.subject.common_name,
-            serial=f"{certificate.serial:x}",
-            not_after=certificate.not_after.isoformat(),
-        )
-
-    def refused(self, requester: Requester, wanted: Wanted, why: str) -> None:
-        log.info(
-            "certificate refused", csr=wanted.name, uid=wanted.uid, signer=wanted.signer_name,
-            requester=requester.username, why=why,
-        )  # fmt: skip
 
 
 async def issue(
@@ -57,37 +31,68 @@ async def issue(
     wanted: Wanted,
     *,
     now: dt.datetime,
-    records: DecisionRecords,
+    ledger: Ledger,
 ) -> Certificate:
     """Have ``signer`` sign what is wanted, if it was approved and the signer's policy allows it.
+
+    A certificate that was issued for this very request before, and has not ended, is given again.
 
     Raises:
         PolicyError: the request can never be signed; the text is for the Failed condition.
         UndecidedError: it was not approved.
         SignerError, PKIError: the signer does not sign now.
+        LedgerError: the ledger cannot be written; if that was before the signature, the key was not used.
     """
-    decision = _decide(signer, requester, approval, wanted, now, records)
-    records.decided(decision)
-    certificate = await signer.sign(decision)
-    records.issued(decision, certificate)
-    return certificate
-
-
-def _decide(
-    signer: Signer,
-    requester: Requester,
-    approval: Approval | None,
-    wanted: Wanted,
-    now: dt.datetime,
-    records: DecisionRecords,
-) -> Decision:
     if approval is None:
         raise UndecidedError(f"certificate signing request {wanted.name} is not approved")
+    asked = _entry(requester, approval, wanted, now)
     rules = signer.rules
     try:
         # Before anything is recorded as allowed, and whatever holds the key (docs/adr/0019-rules-twice.md).
         verify_signable(wanted.signer_name, wanted.request, wanted.usages, rules.profile)
     except PolicyError as err:
-        records.refused(requester, wanted, str(err))
+        await ledger.append(msgspec.structs.replace(asked, kind=entries.FAILED, message=str(err)))
+        log.info(
+            "certificate refused", csr=wanted.name, uid=wanted.uid, signer=wanted.signer_name,
+            requester=requester.username, why=str(err),
+        )  # fmt: skip
         raise
-    return Decision(requester, approval, wanted, rules, now, seal())
+    former = await issued_for(ledger, asked.uid, asked.digest)
+    if former is not None and former.entry.not_after is not None and former.entry.not_after > now:
+        log.info("certificate found in the ledger", csr=wanted.name, uid=wanted.uid, serial=former.entry.serial)
+        return x509_certificate.parse_der(former.entry.certificate)
+    decision = Decision(requester, approval, wanted, rules, now, seal())
+    await ledger.append(asked)
+    log.debug("certificate allowed", csr=wanted.name, requester=requester.username)
+    certificate = await signer.sign(decision)
+    await ledger.append(entries.with_certificate(asked, certificate))
+    log.info(
+        "certificate issued",
+        csr=wanted.name,
+        uid=wanted.uid,
+        signer=wanted.signer_name,
+        requester=requester.username,
+        approval=approval.reason,
+        subject=certificate.subject.common_name,
+        serial=f"{certificate.serial:x}",
+        not_after=certificate.not_after.isoformat(),
+    )
+    return certificate
+
+
+def _entry(requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime) -> Entry:
+    asked = entries.entry_of_request(
+        entries.INTENDED,
+        now,
+        wanted.request,
+        name=wanted.name,
+        uid=wanted.uid,
+        signer=wanted.signer_name,
+        requester=requester.username,
+        groups=requester.groups,
+        extra=requester.extra,
+        usages=wanted.usages,
+        expiration_seconds=wanted.expiration_seconds,
+        created=wanted.created,
+    )
+    return msgspec.structs.replace(asked, reason=approval.reason, message=approval.message)

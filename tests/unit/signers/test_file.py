@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, fixture
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.pki import issuance
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
 from kubevouch.pki.issuance import SigningRules
@@ -19,7 +20,7 @@ from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
-from kubevouch.signers.issuance import LogRecords, issue
+from kubevouch.signers.issuance import issue
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 WANTED = Wanted(
@@ -105,7 +106,7 @@ async def test_what_is_signed_follows_files_request_and_rules(tmp_path: Path) ->
 
     async def signed(expiration_seconds: int | None) -> Certificate:
         wanted = dataclasses.replace(WANTED, expiration_seconds=expiration_seconds)
-        return await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, records=LogRecords())
+        return await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, ledger=MemoryLedger())
 
     first = await signed(None)
     assert first.not_after - NOW <= dt.timedelta(hours=2)
@@ -127,6 +128,6 @@ async def test_a_certificate_that_was_not_allowed_stops_the_signer(
     with monkeypatch.context() as patch:
         patch.setattr(issuance, "verify_issued", differs)
         with pytest.raises(IssuedMismatchError):
-            await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, records=LogRecords())
+            await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, ledger=MemoryLedger())
     with pytest.raises(SigningStopped, match="it is a CA"):
-        await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, records=LogRecords())
+        await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, ledger=MemoryLedger())
