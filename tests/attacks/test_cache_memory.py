@@ -61,6 +61,7 @@ OF_TYPES = {
     "machinery.schema._opaque_fields",
     # Schemas of definitions: an administrator's, and four of them.
     "api.apiextensions_v1.schema_props._unpacked",
+    "api.kubevouch_v1alpha1.own_kind._compiled",
     # The files that a test names.
     "testing.crds._of_file_as_it_was",
     # The names and types of a policy's variables: an administrator's, and 64 of them.

@@ -14,15 +14,15 @@ ALLOWED_MACHINES = Resource(
     GROUP, VERSION, "AllowedMachine", "allowedmachines", AllowedMachine, namespaced=False, short_names=("am",)
 )
 
-OWN_KINDS = (
-    OwnKind(
-        ALLOWED_MACHINES,
-        columns=(
-            Column("Node", ".spec.nodeName"),
-            Column("Addresses", ".spec.addresses"),
-            Column("Until", ".spec.notAfter"),
-            AGE,
-        ),
-        selectable=(".spec.nodeName",),
+ALLOWED_MACHINE_KIND = OwnKind(
+    ALLOWED_MACHINES,
+    columns=(
+        Column("Node", ".spec.nodeName"),
+        Column("Addresses", ".spec.addresses"),
+        Column("Until", ".spec.notAfter"),
+        AGE,
     ),
+    selectable=(".spec.nodeName",),
 )
+
+OWN_KINDS = (ALLOWED_MACHINE_KIND,)

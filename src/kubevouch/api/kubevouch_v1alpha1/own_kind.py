@@ -2,13 +2,16 @@
 
 What a schema cannot say of an object is said by a condition of its status: there is no code of ours in a kube-apiserver
 that these definitions are applied to.
+
+    InvalidObject    a document is no object of the kind; the text says where, and what was expected
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from kubevouch.api.apiextensions_v1.definitions import (
@@ -25,6 +28,8 @@ from kubevouch.api.apiextensions_v1.definitions import (
     SelectableField,
 )
 from kubevouch.api.apiextensions_v1.schema_props import JSONSchemaProps
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.field import aggregate
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.schema import (
     FieldSchema,
@@ -37,6 +42,9 @@ from kubevouch.machinery.schema import (
     schema_of,
 )
 from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.text.gotext import quote
+from kubevouch.structural.rules import UNCHECKED
+from kubevouch.structural.version import CompiledVersion
 
 Tree = dict[str, Any]
 
@@ -57,6 +65,10 @@ _SCALARS: dict[ScalarKind, Tree] = {
     "intorstring": {"x-kubernetes-int-or-string": True},
     "json": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
 }
+
+
+class InvalidObject(ValueError):
+    """A document is no object of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +93,9 @@ class OwnKind:
     """A kind of ours, with what its struct does not say."""
 
     resource: Resource[Any]
-    columns: Sequence[Column] = (AGE,)
-    selectable: Sequence[str] = ()
-    categories: Sequence[str] = ("kubevouch",)
+    columns: tuple[Column, ...] = (AGE,)
+    selectable: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ("kubevouch",)
 
     @property
     def definition_name(self) -> str:
@@ -93,8 +105,7 @@ class OwnKind:
 def definition_of(kind: OwnKind) -> CustomResourceDefinition:
     """The definition that serves ``kind``; its ``/status`` is a subresource where its struct has one."""
     resource = kind.resource
-    tree = schema_tree(schema_of(resource.type))
-    tree["properties"] |= _GENERIC
+    tree = _object_tree(resource)
     status = CustomResourceSubresourceStatus() if "status" in tree["properties"] else None
     version = CustomResourceDefinitionVersion(
         name=resource.version,
@@ -124,6 +135,49 @@ def definition_of(kind: OwnKind) -> CustomResourceDefinition:
             versions=[version],
         ),
     )
+
+
+# As many as there are kinds of ours.
+@cache
+def _compiled(kind: OwnKind) -> CompiledVersion:
+    return CompiledVersion(_object_tree(kind.resource))
+
+
+def read_object(kind: OwnKind, tree: Any) -> Any:
+    """The object in a document that no API server has looked at, held to the schema that one would hold it to.
+
+    Args:
+        tree: the document in builtins.
+
+    Returns:
+        An object of the kind's struct, with the schema's defaults.
+
+    Raises:
+        InvalidObject: another kind, unknown fields, or what the schema refuses.
+    """
+    resource = kind.resource
+    if not isinstance(tree, dict):
+        raise InvalidObject(f"got {json_codec.go_kind(tree)}, expected {resource.api_version} {resource.kind}")
+    found = f"{tree.get('apiVersion', '')} {tree.get('kind', '')}".strip()
+    if found != f"{resource.api_version} {resource.kind}":
+        raise InvalidObject(f"got {found or 'no kind'}, expected {resource.api_version} {resource.kind}")
+    cleaned = copy.deepcopy(tree)
+    try:
+        unknown = _compiled(kind).clean(cleaned)
+        errors = [error for error in _compiled(kind).validate(cleaned, None).errors if error is not UNCHECKED]
+        if unknown:
+            raise InvalidObject(", ".join(f"unknown field {quote(path)}" for path in unknown))
+        if errors:
+            raise InvalidObject(aggregate(errors))
+        return json_codec.from_tree(cleaned, resource.type).value
+    except json_codec.UnmarshalError as err:
+        raise InvalidObject(str(err)) from err
+
+
+def _object_tree(resource: Resource[Any]) -> Tree:
+    tree = schema_tree(schema_of(resource.type))
+    tree["properties"] |= _GENERIC
+    return tree
 
 
 def schema_tree(struct: StructSchema) -> Tree:
