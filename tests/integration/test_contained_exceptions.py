@@ -18,7 +18,7 @@ from aio import until
 from join_world import JoinWorld, join_world
 from kubevouch.api import core_v1
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.controllers import csr_approving
+from kubevouch.controllers.approval import kubelet_client
 from kubevouch.machinery.field import FieldError
 from kubevouch.phases import kubeconfig
 from kubevouch.pki import control_plane, keys, recognizers
@@ -167,7 +167,7 @@ def test_in_a_reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             raise Surprise("42")
         return recognize(signer_name, wanted, *rest, **more)
 
-    monkeypatch.setattr(csr_approving, "recognize", raising)
+    monkeypatch.setattr(kubelet_client, "recognize", raising)
 
     async def scenario(world: JoinWorld, wire: Wire, ask: Ask) -> None:
         controllers = start_controllers(world.server, ("*",))

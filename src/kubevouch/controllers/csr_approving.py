@@ -1,13 +1,11 @@
-"""certificatesigningrequest-approving-controller: approves kubelets' client certificates that their poster may have.
+"""certificatesigningrequest-approving-controller: asks every approver, and writes what they decide together.
 
-Source: pkg/controller/certificates/approver/sarapprove.go (Kubernetes 1.36), which never denies. Here a request is
-denied that a bounded bootstrap token is not for, or has no use left for, that a recovery key is not for, or whose name
-or key belongs to another machine.
+What Kubernetes' controller of this name approves is in :mod:`kubevouch.controllers.approval.kubelet_client`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -18,35 +16,33 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestCondition,
     has_condition,
 )
-from kubevouch.api.core_v1 import Secret
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval.access_review import may_create
-from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, name_caches
-from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
-from kubevouch.controllers.approval.token_admission import TokenAdmission
-from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
+from kubevouch.controllers.approval import kubelet_client
+from kubevouch.controllers.approval.interface import Approver, Bound, RefusedError
+from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
-from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
-from kubevouch.records.bootstrap_tokens import token_id_of_name
-from kubevouch.records.node_recovery import RecoveryRefusedError
-from kubevouch.records.token_bounds import DENIED_REASON, TokenBoundError
+from kubevouch.policy.facts import RequestFacts, facts_of
+from kubevouch.policy.verdict import Outcome, Verdict, combine
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
-RECOVERY_DENIED_REASON = "RecoveryRefused"
 
 # Kubernetes has five; here they share commits of the store, and a waiting worker costs next to nothing.
 WORKERS = 32
 # Decisions that a cache may not have heard of.
 _REMEMBERED = 1024
+
+APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (kubelet_client.build,)
+"""In the order in which they are asked. One that is not configured is None."""
+
+_CONDITIONS = {Outcome.APPROVE: wellknown.CSR_APPROVED, Outcome.DENY: wellknown.CSR_DENIED}
 
 
 def is_open(csr: CertificateSigningRequest) -> bool:
@@ -57,62 +53,74 @@ def is_open(csr: CertificateSigningRequest) -> bool:
 
 
 class CSRApprover:
-    """Recognises, asks, and has the bootstrap token's bounds kept; then approves."""
+    """Asks all approvers in their order, then, before an approval, all bounds."""
 
     def __init__(
         self,
         client: Client,
         csrs: Lister[CertificateSigningRequest],
-        tokens: TokenAdmission,
-        recovery: RecoveryAdmission,
-        names: NameAdmission,
+        approvers: Sequence[Approver],
+        bounds: Sequence[Bound],
     ) -> None:
         self._client = client
         self._csrs = csrs
-        self._tokens = tokens
-        self._recovery = recovery
-        self._names = names
+        self._approvers = approvers
+        self._bounds = bounds
         self._decided: dict[str, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
-        # Its token's Secret wakes a request, too: sooner than the cache hears of the decision.
+        # Others than its own changes wake a request, too: sooner than the cache hears of the decision.
         if csr is None or not is_open(csr) or self._decided.get(csr.metadata.uid) == csr.metadata.resource_version:
             return DONE
-        spec = csr.spec
+        for approver in self._approvers:
+            if not approver.has_loaded():
+                raise IgnorableError(f"{approver.name} has not loaded what it decides by")
         try:
-            wanted = x509_request.parse_pem(spec.request or b"")
+            wanted = x509_request.parse_pem(csr.spec.request or b"")
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
-        recognized = recognize(spec.signer_name, wanted, spec.usages, username=spec.username)
-        for recognition in recognized:
-            if await may_create(self._client, spec, recognition.subresource):
-                await self._approve_within_bounds(csr, wanted, recognition.message)
-                return DONE
-        if recognized:
-            raise IgnorableError(not_approved(request.name, recognized))
+        verdict = await self._judge(csr, facts_of(csr, wanted), wanted)
+        if verdict.outcome is Outcome.APPROVE:
+            verdict = await self._within_bounds(csr, wanted, verdict)
+        if verdict.outcome is not Outcome.NO_OPINION:
+            await self._decide(csr, verdict)
+        elif verdict.retry:
+            raise IgnorableError(verdict.missing)
         return DONE
 
-    async def _approve_within_bounds(
-        self, csr: CertificateSigningRequest, wanted: CertificateRequest, message: str
-    ) -> None:
-        try:
-            await self._names.admit(csr, wanted)
-            await self._tokens.admit(csr)
-            await self._recovery.admit(csr)
-        except NameRefusedError as err:
-            await self._decide(csr, wellknown.CSR_DENIED, err.reason, str(err))
-        except TokenBoundError as err:
-            await self._decide(csr, wellknown.CSR_DENIED, DENIED_REASON, str(err))
-        except RecoveryRefusedError as err:
-            await self._decide(csr, wellknown.CSR_DENIED, RECOVERY_DENIED_REASON, str(err))
-        else:
-            await self._decide(csr, wellknown.CSR_APPROVED, APPROVED_REASON, message)
+    async def _judge(self, csr: CertificateSigningRequest, facts: RequestFacts, wanted: CertificateRequest) -> Verdict:
+        """Raises what an approver raises, unless another one denies: it might have denied, too."""
+        verdicts: list[Verdict] = []
+        failure: Exception | None = None
+        for approver in self._approvers:
+            try:
+                verdicts.append(await approver.judge(csr, facts, wanted))
+            except (ReconcileError, APIStatusError, TransportError) as err:
+                failure = failure or err
+        verdict = combine(verdicts)
+        if failure is not None and verdict.outcome is not Outcome.DENY:
+            raise failure
+        return verdict
 
-    async def _decide(self, csr: CertificateSigningRequest, decision: str, reason: str, message: str) -> None:
+    async def _within_bounds(
+        self, csr: CertificateSigningRequest, wanted: CertificateRequest, approved: Verdict
+    ) -> Verdict:
+        try:
+            for bound in self._bounds:
+                await bound.admit(csr, wanted)
+        except RefusedError as err:
+            refused = Verdict(Outcome.DENY, err.bound, err.reason, str(err))
+            return combine([refused, approved])
+        return approved
+
+    async def _decide(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         # The server fills in the times.
         condition = CertificateSigningRequestCondition(
-            type=decision, status=wellknown.CONDITION_TRUE, reason=reason, message=message
+            type=_CONDITIONS[verdict.outcome],
+            status=wellknown.CONDITION_TRUE,
+            reason=verdict.reason,
+            message=verdict.message,
         )
         status = msgspec.structs.replace(csr.status, conditions=[*csr.status.conditions, condition])
         try:
@@ -131,31 +139,21 @@ def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:
 
 
 def build(context: Context) -> QueueController:
-    client, tokens = context.connect(NAME), context.connect(wellknown.TOKEN_USES_CONTROLLER)
+    client = context.connect(NAME)
     informer = requests_by_token(context, client)
-    secrets = token_informer(context, tokens)
-
-    def waiting(secret: Secret) -> Iterable[Request]:
-        """The requests that a use may have become free for."""
-        token_id = token_id_of_name(secret.metadata.name)
-        if token_id is None or not secret.metadata.annotations:
-            return
-        for csr in informer.lister.by_index(TOKEN_INDEX, token_id):
-            yield from _requests(csr)
-
-    recoverer = context.connect(wellknown.NODE_RECOVERY_CONTROLLER)
-    records = RecoveryRecords(recoverer, context.clock, wellknown.NODE_RECOVERY_CONTROLLER)
-    recovery = RecoveryAdmission(records, context.recovery, context.clock)
-    bounds = TokenAdmission(tokens, secrets.lister)
-    caches = name_caches(context, client, informer)
-    names = NameAdmission(client, caches, bounds, context.clock, takeover=context.allow_name_takeover)
+    approvers: list[Approver] = []
+    bounds: list[Bound] = []
     controller = QueueController(
         NAME,
-        CSRApprover(client, informer.lister, bounds, recovery, names),
+        CSRApprover(client, informer.lister, approvers, bounds),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
     )
     controller.watch(informer, on_add=_requests, on_update=_requests)
-    controller.watch(secrets, on_update=waiting, resync_seconds=0)
+    for make in APPROVERS:
+        approver = make(context, controller)
+        if approver is not None:
+            approvers.append(approver)
+    bounds.append(kubelet_client.build_bounds(context, client, controller))
     return controller

@@ -86,12 +86,13 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
                 retry=False,
                 steps=_trace(verdicts, deciding),
             )
-    missing = "; ".join(f"{each.approver}: {each.missing}" for each in verdicts if each.missing)
+    waiting = [each for each in verdicts if each.missing]
+    told = [f"{each.approver}: {each.missing}" if len(waiting) > 1 else each.missing for each in waiting]
     return Verdict(
         outcome=Outcome.NO_OPINION,
-        approver=next((each.approver for each in verdicts if each.missing), ""),
-        reason=next((each.reason for each in verdicts if each.missing), ""),
-        missing=cut(missing, MAX_TEXT_BYTES),
+        approver=waiting[0].approver if waiting else "",
+        reason=waiting[0].reason if waiting else "",
+        missing=cut("; ".join(told), MAX_TEXT_BYTES),
         retry=any(each.retry for each in verdicts),
         steps=_trace(verdicts, None),
     )

@@ -1,4 +1,4 @@
-"""The approver beside a cache that is behind; what it approves is in the contract tests."""
+"""Who counts when approvers disagree, and a cache that is behind; what is approved is in the contract tests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.client.cache.lister import Lister
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers import csr_approving
 from kubevouch.controllers.approval import name_admission
+from kubevouch.controllers.approval.interface import RefusedError
+from kubevouch.controllers.approval.kubelet_client import KubeletClientApprover, MachineBounds
 from kubevouch.controllers.approval.name_admission import NameAdmission, NameCaches
 from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.csr_approving import CSRApprover
-from kubevouch.controllers.interface import DONE, ReconcileError, request_of
+from kubevouch.controllers.interface import DONE, IgnorableError, ReconcileError, request_of
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
+from kubevouch.policy.verdict import Outcome, Verdict
 from kubevouch.standalone.controllers import controller_user
 
 
@@ -40,7 +43,9 @@ def approver(at: World, cached: Indexer[CertificateSigningRequest]) -> CSRApprov
             cached.add_index(index, lambda _: ())
     caches = NameCaches(Lister(cached), Lister(Indexer()), RecordMaps(Indexer()))
     names = NameAdmission(connect(csr_approving.NAME), caches, tokens, at.clock, takeover=False)
-    return CSRApprover(connect(csr_approving.NAME), Lister(cached), tokens, recovery, names)
+    client = connect(csr_approving.NAME)
+    bounds = MachineBounds(tokens, recovery, names)
+    return CSRApprover(client, Lister(cached), [KubeletClientApprover(client)], [bounds])
 
 
 async def asked(at: World) -> CertificateSigningRequest:
@@ -81,3 +86,98 @@ async def test_another_version_is_looked_at_again() -> None:
         cached.put(replace_metadata(csr, resource_version=f"{csr.metadata.resource_version}0"))
         with pytest.raises(ReconcileError):
             await approves.reconcile(request_of(csr))
+
+
+class Says:
+    """An approver that says one thing."""
+
+    def __init__(self, says: Outcome | Exception, *, loaded: bool = True) -> None:
+        self.name = str(says)
+        self.asked = 0
+        self._says = says
+        self._loaded = loaded
+
+    def has_loaded(self) -> bool:
+        return self._loaded
+
+    async def judge(self, *_: object) -> Verdict:
+        self.asked += 1
+        if isinstance(self._says, Exception):
+            raise self._says
+        return Verdict(self._says, self.name, reason=f"Reason{self._says.name.title()}", message="why")
+
+
+class Admits:
+    """A bound that counts, and may refuse."""
+
+    def __init__(self, refusal: RefusedError | None = None) -> None:
+        self.asked = 0
+        self._refusal = refusal
+
+    async def admit(self, *_: object) -> None:
+        self.asked += 1
+        if self._refusal is not None:
+            raise self._refusal
+
+
+async def decided(at: World, approvers: list[Says], bound: Admits) -> tuple[list[str], Exception | None]:
+    """Types and reasons of the conditions, and what was raised."""
+    csr = await asked(at)
+    cached: Indexer[CertificateSigningRequest] = Indexer()
+    cached.put(csr)
+    client = at.server.api.loopback(controller_user(csr_approving.NAME), "test")
+    raised = None
+    try:
+        await CSRApprover(client, Lister(cached), approvers, [bound]).reconcile(request_of(csr))
+    except (ReconcileError, TransportError) as err:
+        raised = err
+    after = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, csr.metadata.name)
+    return [f"{each.type} {each.reason}" for each in after.status.conditions], raised
+
+
+@async_test
+async def test_a_denial_counts_whoever_approves_and_takes_nothing() -> None:
+    async with world() as at:
+        bound = Admits()
+        says = [Says(Outcome.APPROVE), Says(Outcome.DENY)]
+        assert await decided(at, says, bound) == (["Denied ReasonDeny"], None)
+        assert bound.asked == 0
+
+
+@async_test
+async def test_an_approval_does_not_count_while_somebody_cannot_say() -> None:
+    async with world() as at:
+        failure, bound = TransportError("away"), Admits()
+        assert await decided(at, [Says(Outcome.APPROVE), Says(failure)], bound) == ([], failure)
+        assert bound.asked == 0
+
+
+@async_test
+async def test_a_denial_counts_while_somebody_cannot_say() -> None:
+    async with world() as at:
+        says = [Says(TransportError("away")), Says(Outcome.DENY)]
+        assert await decided(at, says, Admits()) == (["Denied ReasonDeny"], None)
+
+
+@async_test
+async def test_nothing_is_decided_before_all_have_loaded() -> None:
+    async with world() as at:
+        first = Says(Outcome.DENY)
+        conditions, raised = await decided(at, [first, Says(Outcome.NO_OPINION, loaded=False)], Admits())
+        assert (conditions, first.asked) == ([], 0)
+        assert isinstance(raised, IgnorableError)
+
+
+@async_test
+async def test_a_bound_denies_what_was_approved() -> None:
+    async with world() as at:
+        bound = Admits(RefusedError("bootstrap-token", "OutsideTokenBounds", "used up"))
+        assert await decided(at, [Says(Outcome.APPROVE)], bound) == (["Denied OutsideTokenBounds"], None)
+
+
+@async_test
+async def test_what_nobody_decides_stays_open() -> None:
+    async with world() as at:
+        bound = Admits()
+        assert await decided(at, [Says(Outcome.NO_OPINION)], bound) == ([], None)
+        assert bound.asked == 0

@@ -43,7 +43,9 @@ def test_the_first_of_two_that_agree_is_named() -> None:
 def test_what_nobody_decides_tells_what_was_missing_and_comes_again() -> None:
     silent = Verdict(Outcome.NO_OPINION, "webhook/w")
     found = combine([silent, WAITING])
-    assert (found.outcome, found.missing, found.retry) == (Outcome.NO_OPINION, "kubelet-client: a right", True)
+    assert (found.outcome, found.missing, found.retry) == (Outcome.NO_OPINION, "a right", True)
+    other = Verdict(Outcome.NO_OPINION, "policy/a", missing="a name")
+    assert combine([other, WAITING]).missing == "policy/a: a name; kubelet-client: a right"
     assert combine([silent]).missing == ""
     assert combine([]).outcome is Outcome.NO_OPINION
 
