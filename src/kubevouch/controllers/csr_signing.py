@@ -106,7 +106,8 @@ class CSRSigner:
             return DONE
         except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error auto signing csr: {err}") from err
-        status = msgspec.structs.replace(csr.status, certificate=certificate.pem())
+        text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
+        status = msgspec.structs.replace(csr.status, certificate=text)
         await self._write(csr, status, "error updating signature for csr")
         return DONE
 

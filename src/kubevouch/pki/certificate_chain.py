@@ -1,8 +1,11 @@
-"""What may stand in ``status.certificate`` (Kubernetes 1.36 ``pkg/apis/certificates/validation``)."""
+"""What may stand in ``status.certificate`` (Kubernetes 1.36 ``pkg/apis/certificates/validation``), in which order."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubevouch.machinery.text.gotext import quote
+from kubevouch.pki.client_certificate import is_issued_by
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_concatenated
@@ -31,3 +34,26 @@ def verify_certificate_chain(text: bytes) -> list[Certificate]:
     if not seen:
         raise ParseError("must contain at least one CERTIFICATE PEM block")
     return chain
+
+
+MAX_CHAIN = 8
+"""Certificates behind a leaf. Peers look at ten or so (``client_certificate.MAX_PRESENTED``)."""
+
+
+def chain_behind(leaf: Certificate, pool: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """Of ``pool``, what is presented behind ``leaf``, each certificate after one that it certifies.
+
+    Every way counts, so that a CA that several have signed leads to each of them; what is nearest to the leaf comes
+    first. Self-signed certificates are left out: whoever trusts one has it (RFC 8446 section 4.4.2).
+    """
+    others = {each.contents: each for each in pool if each.contents != leaf.contents}
+    left = [each for each in others.values() if each.subject_name != each.issuer_name]
+    behind: list[Certificate] = []
+    heads = [leaf]
+    while heads and len(behind) < MAX_CHAIN:
+        head = heads.pop(0)
+        above = [each for each in left if is_issued_by(head, each)]
+        left = [each for each in left if each not in above]
+        behind += above
+        heads += above
+    return tuple(behind[:MAX_CHAIN])

@@ -6,6 +6,7 @@ Source: pkg/controller/certificates/signer/ca_provider.go, k8s.io/apiserver/pkg/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -103,6 +104,10 @@ class FileSigner:
             self._stopped = str(err)
             log.critical("signing has stopped: a certificate is not what was allowed", csr=wanted.name, err=str(err))
             raise
+
+    def chain_of(self, certificate: Certificate) -> Sequence[Certificate]:  # noqa: ARG002 - kube-controller-manager's
+        """None: the file holds one certificate."""
+        return ()
 
     # -------------------------------------------------------------- files
 

@@ -102,3 +102,8 @@ class Signer(Protocol):
             PKIError: it cannot; see ``pki.issuance.issue``.
         """
         ...
+
+    def chain_of(self, certificate: Certificate) -> Sequence[Certificate]:
+        """What goes behind ``certificate``, which it has issued, in ``status.certificate``: intermediates, the next one
+        first. Empty where whoever uses the certificate needs none."""
+        ...

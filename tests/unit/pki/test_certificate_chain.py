@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 
 import pytest
 
-from kubevouch.pki.certificate_chain import verify_certificate_chain
+from kubevouch.pki import authority, keys
+from kubevouch.pki.authority import CertificateAuthority, LeafSpec
+from kubevouch.pki.certificate_chain import MAX_CHAIN, chain_behind, verify_certificate_chain
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -32,3 +35,63 @@ def test_refusals(text: bytes, message: str) -> None:
     with pytest.raises(ParseError) as refusal:
         verify_certificate_chain(text)
     assert str(refusal.value) == message
+
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def root(name: str) -> CertificateAuthority:
+    return authority.create_authority(name, keys.generate(keys.KeyAlgorithm.ECDSA_P256), now=NOW)
+
+
+def below(name: str, *parents: CertificateAuthority) -> tuple[CertificateAuthority, list[Certificate]]:
+    """An intermediate that each of ``parents`` has signed."""
+    own = root(name)
+    signed = [authority.cross_sign(each, own.certificate, now=NOW) for each in parents]
+    return CertificateAuthority(signed[0], own.key), signed
+
+
+def leaf_of(issuer: CertificateAuthority) -> Certificate:
+    spec = LeafSpec(common_name="leaf", purposes=("server auth",))
+    return authority.issue_leaf(issuer, spec, keys.generate(keys.KeyAlgorithm.ECDSA_P256), now=NOW)
+
+
+def test_each_certificate_follows_one_that_it_certifies_and_anchors_are_left_out() -> None:
+    top = root("root")
+    upper, (upper_certificate,) = below("upper", top)
+    lower, (lower_certificate,) = below("lower", upper)
+    leaf = leaf_of(lower)
+    pool = [
+        top.certificate,
+        upper_certificate,
+        leaf,
+        lower_certificate,
+        root("stranger").certificate,
+        upper_certificate,
+    ]
+    assert chain_behind(leaf, pool) == (lower_certificate, upper_certificate)
+    assert chain_behind(leaf, reversed(pool)) == (lower_certificate, upper_certificate)
+
+
+def test_a_cross_signed_authority_leads_to_each_of_those_who_signed_it() -> None:
+    former, later = root("former"), root("later")
+    issuing, signed = below("issuing", former, later)
+    assert chain_behind(leaf_of(issuing), [*signed, former.certificate]) == tuple(signed)
+    # A root that the former one has signed as well: whoever trusts either verifies the leaf.
+    cross = authority.cross_sign(former, later.certificate, now=NOW)
+    assert chain_behind(leaf_of(later), [later.certificate, cross, former.certificate]) == (cross,)
+
+
+def test_an_authority_of_the_same_name_and_another_key_is_not_in_the_way() -> None:
+    top = root("root")
+    issuing, (certificate,) = below("issuing", top)
+    _, (other,) = below("issuing", top)
+    assert chain_behind(leaf_of(issuing), [other, certificate]) == (certificate,)
+
+
+def test_a_chain_has_an_end() -> None:
+    issuer, pool = root("0"), []
+    for number in range(1, MAX_CHAIN + 3):
+        issuer, (certificate,) = below(str(number), issuer)
+        pool.append(certificate)
+    assert chain_behind(leaf_of(issuer), pool) == tuple(pool[::-1][:MAX_CHAIN])

@@ -51,6 +51,9 @@ class Watched:
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
 
+    def chain_of(self, certificate: Certificate) -> tuple[Certificate, ...]:
+        return (certificate,)
+
     async def sign(self, decision: Decision) -> Certificate:
         self.decisions.append(decision)
         return await signer().sign(decision)
