@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from kubevouch.api.kubevouch_v1alpha1 import GROUP, VERSION
 from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
 from kubevouch.api.kubevouch_v1alpha1.own_kind import AGE, Column, OwnKind
 from kubevouch.machinery.scheme import Resource
 
 ALLOWED_MACHINES = Resource(
     GROUP, VERSION, "AllowedMachine", "allowedmachines", AllowedMachine, namespaced=False, short_names=("am",)
+)
+CERTIFICATE_REQUEST_POLICIES = Resource(
+    GROUP,
+    VERSION,
+    "CertificateRequestPolicy",
+    "certificaterequestpolicies",
+    CertificateRequestPolicy,
+    namespaced=False,
+    short_names=("crp",),
 )
 
 ALLOWED_MACHINE_KIND = OwnKind(
@@ -24,5 +34,16 @@ ALLOWED_MACHINE_KIND = OwnKind(
     ),
     selectable=(".spec.nodeName",),
 )
+CERTIFICATE_REQUEST_POLICY_KIND = OwnKind(
+    CERTIFICATE_REQUEST_POLICIES,
+    columns=(
+        Column("Effect", ".spec.effect"),
+        Column("Mode", ".spec.mode"),
+        Column("Signers", ".spec.selector.signerNames"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True),
+        AGE,
+    ),
+)
 
-OWN_KINDS = (ALLOWED_MACHINE_KIND,)
+OWN_KINDS = (ALLOWED_MACHINE_KIND, CERTIFICATE_REQUEST_POLICY_KIND)
