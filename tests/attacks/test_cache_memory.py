@@ -54,7 +54,8 @@ OF_TYPES = {
     "machinery.codec.protobuf.envelope_prefix",
     "machinery.writing.struct_compare._plan", "machinery.writing.typed_tree.merge_type",
     "pki.x509.certificate_builder._usage_extensions",
-    # The paths of files with secrets that somebody has named to this process.
+    # The paths of modules and of files with secrets that somebody has named to this process.
+    "signers.pkcs11.module",
     "util.files.log_exposure",
     # The names of log fields.
     "util.redact._names_secret",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import msgspec
+import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
@@ -33,10 +34,12 @@ from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
 from kubevouch.pki.x509 import x509_request
 from kubevouch.revocation import node_records
-from kubevouch.signers.interface import Approval, Requester, SignerError, Wanted
+from kubevouch.signers.interface import Approval, Requester, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.csr_signing")
 
 NAME = wellknown.CSR_SIGNING_CONTROLLER
 
@@ -81,6 +84,7 @@ class CSRSigner:
         self._ledger = ledger
         self._clock = clock
         self._lockouts = lockouts
+        self._away: set[str] = set()
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
@@ -104,12 +108,27 @@ class CSRSigner:
         except PolicyError as err:
             await self._fail(csr, str(err), Time.of(now))
             return DONE
+        except SignerUnavailable as err:
+            # Not with back-off: who was away for an hour would be noticed a quarter of an hour after its return.
+            self._tell_away(csr.spec.signer_name, str(err))
+            return Result(requeue_after=err.retry_after)
         except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error auto signing csr: {err}") from err
+        self._tell_away(csr.spec.signer_name, "")
         text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
         status = msgspec.structs.replace(csr.status, certificate=text)
         await self._write(csr, status, "error updating signature for csr")
         return DONE
+
+    def _tell_away(self, signer_name: str, why: str) -> None:
+        """Once when a signer goes and once when it is back, however many requests wait for it."""
+        if why:
+            if signer_name not in self._away:
+                log.error("the signer cannot be reached; its requests wait", signer=signer_name, why=why)
+            self._away.add(signer_name)
+        elif signer_name in self._away:
+            self._away.discard(signer_name)
+            log.warning("the signer signs again", signer=signer_name)
 
     async def _fail(self, csr: CertificateSigningRequest, message: str, now: Time) -> None:
         failed = CertificateSigningRequestCondition(

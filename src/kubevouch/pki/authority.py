@@ -8,7 +8,7 @@ import msgspec
 
 from kubevouch.machinery.text.gotext import quote, string_slice
 from kubevouch.pki import keys
-from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
+from kubevouch.pki.errors import AuthorityError, KeyMaterialError, NotSingleError, ParseError
 from kubevouch.pki.x509 import certificate_builder, pem, x509_certificate
 from kubevouch.pki.x509.certificate_builder import CertificateTemplate
 from kubevouch.pki.x509.public_key import KeyKind
@@ -40,11 +40,21 @@ class CertificateAuthority:
     Nothing says that the certificate is a CA's: Kubernetes does not look, and neither does this.
     """
 
-    def __init__(self, certificate: Certificate, key: PrivateKey) -> None:
-        """Raises :class:`KeyMaterialError` when no algorithm signs with ``key``."""
+    def __init__(self, certificate: Certificate, key: PrivateKey | Signing) -> None:
+        """``key``: or how one signs that cannot be had, such as one in an HSM.
+
+        Raises :class:`KeyMaterialError` when no algorithm signs with ``key``.
+        """
         self.certificate = certificate
-        self.key = key
-        self._signing: Signing = signing(key)
+        self._key = None if isinstance(key, Signing) else key
+        self._signing: Signing = key if isinstance(key, Signing) else signing(key)
+
+    @property
+    def key(self) -> PrivateKey:
+        """Raises :class:`AuthorityError` when the key is elsewhere."""
+        if self._key is None:
+            raise AuthorityError("the key of this authority cannot be read: it is elsewhere, such as in an HSM")
+        return self._key
 
     @classmethod
     def load(
@@ -64,12 +74,7 @@ class CertificateAuthority:
             certificate, key = load_key_pair(certificate_pem, key_pem)
         except AuthorityError as error:
             raise AuthorityError(f"error reading CA cert file {quote(certificate_file)}: {error}") from error
-        try:
-            count = len(x509_certificate.parse_bundle(certificate_pem))
-        except ParseError as error:
-            raise AuthorityError(f"error reading CA cert file {quote(both)}: {error}") from error
-        if count != 1:
-            raise AuthorityError(f"error reading CA cert file {quote(both)}: expected 1 certificate, found {count}")
+        _verify_single(certificate_pem, both)
         return cls(certificate, key)
 
     def sign(self, template: CertificateTemplate) -> bytes:
@@ -80,6 +85,29 @@ class CertificateAuthority:
             issuer_key_id=self.certificate.meaning.subject_key_id,
             signing=self._signing,
         )
+
+
+def _verify_single(certificate_pem: bytes, name: str) -> None:
+    try:
+        count = len(x509_certificate.parse_bundle(certificate_pem))
+    except ParseError as error:
+        raise NotSingleError(f"error reading CA cert file {quote(name)}: {error}") from error
+    if count != 1:
+        raise NotSingleError(f"error reading CA cert file {quote(name)}: expected 1 certificate, found {count}")
+
+
+def load_single(certificate_pem: bytes, name: str) -> Certificate:
+    """The certificate of an authority whose key is elsewhere.
+
+    Raises:
+        AuthorityError: with kube-controller-manager's text; ``name`` is that of the file.
+    """
+    try:
+        certificate = _first_certificate(certificate_pem)
+    except AuthorityError as error:
+        raise AuthorityError(f"error reading CA cert file {quote(name)}: {error}") from error
+    _verify_single(certificate_pem, name)
+    return certificate
 
 
 def own_certificate(bundle_pem: bytes, key_pem: bytes) -> bytes:
@@ -107,16 +135,8 @@ def load_key_pair(
     Raises:
         AuthorityError: with Go's text.
     """
-    certificate_block, skipped = None, []
-    for block in pem.blocks(certificate_pem):
-        if block.type == pem.CERTIFICATE:
-            certificate_block = block
-            break
-        skipped.append(block.type)
-    if certificate_block is None:
-        raise AuthorityError(_no_certificate(skipped))
+    certificate = _first_certificate(certificate_pem)
     try:
-        certificate = x509_certificate.parse_der(certificate_block.contents)
         key = keys.load_pem(key_pem, trusted=trusted_key)
         mine = keys.public_key_of(key)
     except (ParseError, KeyMaterialError) as error:
@@ -129,6 +149,18 @@ def load_key_pair(
     if theirs.canonical_info != mine.canonical_info:
         raise AuthorityError(_WRONG_KEY)
     return certificate, key
+
+
+def _first_certificate(certificate_pem: bytes) -> Certificate:
+    skipped = []
+    for block in pem.blocks(certificate_pem):
+        if block.type == pem.CERTIFICATE:
+            try:
+                return x509_certificate.parse_der(block.contents)
+            except ParseError as error:
+                raise AuthorityError(str(error)) from error
+        skipped.append(block.type)
+    raise AuthorityError(_no_certificate(skipped))
 
 
 def _no_certificate(skipped: list[str]) -> str:

@@ -8,7 +8,8 @@ PKIError
 ├── UsageError                 usage strings nobody knows
 ├── KeyMaterialError           a key that cannot be made, read or used
 ├── AuthorityError             a CA that cannot be loaded or cannot sign now
-│   └── AuthorityExpiredError  … because its certificate has ended
+│   ├── AuthorityExpiredError  … because its certificate has ended
+│   └── NotSingleError         … because more than one certificate is there
 ├── IssuedMismatchError        a fresh certificate is not what was allowed: stop signing
 ├── PinError                   a pin that does not parse, or a bundle that no pin covers
 ├── IncompatibleRequestError   a CSR found under a name is not the one looked for
@@ -60,6 +61,10 @@ class AuthorityError(PKIError):
 
 class AuthorityExpiredError(AuthorityError):
     """The authority's own certificate has ended."""
+
+
+class NotSingleError(AuthorityError):
+    """A pair that fits, in a file with something else beside its certificate."""
 
 
 class IssuedMismatchError(PKIError):

@@ -135,6 +135,38 @@ def load_pem(text: bytes, *, trusted: bool = False) -> PrivateKey:
     )
 
 
+_ENCRYPTED = "ENCRYPTED PRIVATE KEY"
+
+
+def is_encrypted(text: bytes) -> bool:
+    """Whether a passphrase has to be known for the first private key of a PEM file."""
+    for block in pem.blocks(text):
+        if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
+            return block.type == _ENCRYPTED or "ENCRYPTED" in block.headers.get("Proc-Type", "")
+    return False
+
+
+def decrypt_pem(text: bytes, passphrase: bytes) -> bytes:
+    """The first private key of a PEM file, encrypted as PKCS #8 (RFC 5958 section 3), as an unencrypted one.
+
+    Raises:
+        KeyMaterialError: the passphrase is another one, or the key is encrypted as OpenSSL did before PKCS #8, where a
+            passphrase is hashed once with MD5.
+    """
+    block = next(each for each in pem.blocks(text) if each.type.endswith("PRIVATE KEY"))
+    if block.type != _ENCRYPTED:
+        raise KeyMaterialError(
+            "the private key is encrypted in OpenSSL's old form, expected PKCS #8: openssl pkcs8 -topk8 converts it"
+        )
+    try:
+        key = load_der_private_key(block.contents, password=passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise KeyMaterialError("the passphrase does not open the private key") from None
+    if not isinstance(key, _FAMILIES):
+        raise KeyMaterialError("tls: found unknown private key type in PKCS#8 wrapping")
+    return to_pem(key)
+
+
 _FAMILIES = (
     rsa.RSAPrivateKey,
     ec.EllipticCurvePrivateKey,

@@ -18,6 +18,8 @@ from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Signer, SignerError
+from kubevouch.signers.keys import KeyOptions
+from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.wellknown import (
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
@@ -38,7 +40,7 @@ class SigningOptionsError(SignerError):
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """The names of a certificate's file and of its key's; both may be empty.
+    """The names of a certificate's file and of its key's, or a key's ``pkcs11:`` URI; both may be empty.
 
     Args:
         bundle: the file may hold other CA certificates beside the key's own; Kubernetes then refuses to sign.
@@ -71,11 +73,18 @@ _LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SigningOptions:
-    """``default`` signs for all four signers; ``pairs``, by signer name, only for those that it names."""
+    """``default`` signs for all four signers; ``pairs``, by signer name, only for those that it names.
+
+    Args:
+        keys: what opens the keys.
+        clock: for keys that are not in this process.
+    """
 
     default: PairFiles = PairFiles()
     pairs: Mapping[str, PairFiles] = field(default_factory=dict)
     rules: SigningRules = field(default_factory=SigningRules)
+    keys: KeyOptions = field(default_factory=KeyOptions)
+    clock: Clock = field(default_factory=SystemClock)
 
     def problems(self) -> list[str]:
         """What contradicts, in kube-controller-manager's words and order."""
@@ -106,7 +115,7 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
         raise SigningOptionsError(problems)
     if options.default:
         # One signer for all: the files are looked at once a signature.
-        signer = _load(KUBERNETES_SIGNERS[0], options.default, options.rules)
+        signer = _load(KUBERNETES_SIGNERS[0], options.default, options)
         return dict.fromkeys(KUBERNETES_SIGNERS, signer)
     chosen = {name: options.pairs[name] for name in KUBERNETES_SIGNERS if options.pairs.get(name)}
     if not chosen:
@@ -118,11 +127,14 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
                 "one",
                 signer=name,
             )
-    return {name: _load(name, pair, options.rules) for name, pair in chosen.items()}
+    return {name: _load(name, pair, options) for name, pair in chosen.items()}
 
 
-def _load(signer_name: str, pair: PairFiles, rules: SigningRules) -> Signer:
+def _load(signer_name: str, pair: PairFiles, options: SigningOptions) -> Signer:
     try:
-        return FileSigner(pair.certificate_file, pair.key_file, rules, bundle=pair.bundle)
+        return FileSigner(
+            pair.certificate_file, pair.key_file, options.rules, bundle=pair.bundle, keys=options.keys,
+            clock=options.clock,
+        )  # fmt: skip
     except AuthorityError as err:
         raise SignerError(f"failed to init {signer_name} certificate controller: {err}") from err

@@ -1,4 +1,4 @@
-"""A signer whose CA certificate and key are files, taken in again when they change.
+"""A signer whose CA certificate is a file, taken in again when it changes, and its key a file or in a token.
 
 Source: pkg/controller/certificates/signer/ca_provider.go, k8s.io/apiserver/pkg/server/dynamiccertificates (Kubernetes
 1.36).
@@ -9,25 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from kubevouch.machinery.text.gotext import quote
-from kubevouch.pki import authority as authority_module
 from kubevouch.pki import issuance
-from kubevouch.pki.authority import CertificateAuthority, own_certificate
-from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
+from kubevouch.pki.authority import CertificateAuthority
+from kubevouch.pki.errors import AuthorityError, IssuedMismatchError, NotSingleError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.signers import pkcs11, pkcs11_uri
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
-from kubevouch.util.files import Stamp, read_private, stamp, warn_of_exposure
+from kubevouch.signers.key_threads import KeyThreads
+from kubevouch.signers.keys import FileSource, KeyOptions, KeySource, TokenSource
+from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.files import Stamp, stamp
 from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("signers.file")
 
 
 class FileSigner:
-    """Signs with the pair in two files.
+    """Signs with the certificate in a file and the key in another one, or in a token.
 
     A pair that does not fit together, or a file that cannot be read, is not taken over: the files are being written.
     A pair that fits while there is more than one certificate is taken over, and fails each signing, as in Kubernetes.
@@ -40,21 +44,33 @@ class FileSigner:
         rules: SigningRules | None = None,
         *,
         bundle: bool = False,
+        keys: KeyOptions = KeyOptions(),  # noqa: B008 - frozen
+        clock: Clock | None = None,
     ) -> None:
-        """``bundle``: of several certificates the one that belongs to the key signs, unlike in Kubernetes, and a key
+        """``key_file``: or the ``pkcs11:`` URI of a key; ``keys``: what opens it. A token that is not there may come.
+
+        ``bundle``: of several certificates the one that belongs to the key signs, unlike in Kubernetes, and a key
         that others could have put there or read does not.
 
         Raises :class:`AuthorityError` with kube-controller-manager's text when the files make no authority.
         """
         self._bundle = bundle
         self._certificate_file = str(certificate_file)
-        self._key_file = str(key_file)
         self._rules = rules or SigningRules()
         self._stopped = ""
         self._unusable: AuthorityError | None = None
+        clock = clock or SystemClock()
+        self._threads: KeyThreads | None = None
+        self._source: KeySource
+        if pkcs11_uri.is_uri(str(key_file)):
+            self._source = TokenSource(str(key_file), keys, clock)
+            self._threads = KeyThreads(pkcs11.MAX_SESSIONS, clock)
+        else:
+            self._source = FileSource(str(key_file), keys, bundle=bundle)
         self._stamps = self._look()
         try:
-            self._authority = self._load(*self._read())
+            self._authority = self._load()
+            self._source.try_out()
         except OSError as err:
             raise AuthorityError(
                 f"error reading CA cert file {quote(self._certificate_file)}: {_go_text(err)}"
@@ -85,6 +101,10 @@ class FileSigner:
         if self._look() != self._stamps:
             await elsewhere(self._follow)
         authority = self._usable()
+        rules = decision.rules
+        if self._threads is not None:
+            # A token is as good as what it signs: another key under the same name is found here.
+            rules = msgspec.structs.replace(rules, verify_signature=True)
 
         def issue() -> Certificate:
             return issuance.issue(
@@ -94,10 +114,12 @@ class FileSigner:
                 usages=wanted.usages,
                 expiration_seconds=wanted.expiration_seconds,
                 now=decision.at,
-                rules=decision.rules,
+                rules=rules,
             )
 
         try:
+            if self._threads is not None:
+                return await self._threads.run(issue)
             # RSA signs in up to 50 ms, an elliptic curve in less than a thread needs to begin.
             return await elsewhere(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
         except IssuedMismatchError as err:
@@ -117,39 +139,24 @@ class FileSigner:
         if stamps == self._stamps:
             return
         try:
-            certificate, key = self._read()
-            authority_module.load_key_pair(certificate, key)
+            loaded = self._load()
+        except NotSingleError as err:
+            self._unusable = err
         except (AuthorityError, OSError) as err:
             # The stamps stay as they are, so that the next signature looks again.
             log.error("the signing pair is not taken over", certificate_file=self._certificate_file, err=str(err))
             return
+        else:
+            self._authority, self._unusable = loaded, None
+            log.info("Loaded a new cert/key pair", certificate_file=self._certificate_file)
         self._stamps = stamps
-        try:
-            self._authority = self._load(certificate, key)
-        except AuthorityError as err:
-            self._unusable = err
-            return
-        self._unusable = None
-        log.info("Loaded a new cert/key pair", certificate_file=self._certificate_file)
 
-    def _look(self) -> tuple[Stamp | None, Stamp | None]:
-        return stamp(self._certificate_file), stamp(self._key_file)
+    def _look(self) -> tuple[Stamp | None, ...]:
+        return stamp(self._certificate_file), *self._source.stamp()
 
-    def _read(self) -> tuple[bytes, bytes]:
-        if not self._certificate_file or not self._key_file:
-            return b"", b""
-        key_file = Path(self._key_file)
-        certificate = Path(self._certificate_file).read_bytes()
-        if self._bundle:
-            key = read_private(key_file)
-            return own_certificate(certificate, key), key
-        warn_of_exposure(key_file)
-        return certificate, key_file.read_bytes()
-
-    def _load(self, certificate: bytes, key: bytes) -> CertificateAuthority:
-        return CertificateAuthority.load(
-            certificate, key, certificate_file=self._certificate_file, key_file=self._key_file
-        )
+    def _load(self) -> CertificateAuthority:
+        certificate = Path(self._certificate_file).read_bytes() if self._certificate_file else b""
+        return self._source.authority(certificate, self._certificate_file)
 
 
 def _go_text(err: OSError) -> str:

@@ -2,6 +2,7 @@
 
 SignerError            a signer that cannot be set up or will not sign
 ├── UndecidedError     no decision, or no approval, stands behind the request
+├── SignerUnavailable  what holds the key cannot be reached now: the request waits
 └── SigningStopped     the signer once made a certificate that was not allowed: it signs no more
 """
 
@@ -17,6 +18,9 @@ from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
 
+UNAVAILABLE_RETRY_SECONDS = 5.0
+"""How soon a signer that is away is asked again: its return is noticed within this time."""
+
 
 class SignerError(Exception):
     """A signer that cannot be set up or will not sign."""
@@ -24,6 +28,17 @@ class SignerError(Exception):
 
 class UndecidedError(SignerError):
     """No decision, or no approval, stands behind the request."""
+
+
+class SignerUnavailable(SignerError):
+    """What holds the key cannot be reached, or has not decided yet. The request waits, and others go on.
+
+    ``retry_after``: seconds until it is worth to ask again.
+    """
+
+    def __init__(self, message: str, retry_after: float = UNAVAILABLE_RETRY_SECONDS) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class SigningStopped(SignerError):

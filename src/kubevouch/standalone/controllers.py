@@ -27,6 +27,7 @@ from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
+from kubevouch.util.clock import Clock
 
 Connect = Callable[[str], Client]
 
@@ -113,7 +114,7 @@ def start_controllers(
     identity = identity or IdentityOptions()
     pair = pair_at(server.pki.folder, CA)
     if not isinstance(signing, SigningOptions):
-        signing = _signing_options(signing or ClusterSigning(), pair, identity)
+        signing = _signing_options(signing or ClusterSigning(), pair, identity, server.clock)
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     # Who does not sign needs no key.
     signs = csr_signing.NAME in {each.name for each in catalog.select(controllers)}
@@ -143,12 +144,12 @@ def start_controllers(
     return RunningControllers(server, Manager(built, informers, server.clock))
 
 
-def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions) -> SigningOptions:
+def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions, clock: Clock) -> SigningOptions:
     rules = SigningRules(signing_duration=signing.duration, profile=identity.signing_profile)
     default = signing.default
     if not signing.is_elsewhere:
         default = PairFiles(str(own.certificate), str(own.key), bundle=True)
-    return SigningOptions(default, signing.pairs, rules)
+    return SigningOptions(default, signing.pairs, rules, signing.keys, clock)
 
 
 def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:

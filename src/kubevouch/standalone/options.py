@@ -17,6 +17,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.audit.options import AuditOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.signers.catalog import PairFiles
+from kubevouch.signers.keys import KeyOptions
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
@@ -60,11 +61,13 @@ class ClusterSigning:
         default: signs for all signers; empty, with no ``pairs``, is the CA of the data directory.
         pairs: by signer name; then only these sign.
         duration: of certificates, unless a shorter one is asked for.
+        keys: what opens the keys of ``default`` and ``pairs``.
     """
 
     default: PairFiles = field(default_factory=PairFiles)
     pairs: Mapping[str, PairFiles] = field(default_factory=dict)
     duration: dt.timedelta = DEFAULT_SIGNING_DURATION
+    keys: KeyOptions = field(default_factory=KeyOptions)
 
     @property
     def is_elsewhere(self) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kubevouch.standalone.options import ClusterSigning
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_KEY = "FILE|PKCS11-URI"
 # Word in the flags, and name after kubernetes.io/.
 _SIGNERS = {
     "kubelet-serving": "kubelet-serving",
@@ -27,7 +28,11 @@ _SIGNERS = {
 def _pair(word: str, what: str) -> tuple[Callable[..., Any], ...]:
     return (
         click.option(f"--cluster-signing-{word}cert-file", type=_FILE, help=f"CA that signs {what}"),
-        click.option(f"--cluster-signing-{word}key-file", type=_FILE, help="Its key."),
+        click.option(
+            f"--cluster-signing-{word}key-file",
+            metavar=_KEY,
+            help="Its key: a PEM file, also encrypted as PKCS #8, or a pkcs11: URI (RFC 7512).",
+        ),
     )
 
 
@@ -45,6 +50,18 @@ _FLAGS = (
         for word, name in _SIGNERS.items()
         for flag in _pair(f"{word}-", f"for kubernetes.io/{name}; others then need their own.")
     ),
+    click.option(
+        "--cluster-signing-key-passphrase-file",
+        type=_FILE,
+        help="File with what opens encrypted keys of the flags above.  [default: the systemd credential "
+        "ca-key-passphrase]",
+    ),
+    click.option("--pkcs11-module", type=_FILE, help="Shared library of the tokens whose URI has no module-path."),
+    click.option(
+        "--pkcs11-pin-file",
+        type=_FILE,
+        help="File with the PIN of tokens whose URI has no pin-source.  [default: the systemd credential pkcs11-pin]",
+    ),
 )
 
 
@@ -58,6 +75,7 @@ def signing_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def take_signing(flags: dict[str, Any]) -> ClusterSigning:
     """What the flags say; takes them out of ``flags``. Raises :class:`click.BadParameter`."""
     from kubevouch.signers.catalog import PairFiles
+    from kubevouch.signers.keys import KeyOptions
     from kubevouch.standalone.options import ClusterSigning
 
     def files(word: str) -> PairFiles:
@@ -67,6 +85,8 @@ def take_signing(flags: dict[str, Any]) -> ClusterSigning:
     duration: dt.timedelta = flags.pop("cluster_signing_duration")
     if duration <= dt.timedelta():
         raise click.BadParameter("expected a duration such as 8760h", param_hint="'--cluster-signing-duration'")
+    names = ("cluster_signing_key_passphrase_file", "pkcs11_module", "pkcs11_pin_file")
+    keys = KeyOptions(*(str(flags.pop(name) or "") for name in names))
     default = files("")
     pairs = {f"kubernetes.io/{name}": files(f"{word.replace('-', '_')}_") for word, name in _SIGNERS.items()}
-    return ClusterSigning(default, {name: pair for name, pair in pairs.items() if pair}, duration)
+    return ClusterSigning(default, {name: pair for name, pair in pairs.items() if pair}, duration, keys)

@@ -299,3 +299,16 @@ def signing(key: PrivateKey, *, rsa_digest: Digest = Digest.SHA256) -> Signing:
     if identifier:
         return Signing(identifier, key.sign)
     raise KeyMaterialError(f"no signature algorithm for a {type(key).__name__}")
+
+
+def external_signing(key: PublicKey, sign: Callable[[bytes], bytes]) -> Signing:
+    """The same for a private key that is elsewhere, of which ``key`` is the public half.
+
+    Raises:
+        KeyMaterialError: no algorithm signs with such keys.
+    """
+    if key.kind is KeyKind.RSA:
+        return Signing(_RSA_IDENTIFIERS[Digest.SHA256], sign)
+    if key.kind is KeyKind.ECDSA and key.bits in _ECDSA_SIGNERS:
+        return Signing(_ECDSA_SIGNERS[key.bits][0], sign)
+    raise KeyMaterialError(f"no signature algorithm for a {key.name} key that is elsewhere, expected RSA or ECDSA")
