@@ -192,10 +192,10 @@ def test_certificates_that_somebody_shows_behind_his_own_are_bounded() -> None:
     assert leaf is not None
     junk = [_certificate(f"{number}") for number in range(20)]
     verifier = ClientChainVerifier(
-        TrustAnchors.from_pem(authority.bundle), FakeClock(NOW), lambda leaf: leaf, remembered_bytes=6000
+        TrustAnchors.from_pem(authority.bundle), FakeClock(NOW), lambda chain: chain[0], remembered_bytes=6000
     )
     for other in junk:
-        assert verifier.verify((leaf.contents, other)).leaf.subject.common_name == "alice"
+        assert verifier.verify((leaf.contents, other)).conclusion.subject.common_name == "alice"
         held = sum(len(each) for shown in verifier._verified for each in shown)
         assert held == verifier._verified_bytes <= 6000
     verifier.replace_anchors(TrustAnchors.from_pem(authority.bundle))

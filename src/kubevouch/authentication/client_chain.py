@@ -33,9 +33,8 @@ REFUSAL_LIFETIME = dt.timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Verified(Generic[T]):
-    """A client's certificate, and what follows from it as long as its whole chain is valid."""
+    """What follows from a client's certificate, as long as its whole chain is valid."""
 
-    leaf: Certificate
     conclusion: T
     not_before: dt.datetime
     not_after: dt.datetime
@@ -47,7 +46,8 @@ class ClientChainVerifier(Generic[T]):
     Args:
         anchors: the CA bundle.
         clock: decides about dates.
-        conclude: what a verified certificate means; may raise ``ClientCertificateError``.
+        conclude: what a verified chain means, the client's own certificate first and the anchor last; may raise
+            ``ClientCertificateError``.
         remembered: how many chains, and how many refusals, are kept.
         remembered_bytes: how much of certificates in DER.
     """
@@ -56,7 +56,7 @@ class ClientChainVerifier(Generic[T]):
         self,
         anchors: TrustAnchors,
         clock: Clock,
-        conclude: Callable[[Certificate], T],
+        conclude: Callable[[Sequence[Certificate]], T],
         *,
         remembered: int = MAX_REMEMBERED,
         remembered_bytes: int = MAX_REMEMBERED_BYTES,
@@ -121,8 +121,7 @@ class ClientChainVerifier(Generic[T]):
     def _verify(self, presented: Sequence[bytes], now: dt.datetime) -> Verified[T]:
         chain = verify_presented(presented, self._anchors, now=now)
         return Verified(
-            chain[0],
-            self._conclude(chain[0]),
+            self._conclude(chain),
             max(certificate.not_before for certificate in chain),
             min(certificate.not_after for certificate in chain),
         )

@@ -17,13 +17,14 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
-from kubevouch.authentication.interface import Authentication, UserInfo
+from kubevouch.authentication.interface import Authentication, AuthenticationError, UserInfo
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import RecoveryProofError
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
 from kubevouch.pki.recovery_proof import Answer, verify_answer
 from kubevouch.records import node_recovery
-from kubevouch.records.node_recovery import CloneError, Record, RecoveryPolicy, Use
+from kubevouch.records.node_recovery import CloneError, Record, RecoveryPolicy, RecoveryRefusedError, Use
+from kubevouch.revocation.revocations import Revocations, marks_of
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
 
@@ -60,6 +61,7 @@ class NodeRecovery:
         secret: the key that all API servers share; empty while there is none, when nobody recovers.
         record_of: the record of a node, or None.
         locked: how many nodes are locked.
+        revocations: what is revoked does not recover, for its key may be what was stolen.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class NodeRecovery:
         secret: Callable[[], bytes],
         record_of: Callable[[str], Record | None],
         locked: Callable[[], int],
+        revocations: Revocations | None = None,
     ) -> None:
+        self._revocations = revocations or Revocations()
         self._policy = policy
         self._anchors = anchors
         self._clock = clock
@@ -104,6 +108,9 @@ class NodeRecovery:
         now = self._clock.now()
         proven = verify_answer(answer, self._anchors, now=now, max_age=self._policy.max_age)
         self._answered.put(challenge.nonce, True, CHALLENGE_LIFE.total_seconds())
+        why = self._revocations.why(marks_of(proven.chain))
+        if why:
+            raise RecoveryRefusedError(f"the certificate that has ended is revoked: {why}")
         digest = node_recovery.digest
         wanted = Use(digest(proven.key), digest(proven.next_key), digest(proven.request.public_key))
         try:
@@ -117,6 +124,9 @@ class NodeRecovery:
         session = None if audiences else self._opened(bearer_token, _Session)
         if session is None:
             return None
+        begun = dt.datetime.fromtimestamp(session.exp, dt.UTC) - SESSION_LIFE
+        if why := self._revocations.node(session.node, begun):
+            raise AuthenticationError(f"the node is revoked: {why}")
         extra = node_recovery.user_extra(session.use)
         user = UserInfo(f"{RECOVERY_USER_PREFIX}{session.node}", "", (node_recovery.RECOVERERS_GROUP,), extra)
         return Authentication(user, METHOD)

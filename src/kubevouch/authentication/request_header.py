@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.impersonation import unescape_extra_key
 from kubevouch.authentication.interface import Authentication, AuthenticationError, Credentials, UserInfo
+from kubevouch.authentication.x509 import Revocation, refuse_revoked
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.revocation.revocations import Mark, marks_of
 from kubevouch.util.clock import Clock
 
 METHOD = "request-header"
@@ -42,11 +44,19 @@ class RequestHeaderAuthenticator:
         anchors: the request-header CA bundle.
         clock: decides about dates, at every request.
         options: header names and allowed proxies.
+        revoked: asked at every request, as for other client certificates.
     """
 
-    def __init__(self, anchors: TrustAnchors, clock: Clock, options: RequestHeaderOptions | None = None) -> None:
+    def __init__(
+        self,
+        anchors: TrustAnchors,
+        clock: Clock,
+        options: RequestHeaderOptions | None = None,
+        revoked: Revocation | None = None,
+    ) -> None:
         options = options or RequestHeaderOptions()
-        self._verifier = ClientChainVerifier(anchors, clock, _common_name)
+        self._revoked = revoked
+        self._verifier = ClientChainVerifier(anchors, clock, _conclude)
         self._allowed_names = frozenset(options.allowed_names)
         self._username_headers = _lower(options.username_headers)
         self._uid_headers = _lower(options.uid_headers)
@@ -60,7 +70,9 @@ class RequestHeaderAuthenticator:
     async def authenticate(self, credentials: Credentials) -> Authentication | None:
         if not credentials.peer_chain:
             return None
-        name = self._verifier.verify(credentials.peer_chain).conclusion
+        name, marks = self._verifier.verify(credentials.peer_chain).conclusion
+        if self._revoked is not None:
+            refuse_revoked(self._revoked, marks)
         if self._allowed_names and name not in self._allowed_names:
             raise AuthenticationError(f"x509: subject with cn={name} is not in the allowed list")
         headers = credentials.headers
@@ -81,8 +93,8 @@ class RequestHeaderAuthenticator:
         return extra
 
 
-def _common_name(certificate: Certificate) -> str:
-    return certificate.subject.common_name
+def _conclude(chain: Sequence[Certificate]) -> tuple[str, tuple[Mark, ...]]:
+    return chain[0].subject.common_name, marks_of(chain)
 
 
 def _lower(headers: tuple[str, ...]) -> tuple[str, ...]:

@@ -235,9 +235,19 @@ class ServiceAccountAuthenticator:
 
     Args:
         accounts, secrets, nodes: read the stored objects; a node's namespace is empty.
+        revoked: why what a node was given at a time counts no more, or an empty text.
     """
 
-    def __init__(self, issuer: Issuer, accounts: Getter, secrets: Getter, nodes: Getter, clock: Clock) -> None:
+    def __init__(
+        self,
+        issuer: Issuer,
+        accounts: Getter,
+        secrets: Getter,
+        nodes: Getter,
+        clock: Clock,
+        revoked: Callable[[str, dt.datetime], str] | None = None,
+    ) -> None:
+        self._revoked = revoked
         self._issuer = issuer
         self._accounts = accounts
         self._bound: dict[str, Getter] = {"secret": secrets, "node": nodes}
@@ -289,9 +299,21 @@ class ServiceAccountAuthenticator:
                 _require(getter("" if kind == "node" else namespace, signed.name), signed, kind)
         extra = {wellknown.CREDENTIAL_ID_EXTRA: (f"JTI={claims.jti}",)} if claims.jti else {}
         if private.node is not None:
+            self._refuse_revoked(private.node.name, claims.iat)
             extra |= {wellknown.NODE_NAME_EXTRA: (private.node.name,), wellknown.NODE_UID_EXTRA: (private.node.uid,)}
         groups = (wellknown.SERVICE_ACCOUNTS_GROUP, f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{namespace}")
         return UserInfo(username(namespace, account.name), account.uid, groups, extra)
+
+    def _refuse_revoked(self, node: str, issued: int) -> None:
+        """A node has had tokens made for what runs on it: they would outlive its certificate."""
+        if self._revoked is None:
+            return
+        try:
+            why = self._revoked(node, dt.datetime.fromtimestamp(issued, dt.UTC))
+        except (OverflowError, ValueError, OSError) as err:
+            raise AuthenticationError(f"token issued at {issued}, which is no moment") from err
+        if why:
+            raise AuthenticationError(f"token is bound to a node that is revoked: {why}")
 
 
 def _require(stored: Object | None, signed: _Signed, what: str) -> None:

@@ -6,18 +6,20 @@ Source: k8s.io/apiserver/pkg/authentication/request/x509 (Kubernetes 1.36); the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import Authentication, AuthenticationError, Credentials, UserInfo
 from kubevouch.pki.client_certificate import TrustAnchors, identify
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.revocation.revocations import Mark, marks_of
 from kubevouch.util.clock import Clock
 from kubevouch.wellknown import CREDENTIAL_ID_EXTRA
 
 METHOD = "x509"
 
-Revocation = Callable[[Certificate], str]
+Revocation = Callable[[Sequence[Mark]], str]
+"""Why a client with certificates of these marks is refused, or an empty text."""
 
 
 class X509Authenticator:
@@ -44,15 +46,24 @@ class X509Authenticator:
     async def authenticate(self, credentials: Credentials) -> Authentication | None:
         if not credentials.peer_chain:
             return None
-        verified = self._verifier.verify(credentials.peer_chain)
+        found, marks = self._verifier.verify(credentials.peer_chain).conclusion
         if self._revoked is not None:
-            why = self._revoked(verified.leaf)
-            if why:
-                raise AuthenticationError(f"client certificate is revoked: {why}")
-        return verified.conclusion
+            refuse_revoked(self._revoked, marks)
+        return found
 
 
-def _conclude(certificate: Certificate) -> Authentication | None:
+def refuse_revoked(revoked: Revocation, marks: Sequence[Mark]) -> None:
+    """Raises :class:`AuthenticationError` for a client whose certificate is revoked."""
+    why = revoked(marks)
+    if why:
+        raise AuthenticationError(f"client certificate is revoked: {why}")
+
+
+def _conclude(chain: Sequence[Certificate]) -> tuple[Authentication | None, tuple[Mark, ...]]:
+    return _user_of(chain[0]), marks_of(chain)
+
+
+def _user_of(certificate: Certificate) -> Authentication | None:
     identity = identify(certificate)
     if identity is None:
         return None

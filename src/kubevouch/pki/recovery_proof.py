@@ -55,10 +55,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ProvenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer has proven."""
+    """What an answer has proven. ``chain``: the node's certificate first, the anchor last."""
 
     node_name: str
-    certificate: Certificate
+    chain: tuple[Certificate, ...]
     request: CertificateRequest
     key: PublicKey
     next_key: PublicKey
@@ -141,7 +141,7 @@ def verify_answer(given: Answer, anchors: TrustAnchors, *, now: dt.datetime, max
     if now - leaf.not_after > max_age:
         raise RecoveryProofError(f"the certificate ended at {leaf.not_after:%Y-%m-%d}, longer ago than is allowed")
     try:
-        verify_chain(leaf, intermediates, anchors, now=leaf.not_after)
+        verified = verify_chain(leaf, intermediates, anchors, now=leaf.not_after)
     except ClientCertificateError as err:
         raise RecoveryProofError(f"the certificate is not one of this cluster's: {err}") from err
     # 4. All three private keys are at hand, and have signed this request under this challenge.
@@ -155,4 +155,4 @@ def verify_answer(given: Answer, anchors: TrustAnchors, *, now: dt.datetime, max
             signature.verify(signature.algorithm_for(public_key), public_key, signed, made, post_quantum=True)
         except (SignatureError, KeyMaterialError) as err:
             raise RecoveryProofError(f"{what} has not signed this: {err}") from err
-    return ProvenAnswer(node_name=given.node_name, certificate=leaf, request=request, key=key, next_key=next_key)
+    return ProvenAnswer(node_name=given.node_name, chain=verified, request=request, key=key, next_key=next_key)

@@ -21,7 +21,6 @@ import msgspec
 
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.text.times import Time
-from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import BACKDATE
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records.config_map_overflow import Layout, Placed, cost, place
@@ -277,28 +276,29 @@ class Lockouts:
         for each in config_maps:
             self.changed(each.metadata.namespace, each.metadata.name, each)
 
-    def changed(self, namespace: str, name: str, config_map: ConfigMap | None) -> None:
-        """The ConfigMap is now this, or gone; those of others are passed over."""
+    def changed(self, namespace: str, name: str, config_map: ConfigMap | None) -> bool:
+        """The ConfigMap is now this, or gone; those of others are passed over. Whether somebody else is locked out."""
         if namespace != NAMESPACE or name not in _NAMES:
-            return
-        self._locked.pop(name, None)
+            return False
+        before = self._locked.pop(name, None)
         records = {} if config_map is None else decode(config_map.data)
         locked = {node: record for node, record in records.items() if record.locked is not None}
         if locked:
             self._locked[name] = locked
+        return before != self._locked.get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._locked)
 
     def __len__(self) -> int:
         return len({node for locked in self._locked.values() for node in locked})
 
-    def why(self, certificate: Certificate) -> str:
-        """Why the certificate counts no more; empty for one that does."""
-        if not self._locked:
-            return ""
-        node = node_name_of(certificate.subject.common_name)
-        if not node:
+    def of(self, node: str, issued: dt.datetime) -> str:
+        """Why what was given to the node at that time counts no more; empty if it does."""
+        if not self._locked or not node:
             return ""
         record = joined(locked[node] for locked in self._locked.values() if node in locked)
-        if not record.locks(issued_at(certificate)):
+        if not record.locks(issued):
             return ""
         assert record.locked is not None  # it locks
         return f"node {node} is locked out since {Time.of(record.locked)}: {record.why}"

@@ -37,6 +37,7 @@ from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
@@ -76,7 +77,7 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
 from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable
 from kubevouch.storage.measured import MeasuredStore
-from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.cacher import Cacher, Tap
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.loop_monitor import LoopMonitor, Stall
@@ -97,6 +98,7 @@ class Security:
     resolver: RuleResolver
     admission: AdmissionChain
     recovery: NodeRecovery | None = None
+    revocations: Revocations = field(default_factory=Revocations)
 
 
 _STORED = frozenset(each.group_resource for each in catalog.STORED)
@@ -113,6 +115,7 @@ class Caches:
     by_plural: dict[str, ResourceCache[Any]] = field(default_factory=dict)
     custom: Callable[[str, str], ResourceCache[Any] | None] = lambda _group, _plural: None
     custom_kind: Callable[[GroupVersionKind], Awaitable[CustomKind | None]] = no_custom_kind
+    tap: Callable[[Tap], None] = lambda _tap: None
 
     def __getitem__(self, plural: str) -> ResourceCache[Any]:
         return self.by_plural[plural]
@@ -171,7 +174,7 @@ class APIServer:
         self._revisions = RevisionBytes()
         self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
-        self.caches = Caches()
+        self.caches = Caches(tap=self.cacher.tap)
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
         self.worker = Worker()
@@ -233,6 +236,7 @@ class APIServer:
         if issuer is not None:
             self._install_token_requests(issuer)
         self._standing = WatchStanding(self.security.authenticator, self.security.authorizer, clock, self._timers)
+        self.security.revocations.on_change(self._standing.judge_credentials)
         environment = Environment(clock, scheme, self.security.authorizer, admission, self._timers)
         self._discovery = Discovery(self.served, address)
         self._router = Router(environment, self.served, self._discovery)

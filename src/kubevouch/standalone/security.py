@@ -13,7 +13,7 @@ from kubevouch.admission.dynamic.configured import ConfiguredAdmission
 from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf
 from kubevouch.api.catalog import RESOURCE_QUOTAS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.api.core_v1 import ConfigMap, Namespace, Node, ResourceQuota, Secret
+from kubevouch.api.core_v1 import Namespace, Node, ResourceQuota, Secret
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
@@ -34,10 +34,11 @@ from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import Record, RecoveryPolicy, RecoveryRecordError
-from kubevouch.revocation.node_records import Lockouts
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import Caches, Security
 from kubevouch.server.bootstrap.authentication_trust import AuthenticationTrust
 from kubevouch.server.metrics.access import AccessMetrics
+from kubevouch.standalone import revocation
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.admission import configured_admission
@@ -69,8 +70,8 @@ class StandaloneSecurity:
         self._disabled_admission = tuple(disabled_admission)
         self._trust = trust
         self._clock = clock
-        self._lockouts = Lockouts()
-        self._clients = X509Authenticator(trust.client_anchors, clock, self._lockouts.why)
+        self.revocations = Revocations()
+        self._clients = X509Authenticator(trust.client_anchors, clock, self.revocations.why)
         self._access = access or Access(AccessOptions(), (), clock)
         self.policy = RBACPolicy()
         self._built_in: dict[str, ResolvingAuthorizer] = {
@@ -129,19 +130,21 @@ class StandaloneSecurity:
         follow(self.policy, rbac_caches)
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
-        _follow_lockouts(caches, self._lockouts)
+        revocation.follow(caches, self.revocations)
         kinds: list[TokenAuthenticator] = []
         if self._access.bootstrap_token_auth:
             kinds.append(BootstrapTokenAuthenticator(_secret_getter(caches), self._clock))
         if self._trust.issuer is not None:
-            kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock))
+            kinds.insert(0, _service_accounts(self._trust.issuer, caches, self._clock, self.revocations))
         if self._trust.recovery is not None:
-            self._recovery = _node_recovery(self._trust.recovery, caches, self._anchors, self._clock)
+            self._recovery = _node_recovery(self._trust.recovery, caches, self._anchors, self._clock, self.revocations)
             kinds.append(self._recovery)
         tokens = BearerAuthenticator([*self._access.first_tokens, *kinds, *self._access.tokens])
         authenticators: list[Authenticator] = [self._clients, tokens]
         if self._trust.front_proxy_anchors is not None:
-            proxy = RequestHeaderAuthenticator(self._trust.front_proxy_anchors, self._clock, FRONT_PROXY_HEADERS)
+            proxy = RequestHeaderAuthenticator(
+                self._trust.front_proxy_anchors, self._clock, FRONT_PROXY_HEADERS, self.revocations.why
+            )
             authenticators.insert(0, proxy)
         self._configured = configured_admission(caches, self._clock, _namespace_getter(caches), self.authorizer)
         dependencies = Dependencies(
@@ -161,6 +164,7 @@ class StandaloneSecurity:
             resolver=self.authorizer,
             admission=default_chain(dependencies, self._disabled_admission),
             recovery=self._recovery,
+            revocations=self.revocations,
         )
 
 
@@ -174,7 +178,9 @@ def _getter(caches: Caches, plural: str, folder: str) -> Callable[[str], Any]:
     return get
 
 
-def _node_recovery(policy: RecoveryPolicy, caches: Caches, anchors: TrustAnchors, clock: Clock) -> NodeRecovery:
+def _node_recovery(
+    policy: RecoveryPolicy, caches: Caches, anchors: TrustAnchors, clock: Clock, revocations: Revocations
+) -> NodeRecovery:
     folder = f"{node_recovery.NAMESPACE}/"
     secret_named, stored = _getter(caches, "secrets", folder), _getter(caches, "configmaps", folder)
 
@@ -196,10 +202,12 @@ def _node_recovery(policy: RecoveryPolicy, caches: Caches, anchors: TrustAnchors
             node_recovery.LOCKED_LABEL in each.metadata.labels for each in values if node_recovery.is_record(each)
         )
 
-    return NodeRecovery(policy, anchors, clock, secret, record_of, locked)
+    return NodeRecovery(policy, anchors, clock, secret, record_of, locked, revocations)
 
 
-def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAccountAuthenticator:
+def _service_accounts(
+    issuer: Issuer, caches: Caches, clock: Clock, revocations: Revocations
+) -> ServiceAccountAuthenticator:
     def getter(plural: str) -> Callable[[str, str], Any]:
         cache = caches[plural]
 
@@ -209,7 +217,9 @@ def _service_accounts(issuer: Issuer, caches: Caches, clock: Clock) -> ServiceAc
 
         return get
 
-    return ServiceAccountAuthenticator(issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock)
+    return ServiceAccountAuthenticator(
+        issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock, revocations.node
+    )
 
 
 def _quotas(caches: Caches) -> tuple[QuotasOf, ObjectsIn]:
@@ -237,17 +247,6 @@ def _open_requests(caches: Caches) -> OpenRequests:
     cache.on_event(follow_event)
     cache.on_load(lambda: found.load(stored.obj for stored in cache.values()))
     return found
-
-
-def _follow_lockouts(caches: Caches, lockouts: Lockouts) -> None:
-    cache = caches["configmaps"]
-
-    def follow_event(event: CacheEvent[ConfigMap]) -> None:
-        namespace, _, name = event.key.removeprefix(cache.prefix).partition("/")
-        lockouts.changed(namespace, name, None if event.current is None else event.current.obj)
-
-    cache.on_event(follow_event)
-    cache.on_load(lambda: lockouts.load(stored.obj for stored in cache.values()))
 
 
 def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:

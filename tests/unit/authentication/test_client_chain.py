@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 import pytest
 
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import AuthenticationError
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.testing.clock import FakeClock
 from unit.authentication.client_certificates import ANCHORS, HOUR, NOW, OTHER, OTHER_CA, chain
@@ -23,9 +25,9 @@ class Concluding:
         self.clock = FakeClock(NOW)
         self.verifier = ClientChainVerifier(ANCHORS, self.clock, self, **bounds)
 
-    def __call__(self, certificate: Certificate) -> int:
-        self.serials.append(certificate.serial)
-        return certificate.serial
+    def __call__(self, chain: Sequence[Certificate]) -> int:
+        self.serials.append(chain[0].serial)
+        return chain[0].serial
 
     def sees(self, presented: tuple[bytes, ...]) -> bool:
         """Whether showing this is looked at, and not remembered."""
@@ -60,9 +62,7 @@ def test_bytes_are_counted_too() -> None:
 
 def test_the_clients_own_certificate_is_what_counts() -> None:
     it, presented = Concluding(), chain()
-    found = it.verifier.verify(presented)
-    assert found.leaf.contents == presented[0]
-    assert found.conclusion == found.leaf.serial
+    assert it.verifier.verify(presented).conclusion == x509_certificate.parse_der(presented[0]).serial
 
 
 @pytest.mark.parametrize("moment", [NOW - HOUR, NOW + HOUR])
@@ -82,7 +82,7 @@ def test_one_refusal_is_not_anothers() -> None:
     for _ in range(2):
         with pytest.raises(AuthenticationError, match="unknown authority"):
             it.verifier.verify(bad)
-    assert it.verifier.verify(good).leaf.contents == good[0]
+    assert it.verifier.verify(good).conclusion == x509_certificate.parse_der(good[0]).serial
 
 
 @pytest.mark.parametrize(("seconds", "accepted"), [(9, False), (10, True), (-2, False)])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from collections.abc import Sequence
 
 import pytest
 from cryptography import x509
@@ -13,7 +14,7 @@ from asynctest import async_test
 from kubevouch.authentication.interface import AuthenticationError, Credentials, UserInfo
 from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.revocation.revocations import Mark
 from kubevouch.testing.clock import FakeClock
 from unit.authentication.client_certificates import ANCHORS, HOUR, NOW, OTHER, chain, der
 from unit.authorization.policy_cases import VECTORS
@@ -146,8 +147,8 @@ async def test_replaced_anchors_count_at_once() -> None:
 async def test_revocation_reaches_open_connections() -> None:
     revoked: dict[int, str] = {}
 
-    def why(certificate: Certificate) -> str:
-        return revoked.get(certificate.serial, "")
+    def why(marks: Sequence[Mark]) -> str:
+        return revoked.get(marks[0].serial, "")
 
     authenticator, presented = X509Authenticator(ANCHORS, FakeClock(NOW), why), presenting(chain())
     assert await authenticator.authenticate(presented) is not None

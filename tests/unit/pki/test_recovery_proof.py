@@ -51,7 +51,7 @@ def test_what_a_good_answer_proves(algorithm: KeyAlgorithm) -> None:
     proven = verified(given)
     assert (proven.node_name, proven.key, proven.next_key) == ("a", *map(keys.public_key_of, (ONE, NEXT)))
     assert proven.request.public_key == keys.public_key_of(REQUEST_KEY)
-    assert proven.certificate.public_key.info == keys.public_key_of(key).info
+    assert proven.chain[0].public_key.info == keys.public_key_of(key).info
 
 
 @pytest.mark.parametrize("algorithm", [*KeyAlgorithm])

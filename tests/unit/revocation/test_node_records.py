@@ -10,6 +10,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records.config_map_overflow import MAX_BYTES, size
 from kubevouch.revocation import node_records
@@ -24,6 +25,7 @@ from kubevouch.revocation.node_records import (
     decode,
     encode,
     followed,
+    issued_at,
     joined,
     lifted,
     placed,
@@ -52,6 +54,10 @@ def in_shard(shard: str, number: int, letters: int = 8) -> list[str]:
 def certificate(name: str = "system:node:a", at: dt.datetime = NOW) -> Certificate:
     spec = authority.LeafSpec(common_name=name, organizations=("system:nodes",), purposes=("client auth",))
     return authority.issue_leaf(CA, spec, KEY, now=at)
+
+
+def why(lockouts: Lockouts, held: Certificate) -> str:
+    return lockouts.of(node_name_of(held.subject.common_name), issued_at(held))
 
 
 def test_a_lock_out_lasts_as_long_as_certificates_do() -> None:
@@ -108,25 +114,25 @@ def test_which_certificates_are_meant() -> None:
 
 def test_the_set_follows_the_config_maps() -> None:
     lockouts = Lockouts()
-    assert lockouts.why(certificate()) == "" and len(lockouts) == 0
+    assert why(lockouts, certificate()) == "" and len(lockouts) == 0
     locked = removed(NONE, NOW, UNTIL, lock=True, why="stolen")
     stored = config_map(config_maps_of("a")[0], {"a": locked, "b": NodeRecord(uid="2")})
     lockouts.load([stored])
     assert len(lockouts) == 1
-    assert lockouts.why(certificate()) == "node a is locked out since 2031-03-01T12:00:00Z: stolen"
-    assert lockouts.why(certificate(at=NOW + SECOND)) == ""
+    assert why(lockouts, certificate()) == "node a is locked out since 2031-03-01T12:00:00Z: stolen"
+    assert why(lockouts, certificate(at=NOW + SECOND)) == ""
     for other in ("system:node:b", "system:node:a\n", "a", "system:node:A"):
-        assert lockouts.why(certificate(other)) == ""
+        assert why(lockouts, certificate(other)) == ""
     # Of the same name in another namespace, where others may write.
     lockouts.changed("default", stored.metadata.name, None)
-    assert lockouts.why(certificate())
+    assert why(lockouts, certificate())
     lockouts.changed("kube-system", stored.metadata.name, None)
-    assert lockouts.why(certificate()) == "" and len(lockouts) == 0
+    assert why(lockouts, certificate()) == "" and len(lockouts) == 0
     # Where there was no room in its own.
     overflow = config_map(config_maps_of("a")[3], {"a": locked})
     lockouts.load([stored, overflow])
     lockouts.changed("kube-system", stored.metadata.name, None)
-    assert lockouts.why(certificate()) and len(lockouts) == 1
+    assert why(lockouts, certificate()) and len(lockouts) == 1
 
 
 def test_what_is_foreign_is_left_out() -> None:
@@ -167,7 +173,7 @@ def test_no_node_that_is_there_is_dropped_however_many_there_are() -> None:
     lockouts = Lockouts()
     lockouts.load(config_map(name, decode(data)) for name, data in stored.items())
     assert len(lockouts) == 3000
-    assert all(lockouts.why(certificate(f"system:node:{name}")) for name in names[::500])
+    assert all(why(lockouts, certificate(f"system:node:{name}")) for name in names[::500])
 
 
 def test_the_records_of_other_shards_are_nobodys_here() -> None:

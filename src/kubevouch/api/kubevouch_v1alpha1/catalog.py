@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubevouch.api.kubevouch_v1alpha1 import GROUP, VERSION
 from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.api.kubevouch_v1alpha1.own_kind import AGE, Column, OwnKind
 from kubevouch.machinery.scheme import Resource
 
@@ -23,6 +24,10 @@ CERTIFICATE_REQUEST_POLICIES = Resource(
     namespaced=False,
     short_names=("crp",),
 )
+CERTIFICATE_REVOCATIONS = Resource(
+    GROUP, VERSION, "CertificateRevocation", "certificaterevocations", CertificateRevocation, namespaced=False,
+    short_names=("certrev",),
+)  # fmt: skip
 
 ALLOWED_MACHINE_KIND = OwnKind(
     ALLOWED_MACHINES,
@@ -46,4 +51,18 @@ CERTIFICATE_REQUEST_POLICY_KIND = OwnKind(
     ),
 )
 
-OWN_KINDS = (ALLOWED_MACHINE_KIND, CERTIFICATE_REQUEST_POLICY_KIND)
+CERTIFICATE_REVOCATION_KIND = OwnKind(
+    CERTIFICATE_REVOCATIONS,
+    columns=(
+        Column("Reason", ".spec.reason"),
+        Column("Certificates", ".status.matched", "integer"),
+        Column("InForce", '.status.conditions[?(@.type=="InForce")].status'),
+        Column("Until", ".status.until"),
+        Column("By", ".spec.requestedBy", wide=True),
+        Column("Message", ".spec.message", wide=True),
+        AGE,
+    ),
+    selectable=(".spec.reason",),
+)
+
+OWN_KINDS = (ALLOWED_MACHINE_KIND, CERTIFICATE_REQUEST_POLICY_KIND, CERTIFICATE_REVOCATION_KIND)

@@ -2,7 +2,8 @@
 
 Kubernetes looks at a credential when a request comes, so that a watch outlives its token, its certificate and its
 rights by up to an hour. Here each running watch is judged again every few seconds, by the same authenticator and
-authorizer; its client then asks anew, and hears the 401 or 403.
+authorizer; its client then asks anew, and hears the 401 or 403. When something is revoked, all that this
+may reach are judged at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 from msgspec import structs
 
-from kubevouch.authentication import webhook
+from kubevouch.authentication import service_account, webhook, x509
 from kubevouch.authentication.interface import Authentication, AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, Decision
@@ -34,6 +35,8 @@ log = structlog.get_logger("server")
 JUDGE_SECONDS = 7.5
 # One takes some 20 µs.
 _AT_ONCE = 100
+# A token counts as long as the node that it is bound to.
+_REVOCABLE = frozenset((x509.METHOD, service_account.METHOD))
 _JUDGED = BytesResult(b"", "")
 
 _jitter = random.Random()  # noqa: S311 - spreads work, guards nothing
@@ -69,6 +72,8 @@ class WatchStanding:
         self._clock = clock
         self._timers = timers
         self._due: list[_Watch] = []
+        # Those that a revocation may reach.
+        self._revocable: set[_Watch] = set()
         self._judging: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -87,7 +92,17 @@ class WatchStanding:
             # A crowd that came at once is not judged at once.
             self._arm(watch, JUDGE_SECONDS * _jitter.random())
             result.ended.append(watch.forget)
+            if began_as.method in _REVOCABLE:
+                self._revocable.add(watch)
+                result.ended.append(lambda: self._revocable.discard(watch))
         return result
+
+    def judge_credentials(self) -> None:
+        """Judge at once what a client certificate began, or a token that may be bound to a node: some are revoked."""
+        for watch in self._revocable:
+            if watch.timer is not None:
+                watch.timer.cancel()
+            self._call(watch)
 
     def _arm(self, watch: _Watch, seconds: float) -> None:
         watch.timer = self._timers.at(self._clock.monotonic() + seconds, lambda: self._call(watch))

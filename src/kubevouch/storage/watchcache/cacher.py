@@ -7,7 +7,7 @@ stream has reached the store's newest revision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,6 +41,20 @@ class _Registered:
     missed: list[StoreEvent] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """Who hears of all values under a prefix, whether a kind is served there or not.
+
+    Args:
+        load: is given all values, by key, before the caches are said to be ready.
+        changed: is given a key and its new value; None for one that is gone.
+    """
+
+    prefix: str
+    load: Callable[[Mapping[str, bytes]], Awaitable[None]]
+    changed: Callable[[str, bytes | None], None]
+
+
 class Cacher:
     """Keeps a :class:`ResourceCache` for each registered key prefix in step with the store.
 
@@ -64,6 +78,7 @@ class Cacher:
         self._history = history
         self.budgets = budgets or Budgets()
         self._registered: dict[str, _Registered] = {}
+        self._taps: list[Tap] = []
         self._revision = Revision(0)
         self._waiting: dict[asyncio.Future[None], Revision] = {}
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +93,10 @@ class Cacher:
         cache: ResourceCache[Any] = ResourceCache(prefix, self._history, self.budgets)
         self._registered[prefix] = _Registered(cache, decode, [] if self._started else None)
         return cache
+
+    def tap(self, tap: Tap) -> None:
+        """Feed ``tap`` from the start on; before :meth:`start`."""
+        self._taps.append(tap)
 
     async def join(self, cache: ResourceCache[Any], before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Fill a cache that was registered after the start; then it stands where all others do.
@@ -185,6 +204,8 @@ class Cacher:
             (registered, await self._decoded(registered, grouped.get(registered.cache.prefix, [])))
             for registered in list(self._registered.values())
         ]
+        for tap in self._taps:
+            await tap.load({item.key: item.value for item in page.items if item.key.startswith(tap.prefix)})
         for registered, objects in loaded:
             registered.cache.close_watchers()  # whoever began meanwhile would miss what lies between
             registered.cache.load(objects, page.revision)
@@ -246,6 +267,9 @@ class Cacher:
         return found
 
     async def _apply(self, event: StoreEvent) -> None:
+        for tap in self._taps:
+            if event.key.startswith(tap.prefix):
+                tap.changed(event.key, event.value)
         registered = self._for_key(event.key)
         if registered is None:
             return

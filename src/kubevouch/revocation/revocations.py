@@ -1,0 +1,293 @@
+"""What is revoked now: the one place that is asked about a certificate, at every request and before each renewal.
+
+Compiled from CertificateRevocations and from the lock-outs of nodes. A question is a few look-ups in dicts, whatever
+the number of what is revoked.
+
+Source: kubevouch's own; docs/adr/0026-a-revocation-is-never-made-weaker-unseen.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import msgspec
+
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import HOLD, CertificateRevocation, IssuedNumbers
+from kubevouch.machinery.text.times import Time
+from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.x509.certificate_builder import key_identifier
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.revocation.node_records import Lockouts, issued_at
+from kubevouch.wellknown import NODE_USER_PREFIX
+
+K = TypeVar("K", bound=Hashable)
+
+# What may stand in a status is not bounded by a pattern.
+_MAX_SERIAL_DIGITS = 40
+_EVER = dt.datetime.max.replace(tzinfo=dt.UTC)
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """By what a certificate can be revoked.
+
+    Args:
+        issuer: the key identifier of the certificate that has verified this one, not what this one says of it.
+        fingerprint: SHA-256 of the certificate.
+        key: SHA-256 of its SubjectPublicKeyInfo, as Go writes it.
+    """
+
+    issuer: bytes
+    serial: int
+    fingerprint: bytes
+    key: bytes
+    user: str
+    issued: dt.datetime
+
+
+def mark_of(certificate: Certificate, issuer: bytes) -> Mark:
+    return Mark(
+        issuer,
+        certificate.serial,
+        certificate.fingerprint(),
+        hashlib.sha256(certificate.public_key.canonical_info).digest(),
+        certificate.subject.common_name,
+        issued_at(certificate),
+    )
+
+
+def marks_of(chain: Sequence[Certificate]) -> tuple[Mark, ...]:
+    """Of the certificates between a client and the anchor: with one of them, all below it are revoked.
+
+    Args:
+        chain: verified, the client's own first and the anchor last; an anchor that is the client's own stands alone.
+    """
+    links = pairwise(chain) if len(chain) > 1 else ((chain[0], chain[0]),)
+    return tuple(mark_of(certificate, authority_id(issuer)) for certificate, issuer in links)
+
+
+def authority_id(authority: Certificate) -> bytes:
+    """By which an issuer is named: its subject key identifier, or what it would be (RFC 7093)."""
+    return authority.meaning.subject_key_id or key_identifier(authority.public_key)
+
+
+class Revoked(msgspec.Struct, frozen=True, gc=False):
+    """That something is revoked, by the CertificateRevocation ``name``.
+
+    Args:
+        until: what it says of names is about what was issued until then.
+    """
+
+    name: str
+    reason: str
+    at: dt.datetime
+    until: dt.datetime
+    message: str = ""
+
+    def __str__(self) -> str:
+        told = f": {self.message}" if self.message else ""
+        return f"{self.name} has revoked it since {Time.of(self.at)} ({self.reason}){told}"
+
+
+def revoked_by(obj: CertificateRevocation) -> Revoked:
+    spec, created = obj.spec, obj.metadata.creation_timestamp
+    made = _EVER if created is None else created.datetime()
+    at = made if spec.revoked_at is None else min(spec.revoked_at.datetime(), made)
+    until = made if spec.revoked.issued_until is None else spec.revoked.issued_until.datetime()
+    return Revoked(obj.metadata.name, spec.reason, at, until, _plain(spec.message))
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def numbers(listed: Iterable[IssuedNumbers]) -> Iterator[tuple[bytes, int]]:
+    """Issuers and serial numbers; what is none is left out."""
+    for group in listed:
+        issuer = _octets(group.issuer)
+        for text in group.numbers if issuer else ():
+            if len(text) <= _MAX_SERIAL_DIGITS and (serial := _octets(text.zfill(len(text) + len(text) % 2))):
+                yield issuer, int.from_bytes(serial)
+
+
+def _octets(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+class _Index(dict[K, Revoked | tuple[Revoked, ...]]):
+    """What revokes a value. Nearly always it is one object, which stands by itself: a list for each takes room."""
+
+    __slots__ = ()
+
+    def add(self, key: K, revoked: Revoked) -> None:
+        known = self.get(key)
+        if known is None:
+            self[key] = revoked
+        else:
+            self[key] = (*_all(known), revoked)
+
+    def drop(self, key: K, revoked: Revoked) -> None:
+        left = tuple(each for each in _all(self.get(key, ())) if each is not revoked)
+        if left:
+            self[key] = left[0] if len(left) == 1 else left
+        else:
+            self.pop(key, None)
+
+
+def _all(found: Revoked | tuple[Revoked, ...]) -> tuple[Revoked, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _gravest(found: Iterable[Revoked]) -> Revoked | None:
+    """What stays when a hold is lifted counts before the hold, then what was revoked first."""
+    return min(found, key=lambda each: (each.reason == HOLD, each.at, each.name), default=None)
+
+
+class Revocations:
+    """Fed with objects as they are and as they change."""
+
+    def __init__(self) -> None:
+        self.lockouts = Lockouts()
+        self._objects: dict[str, tuple[CertificateRevocation, Revoked]] = {}
+        self._serials: dict[bytes, _Index[int]] = {}
+        self._certificates: _Index[bytes] = _Index()
+        self._keys: _Index[bytes] = _Index()
+        self._users: _Index[str] = _Index()
+        self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called once something is revoked, or is no more."""
+        self._listeners.append(listener)
+
+    def tell(self) -> None:
+        """Something has changed; for whoever changes the lock-outs."""
+        for listener in self._listeners:
+            listener()
+
+    # -------------------------------------------------------------- objects
+
+    def load(self, objects: Iterable[CertificateRevocation]) -> None:
+        """Start from all there are. What was known is not forgotten before what takes its place is there."""
+        fresh = Revocations()
+        for obj in objects:
+            fresh._add(obj)
+        self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
+        self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
+        self.tell()
+
+    def changed(self, name: str, obj: CertificateRevocation | None) -> None:
+        """The object of this name is now this, or gone."""
+        known = self._objects.get(name)
+        if known is not None and obj is not None and _says(known[0]) == _says(obj):
+            return
+        former = self._objects.pop(name, None)
+        if obj is not None:
+            self._add(obj)
+        if former is not None:
+            self._drop(*former)
+        self.tell()
+
+    def _add(self, obj: CertificateRevocation) -> None:
+        revoked = revoked_by(obj)
+        self._objects[obj.metadata.name] = obj, revoked
+        for index, key in self._entries(obj):
+            index.add(key, revoked)
+        for period in obj.spec.revoked.periods:
+            if period.since is not None and period.until is not None:
+                issuer = _octets(period.issuer)
+                self._periods.append((issuer, period.since.datetime(), period.until.datetime(), revoked))
+
+    def _drop(self, obj: CertificateRevocation, revoked: Revoked) -> None:
+        for index, key in self._entries(obj):
+            index.drop(key, revoked)
+        self._periods = [each for each in self._periods if each[3] is not revoked]
+
+    def _entries(self, obj: CertificateRevocation) -> Iterator[tuple[_Index[object], object]]:
+        targets, status = obj.spec.revoked, obj.status
+        for issuer, serial in numbers((*targets.serials, *status.serials)):
+            yield self._serials.setdefault(issuer, _Index()), serial  # type: ignore[misc]
+        for text in (*targets.certificates, *status.certificates):
+            yield self._certificates, _octets(text)  # type: ignore[misc]
+        for text in targets.keys:
+            yield self._keys, _octets(text)  # type: ignore[misc]
+        for user in (*targets.users, *(f"{NODE_USER_PREFIX}{node}" for node in targets.nodes)):
+            yield self._users, user  # type: ignore[misc]
+
+    # -------------------------------------------------------------- questions
+
+    def __len__(self) -> int:
+        """How many objects there are."""
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[Revoked]:
+        """Each object's own."""
+        return (revoked for _, revoked in self._objects.values())
+
+    @property
+    def values(self) -> int:
+        """How many serial numbers, fingerprints, keys and names are revoked."""
+        named = len(self._certificates) + len(self._keys) + len(self._users) + len(self._periods)
+        return named + sum(len(index) for index in self._serials.values())
+
+    def find(self, mark: Mark) -> Revoked | None:
+        """What has revoked the certificate; None for one that counts."""
+        if not self._objects:
+            return None
+        serials = self._serials.get(mark.issuer)
+        hits = (
+            None if serials is None else serials.get(mark.serial),
+            self._certificates.get(mark.fingerprint),
+            self._keys.get(mark.key),
+        )
+        found = [each for hit in hits if hit is not None for each in _all(hit)]
+        found += [each for each in _all(self._users.get(mark.user, ())) if mark.issued <= each.until]
+        for issuer, since, until, revoked in self._periods:
+            if since <= mark.issued <= until and (not issuer or issuer == mark.issuer):
+                found.append(revoked)
+        return _gravest(found) if found else None
+
+    def why(self, marks: Sequence[Mark]) -> str:
+        """Why a client whose certificates have these marks is refused; empty for one that is not."""
+        for mark in marks:
+            revoked = self.find(mark)
+            if revoked is not None:
+                return str(revoked)
+        return self.lockouts.of(node_name_of(marks[0].user), marks[0].issued) if self.lockouts else ""
+
+    def key(self, fingerprint: bytes) -> Revoked | None:
+        """What has revoked every certificate of a key."""
+        return _gravest(_all(self._keys.get(fingerprint, ())))
+
+    def certificate(self, fingerprint: bytes) -> Revoked | None:
+        """What has revoked a certificate of which nothing else is known."""
+        return _gravest(_all(self._certificates.get(fingerprint, ())))
+
+    def user(self, name: str, issued: dt.datetime) -> Revoked | None:
+        """What has revoked a user's certificates of that time."""
+        return _gravest(each for each in _all(self._users.get(name, ())) if issued <= each.until)
+
+    def node(self, name: str, issued: dt.datetime) -> str:
+        """Why what was given to a node at that time counts no more, certificate or token; empty if it does."""
+        revoked = self.user(f"{NODE_USER_PREFIX}{name}", issued)
+        return self.lockouts.of(name, issued) if revoked is None else str(revoked)
+
+    def serials(self, issuer: bytes) -> Mapping[int, Revoked]:
+        """The revoked serial numbers of one issuer, and why: what its CRL says."""
+        found = {}
+        for serial, hit in self._serials.get(issuer, _Index[int]()).items():
+            gravest = _gravest(_all(hit))
+            assert gravest is not None  # what nothing revokes is dropped
+            found[serial] = gravest
+        return found
+
+
+def _says(obj: CertificateRevocation) -> tuple[object, ...]:
+    """What of an object decides: a status that tells nothing new is not a change."""
+    return obj.spec, obj.status.serials, obj.status.certificates

@@ -1,0 +1,67 @@
+"""What is revoked, out of the server's own store: known before anything is served, on every server of that store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from kubevouch.api.core_v1 import ConfigMap
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.codec.json_codec import UnmarshalError
+from kubevouch.revocation.revocations import Revocations
+from kubevouch.server.apiserver import Caches
+from kubevouch.storage.watchcache.cacher import Tap
+from kubevouch.storage.watchcache.objects import CacheEvent
+from kubevouch.util.turns import give_way
+
+log = structlog.get_logger("standalone.revocation")
+
+# As custom resources are stored. Followed by key and not as a kind: its definition may go, and come back changed, and
+# meanwhile what is revoked stays so.
+PREFIX = f"/registry/{CERTIFICATE_REVOCATIONS.group}/{CERTIFICATE_REVOCATIONS.plural}/"
+
+
+def follow(caches: Caches, revocations: Revocations) -> None:
+    """Keep ``revocations`` as the store has them."""
+    caches.tap(Tap(PREFIX, lambda values: _load(revocations, values), lambda *event: _changed(revocations, *event)))
+    config_maps = caches["configmaps"]
+
+    def changed(event: CacheEvent[ConfigMap]) -> None:
+        namespace, _, name = event.key.removeprefix(config_maps.prefix).partition("/")
+        if revocations.lockouts.changed(namespace, name, None if event.current is None else event.current.obj):
+            revocations.tell()
+
+    def loaded() -> None:
+        revocations.lockouts.load(stored.obj for stored in config_maps.values())
+        revocations.tell()
+
+    config_maps.on_event(changed)
+    config_maps.on_load(loaded)
+
+
+async def _load(revocations: Revocations, values: Mapping[str, bytes]) -> None:
+    objects = []
+    for key, value in values.items():
+        obj = _decoded(key, value)
+        if obj is not None:
+            objects.append(obj)
+        await give_way()
+    revocations.load(objects)
+
+
+def _changed(revocations: Revocations, key: str, value: bytes | None) -> None:
+    obj = None if value is None else _decoded(key, value)
+    if value is None or obj is not None:
+        revocations.changed(key.removeprefix(PREFIX), obj)
+
+
+def _decoded(key: str, value: bytes) -> CertificateRevocation | None:
+    """None for what no schema of ours has let in: what was known of it before stays."""
+    try:
+        return json_codec.decode(value, CertificateRevocation)
+    except UnmarshalError as err:
+        log.error("a revocation cannot be read, and does not count", key=key, err=str(err))
+        return None
