@@ -24,6 +24,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certificates.certs import ControlPlanePKI, ensure_control_plane
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.records.node_recovery import RecoveryPolicy
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
@@ -159,6 +160,7 @@ async def world(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await stack.enter_async_context(server)
+        await own_kinds.ensure(server.client)
         if not _started and not runtime_config and recovery is None:
             _started.append(store.snapshot())
         at = World(server, store, clock)

@@ -89,6 +89,7 @@ VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER = "validatingadmissionpolicy-statu
 GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
 CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
+MACHINE_INVENTORY_CONTROLLER = "machine-inventory-controller"
 NODE_REMOVAL_CONTROLLER = "node-removal-controller"
 NODE_LIFECYCLE_CONTROLLER = "node-lifecycle-controller"
 RESOURCE_QUOTA_CONTROLLER = "resourcequota-controller"

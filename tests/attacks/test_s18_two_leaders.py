@@ -24,6 +24,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import certificate_builder, x509_certificate
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.testing.cluster import Cluster
 
@@ -46,6 +47,7 @@ async def test_leaders_at_once_issue_one_certificate_a_request() -> None:
     async with Cluster() as cluster:
         token = await cluster.token_async()
         joining = cluster.client(f"system:bootstrap:{token.partition('.')[0]}", GROUPS)
+        await own_kinds.ensure(cluster.server.client)
         leaders = [start_controllers(cluster.server, ("*",)) for _ in range(LEADERS)]
         decisions: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
 

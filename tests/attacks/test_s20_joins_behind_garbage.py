@@ -18,6 +18,7 @@ from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.controllers import start_controllers
 from served_world import Served, served
 from wire import CSRS
@@ -72,6 +73,7 @@ async def test_machines_join_behind_garbage_that_does_not_end(tmp_path: Path) ->
     codes: Counter[int] = Counter()
     numbers = itertools.count()
     async with served(tmp_path) as at, at.session() as bad, at.session(at.token) as good:
+        await own_kinds.ensure(at.server.client)
         controllers = start_controllers(at.server, ("csrapproving", "csrsigning"))
 
         async def flood() -> None:

@@ -27,6 +27,7 @@ from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.registry.core import configmaps
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.controllers import start_controllers
 from wire import CSRS, Reply, Wire
 
@@ -170,6 +171,7 @@ def test_in_a_reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kubelet_client, "recognize", raising)
 
     async def scenario(world: JoinWorld, wire: Wire, ask: Ask) -> None:
+        await own_kinds.ensure(world.server.client)
         controllers = start_controllers(world.server, ("*",))
         try:
             for name in ("boom", "a", "b"):

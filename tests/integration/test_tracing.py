@@ -15,6 +15,7 @@ from kubevouch.controllers import csr_approving, csr_signing
 from kubevouch.phases.join import JoinOptions, join
 from kubevouch.phases.tracing import traced, tracer_from
 from kubevouch.pki import pins
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.util import tracing
@@ -53,6 +54,7 @@ async def test_one_join_is_one_trace(tmp_path: Path) -> None:
     with collecting() as collector:
         # The server samples nothing by itself: that the agent is traced is what counts.
         async with traced_server(tmp_path, configuration(tmp_path, collector, 0)) as at:
+            await own_kinds.ensure(at.server.client)
             controllers = start_controllers(at.server, ("*",))
             await controllers.settle()
             pin = pins.pin_of(at.server.pki.authority.certificate)

@@ -14,6 +14,7 @@ from functools import cache
 
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
+from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authorization.policy import (
     EVENTS,
@@ -46,6 +47,7 @@ from kubevouch.wellknown import (
     KUBE_SYSTEM_NAMESPACE,
     KUBELET_SERVING_SIGNER,
     LEGACY_UNKNOWN_SIGNER,
+    MACHINE_INVENTORY_CONTROLLER,
     NAMESPACE_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
@@ -70,6 +72,7 @@ CONTROLLERS = (
     JOIN_STATUS_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
+    MACHINE_INVENTORY_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
     RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
@@ -206,6 +209,8 @@ def kubevouch_controller_policy() -> Policy:
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, certificate_ledger.LAYOUT.names)
         + _cluster_wide(NODE_REMOVAL_CONTROLLER, rule(_READ, "", "nodes"), EVENTS)
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
+        # Objects of other kinds that an inventory is told to look at are the operator's to allow.
+        + _cluster_wide(MACHINE_INVENTORY_CONTROLLER, rule(_READ, ALLOWED_MACHINES.group, ALLOWED_MACHINES.plural))
         + _cluster_wide(
             NODE_LIFECYCLE_CONTROLLER, rule(f"update {_READ}", "", "nodes"), rule("update", "", "nodes/status"), EVENTS
         )

@@ -17,6 +17,7 @@ from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.access import access_flags, take_access
 from kubevouch.cli.flags.address import address_flags
+from kubevouch.cli.flags.approval import approval_flags, take_approval
 from kubevouch.cli.flags.audit import audit_flags, take_audit
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import UpCommand
@@ -111,6 +112,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
 @audit_flags
 @recovery_flags
 @identity_flags
+@approval_flags
 @signing_flags
 @server_flags
 @click.option(
@@ -144,10 +146,12 @@ def up(
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
         recovery, identity, signing = take_recovery(flags), take_identity(flags), take_signing(flags)
+        approval = take_approval(flags)
         options = settings.StandaloneOptions(
             data_dir=folder, token_ttl=None if no_token else token_ttl, signing=signing,
             access=access, audit=audit, server=server,
             service_accounts=accounts, disabled_admission=disabled, recovery=recovery, identity=identity,
+            approval=approval,
             **flags,
         )  # fmt: skip
         run_async(_up(options))

@@ -21,6 +21,7 @@ from kubevouch.controllers import (
     csr_signing,
     garbage_collector,
     join_status,
+    machine_inventory,
     namespace,
     node_lifecycle,
     node_recovery,
@@ -56,6 +57,8 @@ class Entry:
 
 
 CONTROLLERS: tuple[Entry, ...] = (
+    # Before the approvers, who ask it.
+    Entry(machine_inventory.NAME, "machineinventory", machine_inventory.build),
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
     Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build),

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
+from kubevouch.config.inventory_config import Source
+from kubevouch.controllers.inventory import MachineInventory
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.errors import APIStatusError
@@ -106,6 +108,8 @@ class Context:
         count: how many objects of a resource are in a namespace, told by the server beside it, so that nobody has to be
             allowed to read what is only counted; None where there is no server.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
+        inventory: which machines the operator expects; empty unless machine-inventory-controller runs.
+        inventory_sources: beside AllowedMachine objects, in their order.
         running: the names of the controllers that are built over this.
     """
 
@@ -123,6 +127,8 @@ class Context:
     certificate_lifetime: dt.timedelta = DEFAULT_SIGNING_DURATION
     count: Callable[[Resource[Any], str], int] | None = None
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
+    inventory: MachineInventory = field(default_factory=MachineInventory)
+    inventory_sources: Sequence[Source] = ()
     running: frozenset[str] = frozenset()
 
 

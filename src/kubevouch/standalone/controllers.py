@@ -14,6 +14,7 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
+from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context
@@ -96,6 +97,7 @@ def start_controllers(
     *,
     signing: ClusterSigning | SigningOptions | None = None,
     identity: IdentityOptions | None = None,
+    inventory: Sequence[Source] = (),
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
@@ -104,6 +106,7 @@ def start_controllers(
     Args:
         signing: the signing pairs, or these and their rules; None signs everything with the server's CA.
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
+        inventory: which machines are expected, beside AllowedMachine objects.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
 
@@ -134,6 +137,7 @@ def start_controllers(
         certificate_lifetime=signing.rules.signing_duration,
         count=lambda resource, namespace: _count(server, resource, namespace),
         node_monitor_grace_period=node_monitor_grace_period,
+        inventory_sources=inventory,
     )
     built = catalog.build(controllers, context)
     for controller in built:

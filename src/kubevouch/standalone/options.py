@@ -19,6 +19,7 @@ from kubevouch.server.options import ServerOptions
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.signers.keys import KeyOptions
 from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
@@ -100,6 +101,7 @@ class StandaloneOptions:
             that of ``default/kubernetes``.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         signing: which CAs sign, and for how long.
+        approval: what decides about requests for certificates.
         server: how many requests run at once, and what is told of them.
         extra_names: more names and addresses for the serving certificate.
     """
@@ -124,5 +126,6 @@ class StandaloneOptions:
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     signing: ClusterSigning = field(default_factory=ClusterSigning)
+    approval: ApprovalOptions = field(default_factory=ApprovalOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

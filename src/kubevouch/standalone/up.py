@@ -11,11 +11,12 @@ import contextlib
 import datetime as dt
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
+from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.machinery.text import gotext
 from kubevouch.phases import bootstrap_token, cluster_info, upload_config
@@ -33,6 +34,7 @@ from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone import addresses, network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
+from kubevouch.standalone.approval_options import ApprovalOptionsError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
@@ -109,6 +111,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     access = _verified_access(options, clock)
     audit = _verified_audit(options, clock)
     tracing = _verified_tracing(options)
+    inventory = _verified_inventory(options)
     async with contextlib.AsyncExitStack() as stack:
         if tracing is not None:
             stack.push_async_callback(asyncio.to_thread, tracing.tracer.close)
@@ -160,6 +163,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             options.controllers,
             signing=options.signing,
             identity=options.identity,
+            inventory=inventory,
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
@@ -272,6 +276,13 @@ def _verified_tracing(options: StandaloneOptions) -> Tracing | None:
     try:
         return Tracing(tracer_from(path, "kube-apiserver"))
     except TracingError as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_inventory(options: StandaloneOptions) -> Sequence[Source]:
+    try:
+        return options.approval.inventory_sources()
+    except ApprovalOptionsError as err:
         raise InvalidOptionsError(str(err)) from err
 
 

@@ -9,6 +9,8 @@ Source: k8s.io/client-go/util/jsonpath (Kubernetes 1.36).
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -86,6 +88,13 @@ class Path:
         except _Exhausted:
             return ()
         return () if found is _NOTHING else (found,)
+
+    def some(self, tree: Any, budget: Budget, most: int) -> list[Any]:
+        """The first ``most`` values, or fewer if ``budget`` ends before."""
+        found: list[Any] = []
+        with contextlib.suppress(_Exhausted):
+            found.extend(itertools.islice(self.all(tree, budget), most))
+        return found
 
     def all(self, tree: Any, budget: Budget) -> Iterator[Any]:
         """Raises :class:`_Exhausted`."""

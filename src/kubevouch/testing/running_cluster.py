@@ -17,6 +17,7 @@ from kubevouch.machinery.text.versions import version_priority
 from kubevouch.phases import cluster_info
 from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.records.node_recovery import RecoveryPolicy
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
@@ -165,6 +166,7 @@ class RunningCluster:
         if settings.controllers:
             from kubevouch.standalone.controllers import start_controllers
 
+            await own_kinds.ensure(self._server.client)
             self._controllers = start_controllers(self._server, settings.controllers, identity=settings.identity)
         if settings.https:
             await self._server.listen(self._sockets)
