@@ -20,6 +20,7 @@ from kubevouch.pki.errors import IssuedMismatchError, PolicyError
 from kubevouch.pki.profile import Profile, verify_profile
 from kubevouch.pki.x509 import certificate_builder, x509_request
 from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.usages import resolve
@@ -42,13 +43,22 @@ ADDRESSES = tuple(ipaddress.ip_address(f"192.0.2.{n}") for n in range(1, 4))
 
 
 class Faulty:
-    """An authority whose last step goes wrong: its key makes ``changes`` to what it was told to say."""
+    """An authority whose last step goes wrong: its key makes ``changes`` to what it was told to say.
 
-    def __init__(self, **changes: Any) -> None:
+    ``early``: the step before goes wrong in the same way, so that it can be seen before the key is used.
+    """
+
+    def __init__(self, *, early: bool = False, **changes: Any) -> None:
         self.certificate = CA.certificate
+        self.has_signed = False
+        self._early = early
         self._changes = changes
 
+    def draft(self, template: CertificateTemplate) -> bytes:
+        return CA.draft(msgspec.structs.replace(template, **self._changes) if self._early else template)
+
     def sign(self, template: CertificateTemplate) -> bytes:
+        self.has_signed = True
         return CA.sign(msgspec.structs.replace(template, **self._changes))
 
 
@@ -72,6 +82,11 @@ SERVING = world.request(world.node_subject("a"), names=SubjectAltNames(dns_names
         {"usages": resolve(("digital signature", "server auth", "cert sign"))},
         {"usages": resolve(("digital signature",))},
         {"is_ca": True},
+        {"is_ca": None},
+        {"serial": 4711},
+        {"with_subject_key_id": False},
+        {"subject_key_id": b"somebody else's"},
+        {"extra": (Extension("2.5.29.31", False, bytes.fromhex("300f300da00ba0098607687474703a2f2f61")),)},
         {"not_after": NOW + dt.timedelta(hours=2)},
         {"not_before": NOW - dt.timedelta(hours=2)},
         {"alt_names": SubjectAltNames(dns_names=(*GOOD, "kubernetes"), ip_addresses=ADDRESSES)},
@@ -85,6 +100,27 @@ def test_what_was_not_allowed_is_not_given_out(changes: dict[str, Any]) -> None:
     assert sign(CA, SERVING, NODE_SERVING, usages).subject.common_name == "system:node:a"
     with pytest.raises(IssuedMismatchError):
         sign(Faulty(**changes), SERVING, NODE_SERVING, usages)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"subject": Subject(common_name="system:node:b", organizations=("system:nodes",))},
+        {"is_ca": True},
+        {"is_ca": None},
+        {"serial": 0},
+        {"serial": 1 << 130},
+        {"with_subject_key_id": False},
+        {"not_before": NOW + dt.timedelta(days=1)},
+        {"not_after": NOW + dt.timedelta(days=36500)},
+        {"extra": (Extension("1.2.3", True, b"\x05\x00"),)},
+    ],
+)
+def test_what_is_wrong_is_seen_before_the_key_is_used(changes: dict[str, Any]) -> None:
+    faulty = Faulty(early=True, **changes)
+    with pytest.raises(IssuedMismatchError):
+        sign(faulty, SERVING, NODE_SERVING, world.SERVING_USAGES)
+    assert not faulty.has_signed
 
 
 @pytest.mark.parametrize("place", range(len(GOOD) + 1))

@@ -9,7 +9,7 @@ import msgspec
 from kubevouch.machinery.text.gotext import quote, string_slice
 from kubevouch.pki import keys
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, NotSingleError, ParseError
-from kubevouch.pki.x509 import certificate_builder, pem, x509_certificate
+from kubevouch.pki.x509 import certificate_builder, der, pem, x509_certificate
 from kubevouch.pki.x509.certificate_builder import CertificateTemplate
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.signature import PrivateKey, Signing, signing
@@ -76,6 +76,21 @@ class CertificateAuthority:
             raise AuthorityError(f"error reading CA cert file {quote(certificate_file)}: {error}") from error
         _verify_single(certificate_pem, both)
         return cls(certificate, key)
+
+    def draft(self, template: CertificateTemplate) -> bytes:
+        """The certificate that :meth:`sign` would make, but for its signature, which is none.
+
+        No key is used, not even a throw-away one: what is read of a draft is all in front of the signature. Raises
+        ``ValueError`` for a name that cannot be written.
+        """
+        identifier = self._signing.identifier
+        signed = certificate_builder.to_be_signed(
+            template,
+            issuer_name=self.certificate.subject_name,
+            issuer_key_id=self.certificate.meaning.subject_key_id,
+            identifier=identifier,
+        )
+        return der.encode(der.SEQUENCE, signed, identifier, der.encode_bit_string(b"\0"))
 
     def sign(self, template: CertificateTemplate) -> bytes:
         """The certificate in DER. Raises ``ValueError`` for a name that cannot be written."""

@@ -7,7 +7,7 @@ approval in hand.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -15,10 +15,13 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki import issued_leaf
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.errors import IssuedMismatchError, ParseError, PKIError, SignatureError
+from kubevouch.pki.lint import lint
+from kubevouch.pki.permissions import Grant, Permissions
 from kubevouch.pki.policy import (
     DEFAULT_SIGNING_DURATION,
     Validity,
     lifetime,
+    spread,
     validity,
     verify_no_escalation,
     verify_shape,
@@ -26,6 +29,7 @@ from kubevouch.pki.policy import (
 from kubevouch.pki.profile import Profile, verify_profile
 from kubevouch.pki.x509 import certificate_builder, certificate_extensions, signature, x509_certificate, x509_request
 from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.public_key import PublicKey
 from kubevouch.pki.x509.subject import KNOWN_ATTRIBUTES, Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
@@ -38,15 +42,24 @@ class SigningRules(msgspec.Struct, frozen=True, kw_only=True):
     """A signer's settings.
 
     Args:
-        signing_duration: granted when nothing, or more, is asked for.
+        signing_duration: the most that is granted, and what is granted when nothing is asked for.
+        default_duration: granted when nothing is asked for, where that is less.
+        spread: between 0 and 1, the part of a lifetime by which it may end sooner, so that certificates that were asked
+            for together do not end together.
         post_quantum: the gate for ML-DSA keys.
         verify_signature: check the new certificate's signature too; for keys that live outside this process.
+        permissions: what a signer of one's own permits; None is one of Kubernetes' four.
+        extensions: what the signer says in each certificate beside what is asked for, such as where its CRLs are.
     """
 
     signing_duration: dt.timedelta = DEFAULT_SIGNING_DURATION
+    default_duration: dt.timedelta | None = None
+    spread: float = 0.0
     profile: Profile = Profile.STRICT
     post_quantum: bool = False
     verify_signature: bool = False
+    permissions: Permissions | None = None
+    extensions: tuple[Extension, ...] = ()
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +71,24 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     usages: CertificateUsages
     validity: Validity
     issuer_name: bytes
+    is_ca: bool = False
+    max_path_length: int | None = None
+    extensions: tuple[Extension, ...] = ()
 
 
-def verify_signable(signer_name: str, request: CertificateRequest, usages: Sequence[str], profile: Profile) -> None:
-    """The signer's rules, then the profile's: only these make a request Failed.
+def verify_signable(
+    signer_name: str,
+    request: CertificateRequest,
+    usages: Sequence[str],
+    rules: SigningRules,
+    *,
+    expiration_seconds: int | None = None,
+    issuer: Certificate | None = None,
+) -> Grant:
+    """The signer's rules, then the profile's: only these make a request Failed. What is granted, if they do not.
+
+    Args:
+        issuer: what signs, if that is known already.
 
     Raises:
         PolicyError: the request can never be signed; the text is for the Failed condition.
@@ -69,8 +96,16 @@ def verify_signable(signer_name: str, request: CertificateRequest, usages: Seque
 
     Source: pkg/controller/certificates/signer/signer.go, handle (Kubernetes 1.36).
     """
-    verify_shape(signer_name, request, usages)
-    verify_profile(profile, signer_name, request, usages)
+    permissions = rules.permissions
+    if permissions is None:
+        verify_shape(signer_name, request, usages)
+        verify_profile(rules.profile, signer_name, request, usages)
+        return Grant(subject=request.subject, alt_names=request.alt_names, usages=resolve(usages))
+    meaning = issuer.meaning if issuer is not None else None
+    grant, kept = permissions.grant(request, usages, expiration_seconds, meaning)
+    granted = msgspec.structs.replace(request, subject=grant.subject, alt_names=grant.alt_names)
+    verify_profile(rules.profile, signer_name, granted, kept, of_a_ca=grant.is_ca)
+    return grant
 
 
 def issue(
@@ -83,13 +118,16 @@ def issue(
     now: dt.datetime,
     rules: SigningRules = SigningRules(),  # noqa: B008 - frozen
     serial: int | None = None,
+    seed: str = "",
 ) -> Certificate:
-    """Sign ``request`` by the rules of one of Kubernetes' four signers.
+    """Sign ``request`` by the rules of one of Kubernetes' four signers, or by ``rules.permissions``.
 
     Args:
         usages: ``spec.usages``.
         expiration_seconds: ``spec.expirationSeconds``.
         serial: drawn at random when not given.
+        seed: decides, with the request's key, where in the spread the certificate ends: the UID of what is asked for,
+            so that who asks again for the same gets the same.
 
     Raises:
         PolicyError: the request can never be signed; the text is for the Failed condition.
@@ -99,43 +137,71 @@ def issue(
         IssuedMismatchError: the new certificate is not what was allowed. Stop signing.
     """
     # 1. Whoever decided has looked already; what is judged here is what is signed (docs/adr/0019-rules-twice.md).
-    verify_signable(signer_name, request, usages, rules.profile)
+    issuer = authority.certificate
+    grant = verify_signable(
+        signer_name, request, usages, rules, expiration_seconds=expiration_seconds, issuer=issuer
+    )  # fmt: skip
     # 2. Proof of possession. The text in front is Kubernetes'.
     try:
         x509_request.verify_signature(request, post_quantum=rules.post_quantum)
     except SignatureError as error:
         raise SignatureError(f"unable to verify certificate request signature: {error}") from error
-    # 3. Usages and lifetime.
-    resolved = resolve(usages)
-    ttl = lifetime(expiration_seconds, rules.signing_duration)
-    period = validity(now, ttl, authority.certificate.not_after)
+    # 3. Lifetime.
+    ttl = lifetime(expiration_seconds, rules.signing_duration, rules.default_duration)
+    period = spread(validity(now, ttl, issuer.not_after), now, rules.spread, request.public_key.canonical_info, seed)
     # 4. Whatever let the request get here: a node signer names nodes.
-    verify_no_escalation(signer_name, request.subject)
-    # 5. Sign.
+    verify_no_escalation(signer_name, grant.subject)
+    # 5. Write it down, and look at it before the key is used.
     strict = rules.profile is Profile.STRICT
     bits = certificate_builder.STRICT_SERIAL_BITS if strict else certificate_builder.SERIAL_BITS
     template = CertificateTemplate(
         serial=certificate_builder.random_serial(bits) if serial is None else serial,
-        subject=request.subject,
+        subject=grant.subject,
         public_key=request.public_key,
         not_before=period.not_before,
         not_after=period.not_after,
-        usages=resolved,
-        alt_names=request.alt_names,
-        with_subject_key_id=strict,
+        usages=grant.usages,
+        alt_names=grant.alt_names,
+        is_ca=grant.is_ca,
+        max_path_length=grant.max_path_length,
+        with_subject_key_id=strict or grant.is_ca,
+        extra=(*rules.extensions, *grant.extensions),
     )
-    contents = authority.sign(template)
-    # 6. Look at what was signed.
     allowance = Allowance(
-        subject=request.subject,
+        subject=grant.subject,
         public_key=request.public_key.canonical_info,
-        alt_names=request.alt_names,
-        usages=resolved,
+        alt_names=grant.alt_names,
+        usages=grant.usages,
         validity=period,
-        issuer_name=authority.certificate.subject_name,
+        issuer_name=issuer.subject_name,
+        is_ca=grant.is_ca,
+        max_path_length=grant.max_path_length,
+        extensions=template.extra,
     )
-    key = authority.certificate.public_key if rules.verify_signature else None
-    return verify_issued(contents, allowance, authority_key=key)
+    draft = verify_draft(authority.draft(template), allowance, issuer=issuer, profile=rules.profile)
+    # 6. Sign, and look at what was signed: to the byte what was looked at before, or every difference is told.
+    contents = authority.sign(template)
+    if rules.verify_signature:
+        certificate = verify_issued(contents, allowance, authority_key=issuer.public_key)
+    else:
+        certificate = _parsed(contents, x509_certificate.parse_der)
+    if certificate.signed != draft.signed:
+        verify_issued(contents, allowance)
+        raise IssuedMismatchError(("what was signed is not what was looked at before",))
+    return certificate
+
+
+def verify_draft(contents: bytes, allowance: Allowance, *, issuer: Certificate, profile: Profile) -> Certificate:
+    """The certificate that is about to be signed, once it goes beyond nothing that was allowed and breaks no rule.
+
+    Raises:
+        IssuedMismatchError: with every difference. Nothing has been signed.
+    """
+    draft = _verify(contents, allowance, x509_certificate.parse_draft)
+    found = lint(draft, issuer, profile)
+    if found:
+        raise IssuedMismatchError(found)
+    return draft
 
 
 def verify_issued(contents: bytes, allowance: Allowance, *, authority_key: PublicKey | None = None) -> Certificate:
@@ -147,14 +213,27 @@ def verify_issued(contents: bytes, allowance: Allowance, *, authority_key: Publi
     Raises:
         IssuedMismatchError: with every difference. The signer must stop, and somebody must be told.
     """
+    return _verify(contents, allowance, x509_certificate.parse_der, authority_key)
+
+
+def _parsed(contents: bytes, parse: Callable[[bytes], Certificate]) -> Certificate:
     try:
-        certificate = x509_certificate.parse_der(contents)
+        return parse(contents)
     except ParseError as error:
         raise IssuedMismatchError((f"it does not parse: {error}",)) from error
+
+
+def _verify(
+    contents: bytes,
+    allowance: Allowance,
+    parse: Callable[[bytes], Certificate],
+    authority_key: PublicKey | None = None,
+) -> Certificate:
+    certificate = _parsed(contents, parse)
     differences = [
         *_differing_fields(certificate, allowance),
         *_differing_names(certificate.meaning.alt_names, allowance.alt_names),
-        *_differing_extensions(certificate, allowance.usages),
+        *_differing_extensions(certificate, allowance),
     ]
     if issued_leaf.has_other_names(certificate):
         differences.append("alternative names of another kind were not asked for")
@@ -241,13 +320,17 @@ _EXPECTED_EXTENSIONS = frozenset(
 )
 
 
-def _differing_extensions(certificate: Certificate, allowed: CertificateUsages) -> list[str]:
-    meaning = certificate.meaning
+def _differing_extensions(certificate: Certificate, allowance: Allowance) -> list[str]:
+    meaning, allowed = certificate.meaning, allowance.usages
     differences = [
-        f"extension {e.oid} is not issued" for e in certificate.extensions if e.oid not in _EXPECTED_EXTENSIONS
+        f"extension {e.oid} is not issued"
+        for e in certificate.extensions
+        if e.oid not in _EXPECTED_EXTENSIONS and e not in allowance.extensions
     ]
-    if meaning.is_ca:
+    if meaning.is_ca and not allowance.is_ca:
         differences.append("it is a CA")
+    if meaning.is_ca and meaning.max_path_length != allowance.max_path_length:
+        differences.append(f"path length {meaning.max_path_length}, allowed {allowance.max_path_length}")
     extra_bits = meaning.key_usage - allowed.key_usage
     if extra_bits:
         differences.append(f"key usage bits {sorted(extra_bits)} were not asked for")

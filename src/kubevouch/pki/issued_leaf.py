@@ -8,11 +8,12 @@ meaning for who uses the certificate (distribution points and such) are the sign
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kubevouch.pki.errors import DERError
 from kubevouch.pki.policy import BACKDATE, MIN_TTL
 from kubevouch.pki.x509 import der, subject_alt_names, usages
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.subject import COMMON_NAME, ORGANIZATION, Attribute, Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames, canonical
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -80,13 +81,18 @@ def _names(names: SubjectAltNames) -> set[str]:
 
 def has_other_names(leaf: Certificate) -> bool:
     """Whether it has alternative names of a kind that is not read: otherName, directoryName and such."""
-    return _count_names(leaf) != sum(map(len, _kinds(leaf.meaning.alt_names)))
+    return are_of_other_kinds(leaf.extensions, leaf.meaning.alt_names)
 
 
-def _count_names(leaf: Certificate) -> int:
+def are_of_other_kinds(extensions: Iterable[Extension], read: SubjectAltNames) -> bool:
+    """Whether there are more names in ``extensions`` than ``read``, which is what was read of them."""
+    return _count_names(extensions) != sum(map(len, _kinds(read)))
+
+
+def _count_names(extensions: Iterable[Extension]) -> int:
     """How many names there are, of whatever kind; -1 if they cannot be counted."""
     count = 0
-    for extension in leaf.extensions:
+    for extension in extensions:
         if extension.oid == subject_alt_names.OID:
             value = extension.value
             try:

@@ -8,6 +8,7 @@ between the two kubelet signers. Sources: ``pkg/apis/certificates/helpers.go``,
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -194,18 +195,23 @@ class Validity(msgspec.Struct, frozen=True):
     not_after: dt.datetime
 
 
-def lifetime(expiration_seconds: int | None, signing_duration: dt.timedelta = DEFAULT_SIGNING_DURATION) -> dt.timedelta:
+def lifetime(
+    expiration_seconds: int | None,
+    signing_duration: dt.timedelta = DEFAULT_SIGNING_DURATION,
+    default: dt.timedelta | None = None,
+) -> dt.timedelta:
     """How long to sign for.
 
     Args:
         expiration_seconds: ``spec.expirationSeconds``; ``None`` asks for nothing.
-        signing_duration: the signer's own, which is also the most that is granted.
+        signing_duration: the most that is granted.
+        default: granted where nothing is asked for; None is the most, as in Kubernetes.
 
     Returns:
         At least ten minutes where something was asked for, even if the signer's own is shorter.
     """
     if expiration_seconds is None:
-        return signing_duration
+        return signing_duration if default is None else min(default, signing_duration)
     wanted = dt.timedelta(seconds=expiration_seconds)
     if wanted > signing_duration:
         return signing_duration
@@ -227,3 +233,20 @@ def validity(now: dt.datetime, ttl: dt.timedelta, authority_not_after: dt.dateti
             f"refusing to sign a certificate that expired in the past: NotAfter={go_time(not_after)}"
         )
     return Validity(not_before, not_after)
+
+
+def spread(period: Validity, now: dt.datetime, part: float, key: bytes, seed: str) -> Validity:
+    """``period``, ending sooner by up to ``part`` of what is left of it, and never later.
+
+    The CA's own end has been taken into account by then, so that a fleet whose certificates it cuts short does not end
+    together either.
+
+    Args:
+        key: decides with ``seed`` by how much, so that a second attempt ends where the first one did.
+    """
+    if not part:
+        return period
+    digest = hashlib.sha256(key + b"\0" + seed.encode()).digest()
+    left = period.not_after - now
+    sooner = left * part * (int.from_bytes(digest[:8]) / 2**64)
+    return Validity(period.not_before, max(period.not_after - sooner, min(now + MIN_TTL, period.not_after)))

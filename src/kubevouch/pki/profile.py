@@ -38,6 +38,7 @@ MIN_STRICT_CURVE_BITS = 256
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DNS_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _VISIBLE = re.compile(r"[!-~]+", re.ASCII)
+_EMPTY_NAME = b"\x30\x00"
 _MAX_NAME = 253  # RFC 1123 section 2.1
 
 _ML_DSA_FORBIDDEN = frozenset(
@@ -46,15 +47,20 @@ _ML_DSA_FORBIDDEN = frozenset(
 _ML_DSA_REQUIRED = frozenset({"signing", "digital signature", "content commitment", CERT_SIGN, CRL_SIGN})
 
 
-def verify_profile(profile: Profile, signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> None:
+def verify_profile(
+    profile: Profile, signer_name: str, request: CertificateRequest, usages: Sequence[str], *, of_a_ca: bool = False
+) -> None:
     """Hold a request against what the profile demands beyond the signer's own rules.
+
+    Args:
+        of_a_ca: the signer's rules have granted that the request becomes a CA.
 
     Raises:
         PolicyError: the profile does not sign such a request.
     """
     _verify_ml_dsa_usages(request, usages)
     if profile is Profile.STRICT:
-        _verify_strict(signer_name, request, usages)
+        _verify_strict(signer_name, request, usages, of_a_ca)
 
 
 def _verify_ml_dsa_usages(request: CertificateRequest, usages: Sequence[str]) -> None:
@@ -70,7 +76,7 @@ def _verify_ml_dsa_usages(request: CertificateRequest, usages: Sequence[str]) ->
         )
 
 
-def _verify_strict(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> None:
+def _verify_strict(signer_name: str, request: CertificateRequest, usages: Sequence[str], of_a_ca: bool) -> None:
     # 1. The request itself (RFC 2986 section 4.1: the version is 0).
     if request.version != 0:
         raise PolicyError(f"certificate request version is {request.version}, expected 0")
@@ -79,7 +85,9 @@ def _verify_strict(signer_name: str, request: CertificateRequest, usages: Sequen
             f"certificate request is signed with {request.signature_algorithm.name}, expected SHA-256 or better"
         )
     _verify_key(request.public_key)
-    # 2. Who it is for.
+    # 2. Who it is for: somebody has to be named (RFC 5280 section 4.1.2.6).
+    if request.subject.encode() == _EMPTY_NAME and not request.alt_names:
+        raise PolicyError("there is neither a subject nor a subjectAltName")
     verify_no_masters(signer_name, request.subject)
     _verify_printable(request)
     _verify_no_other_signers_node(signer_name, request)
@@ -92,7 +100,7 @@ def _verify_strict(signer_name: str, request: CertificateRequest, usages: Sequen
             raise PolicyError(f"subjectAltName {quote(name)} contains unprintable characters")
     # 4. What it is for: a leaf that may sign certificates is a CA by mistake.
     for usage in usages:
-        if usage in {CERT_SIGN, CRL_SIGN}:
+        if usage in {CERT_SIGN, CRL_SIGN} and not of_a_ca:
             raise PolicyError(f"usage {quote(usage)} is not allowed")
 
 

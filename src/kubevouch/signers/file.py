@@ -115,6 +115,7 @@ class FileSigner:
                 expiration_seconds=wanted.expiration_seconds,
                 now=decision.at,
                 rules=rules,
+                seed=wanted.uid,
             )
 
         try:

@@ -49,7 +49,9 @@ async def issue(
     rules = signer.rules
     try:
         # Before anything is recorded as allowed, and whatever holds the key (docs/adr/0019-rules-twice.md).
-        verify_signable(wanted.signer_name, wanted.request, wanted.usages, rules.profile)
+        verify_signable(
+            wanted.signer_name, wanted.request, wanted.usages, rules, expiration_seconds=wanted.expiration_seconds
+        )
     except PolicyError as err:
         await ledger.append(msgspec.structs.replace(asked, kind=entries.FAILED, message=str(err)))
         log.info(

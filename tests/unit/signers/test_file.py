@@ -119,14 +119,14 @@ async def test_what_is_signed_follows_files_request_and_rules(tmp_path: Path) ->
 async def test_a_certificate_that_was_not_allowed_stops_the_signer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check after the signature never fails with our own builder, so the test makes it."""
+    """The check before the signature never fails with our own builder, so the test makes it."""
     signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"))
 
     def differs(*_: object, **__: object) -> None:
         raise IssuedMismatchError(("it is a CA",))
 
     with monkeypatch.context() as patch:
-        patch.setattr(issuance, "verify_issued", differs)
+        patch.setattr(issuance, "verify_draft", differs)
         with pytest.raises(IssuedMismatchError):
             await issue(signer, Requester("u"), Approval("r", "m"), WANTED, now=NOW, ledger=MemoryLedger())
     with pytest.raises(SigningStopped, match="it is a CA"):

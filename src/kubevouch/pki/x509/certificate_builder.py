@@ -14,6 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from kubevouch.pki.x509 import asn1_time, certificate_extensions, der
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.public_key import PublicKey
 from kubevouch.pki.x509.signature import Signing
 from kubevouch.pki.x509.subject import Subject
@@ -36,9 +37,11 @@ class CertificateTemplate(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         serial: not negative.
         is_ca: ``None`` leaves basicConstraints out.
+        max_path_length: of a CA, how many CAs may stand below it; ``None`` does not limit them.
         with_subject_key_id: Kubernetes' signers leave it out of leaves.
         subject_key_id: another than the one that follows from the key.
         subject_name: a name in DER that is to be repeated byte by byte; empty writes ``subject``.
+        extra: extensions that stand behind all others, as they are.
     """
 
     serial: int
@@ -49,9 +52,11 @@ class CertificateTemplate(msgspec.Struct, frozen=True, kw_only=True):
     usages: CertificateUsages
     alt_names: SubjectAltNames = NONE
     is_ca: bool | None = False
+    max_path_length: int | None = None
     with_subject_key_id: bool = False
     subject_key_id: bytes = b""
     subject_name: bytes = b""
+    extra: tuple[Extension, ...] = ()
 
 
 def random_serial(bits: int = SERIAL_BITS) -> int:
@@ -115,21 +120,22 @@ _SUBJECT_ALT_NAME = der.encode_object_identifier(certificate_extensions.SUBJECT_
 
 # A signer issues nearly all its certificates with the same usages.
 @lru_cache(maxsize=64)
-def _usage_extensions(usages: CertificateUsages, is_ca: bool | None) -> bytes:
+def _usage_extensions(usages: CertificateUsages, is_ca: bool | None, max_path_length: int | None) -> bytes:
     extensions = b""
     if usages.key_usage:
         extensions += _extension(_KEY_USAGE, der.encode_named_bits(usages.key_usage), critical=True)
     if usages.extended:
         extensions += _extension(_EXTENDED_KEY_USAGE, usages.encode_extended())
     if is_ca is not None:
-        constraints = der.encode(der.SEQUENCE, _TRUE if is_ca else b"")
+        limit = der.encode_integer(max_path_length) if is_ca and max_path_length is not None else b""
+        constraints = der.encode(der.SEQUENCE, _TRUE if is_ca else b"", limit)
         extensions += _extension(_BASIC_CONSTRAINTS, constraints, critical=True)
     return extensions
 
 
 def _extensions(template: CertificateTemplate, subject: bytes, issuer_name: bytes, issuer_key_id: bytes) -> list[bytes]:
     """In Go's order; what would be empty is left out."""
-    extensions = [_usage_extensions(template.usages, template.is_ca)]
+    extensions = [_usage_extensions(template.usages, template.is_ca, template.max_path_length)]
     if template.with_subject_key_id:
         key_id = der.encode(der.OCTET_STRING, template.subject_key_id or key_identifier(template.public_key))
         extensions.append(_extension(_SUBJECT_KEY_ID, key_id))
@@ -140,4 +146,5 @@ def _extensions(template: CertificateTemplate, subject: bytes, issuer_name: byte
         # RFC 5280 section 4.2.1.6: critical where the subject says nothing.
         critical = subject == _EMPTY_SEQUENCE
         extensions.append(_extension(_SUBJECT_ALT_NAME, template.alt_names.encode(), critical=critical))
-    return extensions
+    extra = ((der.encode_object_identifier(each.oid), each) for each in template.extra)
+    return [*extensions, *(_extension(oid, each.value, critical=each.critical) for oid, each in extra)]
