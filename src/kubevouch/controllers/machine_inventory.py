@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import urllib.parse
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -123,11 +124,12 @@ class _URL:
         self._url = source.url
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         self._request = HTTPRequest("GET", path, seconds, (), {"Accept": "application/yaml, application/json"})
-        tls = TLSFiles(sources, clock)
-        # A connection for each time: it is read every few seconds at most.
-        self._connect = lambda: HTTPSTransport(options, tls=tls, credentials=credentials, clock=clock)
+        self._connect = partial(
+            HTTPSTransport, options, tls=TLSFiles(sources, clock), credentials=credentials, clock=clock
+        )
 
     async def read(self) -> bytes:
+        # A connection for each time: it is read every few seconds at most.
         transport = self._connect()
         try:
             answer = await transport.send(self._request)
