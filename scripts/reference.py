@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,10 +24,12 @@ import metric_reference
 from kubevouch import __version__
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
+from kubevouch.api.kubevouch_v1alpha1.guards import GUARDS
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
 from kubevouch.machinery.codec.yamltext import dumps
+from kubevouch.machinery.scheme import Resource
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
@@ -87,6 +90,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/findings.md": findings_reference,
     "docs/reference/metrics.md": metrics_reference,
     "docs/compatibility.md": compatibility.page,
+    "deploy/crds/guards.yaml": lambda: guards(),
 }
 
 
@@ -136,14 +140,20 @@ def write_man_pages(folder: Path) -> list[Path]:
     return written
 
 
-def manifest(kind: OwnKind) -> str:
-    """The definition of a kind of ours, as kubectl applies it to another cluster."""
-    definition = definition_of(kind)
-    resource = CUSTOM_RESOURCE_DEFINITIONS
-    tree = resource.codec.to_tree(definition)
-    del tree["status"]
+def manifest(resource: Resource[Any], obj: Any) -> str:
+    """An object as kubectl applies it to another cluster."""
+    tree = resource.codec.to_tree(obj)
+    tree.pop("status", None)
     tree["metadata"].pop("creationTimestamp", None)
     return dumps({"apiVersion": resource.api_version, "kind": resource.kind, **tree})
+
+
+def definition(kind: OwnKind) -> str:
+    return manifest(CUSTOM_RESOURCE_DEFINITIONS, definition_of(kind))
+
+
+def guards() -> str:
+    return "---\n".join(manifest(resource, guard) for resource, guard in GUARDS)
 
 
 def main() -> None:
@@ -155,7 +165,7 @@ def main() -> None:
         written = write_man_pages(arguments.man)
         sys.stdout.write(f"{len(written)} pages in {arguments.man}\n")
         return
-    manifests = {f"deploy/crds/{each.definition_name}.yaml": partial(manifest, each) for each in OWN_KINDS}
+    manifests = {f"deploy/crds/{each.definition_name}.yaml": partial(definition, each) for each in OWN_KINDS}
     for name, make in (PAGES | manifests).items():
         path: Path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)

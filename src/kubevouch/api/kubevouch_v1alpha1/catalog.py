@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kubevouch.api.kubevouch_v1alpha1 import GROUP, VERSION
 from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
+from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.api.kubevouch_v1alpha1.own_kind import AGE, Column, OwnKind
@@ -15,6 +16,10 @@ from kubevouch.machinery.scheme import Resource
 ALLOWED_MACHINES = Resource(
     GROUP, VERSION, "AllowedMachine", "allowedmachines", AllowedMachine, namespaced=False, short_names=("am",)
 )
+CERTIFICATE_APPROVALS = Resource(
+    GROUP, VERSION, "CertificateApproval", "certificateapprovals", CertificateApproval, namespaced=False,
+    short_names=("certapp",),
+)  # fmt: skip
 CERTIFICATE_REQUEST_POLICIES = Resource(
     GROUP,
     VERSION,
@@ -38,6 +43,17 @@ ALLOWED_MACHINE_KIND = OwnKind(
         AGE,
     ),
     selectable=(".spec.nodeName",),
+)
+CERTIFICATE_APPROVAL_KIND = OwnKind(
+    CERTIFICATE_APPROVALS,
+    columns=(
+        Column("Request", ".spec.requestName"),
+        Column("Approver", ".spec.approver"),
+        Column("Decision", ".spec.decision"),
+        Column("Comment", ".spec.comment", wide=True),
+        AGE,
+    ),
+    selectable=(".spec.requestName",),
 )
 CERTIFICATE_REQUEST_POLICY_KIND = OwnKind(
     CERTIFICATE_REQUEST_POLICIES,
@@ -65,4 +81,9 @@ CERTIFICATE_REVOCATION_KIND = OwnKind(
     selectable=(".spec.reason",),
 )
 
-OWN_KINDS = (ALLOWED_MACHINE_KIND, CERTIFICATE_REQUEST_POLICY_KIND, CERTIFICATE_REVOCATION_KIND)
+OWN_KINDS = (
+    ALLOWED_MACHINE_KIND,
+    CERTIFICATE_APPROVAL_KIND,
+    CERTIFICATE_REQUEST_POLICY_KIND,
+    CERTIFICATE_REVOCATION_KIND,
+)

@@ -1,0 +1,129 @@
+"""Admission policies that belong to our own kinds: they hold a writer to what no schema can say.
+
+``kubevouch up`` keeps them; ``deploy/crds/guards.yaml`` has them for other clusters. Whoever may change admission
+policies, or create any binding, is an administrator there, and none of these holds him.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubevouch.api.admissionregistration_v1.matching import MatchResources, NamedRuleWithOperations
+from kubevouch.api.admissionregistration_v1.mutating_policies import (
+    APPLY_CONFIGURATION,
+    ApplyConfiguration,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
+    MutatingAdmissionPolicyBindingSpec,
+    MutatingAdmissionPolicySpec,
+    Mutation,
+)
+from kubevouch.api.admissionregistration_v1.policies import (
+    DENY,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicyBindingSpec,
+    ValidatingAdmissionPolicySpec,
+    Validation,
+    Variable,
+)
+from kubevouch.api.admissionregistration_v1.policy_defaults import default_binding, default_policy
+from kubevouch.api.admissionregistration_v1.webhooks import NEVER
+from kubevouch.api.catalog import (
+    MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS, CERTIFICATE_REQUEST_POLICIES
+from kubevouch.machinery.meta import Object, ObjectMeta
+from kubevouch.machinery.scheme import Resource
+
+AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
+"""Of a CertificateRequestPolicy: the users who have written its spec, a line each."""
+
+_APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
+
+
+def _about(resource: Resource[Any], *operations: str) -> MatchResources:
+    rule = NamedRuleWithOperations(
+        operations=list(operations), api_groups=[resource.group], api_versions=["*"], resources=[resource.plural]
+    )
+    return MatchResources(resource_rules=[rule])
+
+
+_APPROVER_POLICY = ValidatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_APPROVERS),
+    spec=ValidatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_APPROVALS, "CREATE"),
+        validations=[
+            Validation(
+                expression="object.spec.approver == request.userInfo.username",
+                message_expression="'spec.approver must be who creates it: ' + request.userInfo.username",
+                reason="Forbidden",
+            ),
+            Validation(
+                expression="!has(object.spec.groups) || object.spec.groups.all(g, g in request.userInfo.groups)",
+                message="spec.groups must be groups of who creates it",
+                reason="Forbidden",
+            ),
+        ],
+    ),
+)
+
+_FORMER = (
+    "oldObject == null || !has(oldObject.metadata.annotations) || "
+    f"!('{AUTHORS_ANNOTATION}' in oldObject.metadata.annotations) ? '' : "
+    f"oldObject.metadata.annotations['{AUTHORS_ANNOTATION}']"
+)
+_NOW = (
+    "(oldObject != null && object.spec == oldObject.spec) || "
+    "request.userInfo.username in variables.former.split('\\n') ? variables.former : "
+    "(variables.former == '' ? '' : variables.former + '\\n') + request.userInfo.username"
+)
+# Whoever may write policies could leave out, or put in, whom he likes.
+_AUTHOR_POLICY = MutatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_AUTHORS),
+    spec=MutatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_REQUEST_POLICIES, "CREATE", "UPDATE"),
+        variables=[Variable(name="former", expression=_FORMER)],
+        reinvocation_policy=NEVER,
+        mutations=[
+            Mutation(
+                patch_type=APPLY_CONFIGURATION,
+                apply_configuration=ApplyConfiguration(
+                    expression=f"Object{{metadata: Object.metadata{{annotations: {{'{AUTHORS_ANNOTATION}': {_NOW}}}}}}}"
+                ),
+            )
+        ],
+    ),
+)
+
+GUARDS: Sequence[tuple[Resource[Any], Object]] = (
+    (VALIDATING_ADMISSION_POLICIES, default_policy(_APPROVER_POLICY)),
+    (
+        VALIDATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            ValidatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_APPROVERS),
+                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_APPROVERS, validation_actions=[DENY]),
+            )
+        ),
+    ),
+    (MUTATING_ADMISSION_POLICIES, default_policy(_AUTHOR_POLICY)),
+    (
+        MUTATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            MutatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_AUTHORS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_AUTHORS)
+            )
+        ),
+    ),
+)
+"""Policies and their bindings."""
+
+
+def authors_of(policy: Object) -> frozenset[str]:
+    """Who has written the policy's spec, as the guard has it."""
+    return frozenset(policy.metadata.annotations.get(AUTHORS_ANNOTATION, "").split("\n")) - {""}
