@@ -23,6 +23,7 @@ from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certificates.certs import ControlPlanePKI, ensure_control_plane
 from kubevouch.pki.control_plane import ControlPlaneNames
+from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.runtime_config import RuntimeConfig
@@ -122,20 +123,24 @@ class World:
         key = resource_store.definition.key_prefix + (f"{meta.namespace}/" if meta.namespace else "") + meta.name
         await self._store.create(key, resource_store._value(obj))
 
-    def start(self, *names: str, signing: SigningOptions | None = None) -> RunningControllers:
+    def start(
+        self, *names: str, signing: SigningOptions | None = None, serving: ServingRules | None = None
+    ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
             cue.reviews = self.reviews
             client: Client = cue
             return client
 
-        running = start_controllers(self.server, names, signing=signing, connect=connect)
+        running = start_controllers(self.server, names, signing=signing, serving=serving, connect=connect)
         self._running.append(running)
         return running
 
-    async def run(self, *names: str, signing: SigningOptions | None = None) -> RunningControllers:
+    async def run(
+        self, *names: str, signing: SigningOptions | None = None, serving: ServingRules | None = None
+    ) -> RunningControllers:
         """Start controllers and let them do all that there is to do."""
-        running = self.start(*names, signing=signing)
+        running = self.start(*names, signing=signing, serving=serving)
         await running.settle()
         return running
 

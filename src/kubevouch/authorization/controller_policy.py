@@ -37,6 +37,7 @@ from kubevouch.wellknown import (
     CSR_APPROVING_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
+    DEFAULT_NAMESPACE,
     GARBAGE_COLLECTOR_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
@@ -186,8 +187,19 @@ def kubevouch_controller_policy() -> Policy:
             rule("approve", _CERTIFICATES, "signers", [KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER]),
             _ACCESS_REVIEWS,
             rule(_READ, "", "nodes"),
+            # What machines have, and whether such objects are served.
+            rule(_READ, "cluster.x-k8s.io", "machines"),
+            rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
             EVENTS,
         )
+        # Where API servers are, whose names no kubelet gets.
+        + _in_namespace(
+            DEFAULT_NAMESPACE,
+            CSR_APPROVING_CONTROLLER,
+            rule(_READ, "discovery.k8s.io", "endpointslices"),
+            rule(_READ, "", "services"),
+        )
+        + _in_namespace(KUBE_PUBLIC_NAMESPACE, CSR_APPROVING_CONTROLLER, rule(_READ, "", "configmaps"))
         # To whom a name belongs: the ledger, the records of Nodes, and the Lease of a Node.
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_APPROVING_CONTROLLER, rule(_READ, "", "configmaps"))
         + _in_namespace(

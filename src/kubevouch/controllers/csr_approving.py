@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval import kubelet_client
+from kubevouch.controllers.approval import kubelet_client, kubelet_serving
 from kubevouch.controllers.approval.interface import Approver, Bound, RefusedError
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
@@ -39,7 +39,10 @@ WORKERS = 32
 # Decisions that a cache may not have heard of.
 _REMEMBERED = 1024
 
-APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (kubelet_client.build,)
+APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
+    kubelet_client.build,
+    kubelet_serving.build,
+)
 """In the order in which they are asked. One that is not configured is None."""
 
 _CONDITIONS = {Outcome.APPROVE: wellknown.CSR_APPROVED, Outcome.DENY: wellknown.CSR_DENIED}

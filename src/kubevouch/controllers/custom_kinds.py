@@ -63,6 +63,11 @@ class CustomKinds:
     def __iter__(self) -> Iterator[Resource[CustomObject]]:
         return iter([kind.resource for kind in self._kinds.values()])
 
+    @property
+    def has_told(self) -> bool:
+        """Whether ``came`` has been told of all that there are."""
+        return not self._coming
+
     def _changed(self, definition: CustomResourceDefinition, gone: bool) -> None:
         name = definition.metadata.name
         kind, known = None if gone else custom_kind(definition), self._kinds.get(name)

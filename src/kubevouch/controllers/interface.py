@@ -22,6 +22,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
+from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -110,6 +111,7 @@ class Context:
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         inventory: which machines the operator expects; empty unless machine-inventory-controller runs.
         inventory_sources: beside AllowedMachine objects, in their order.
+        kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
         running: the names of the controllers that are built over this.
     """
 
@@ -129,6 +131,7 @@ class Context:
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     inventory: MachineInventory = field(default_factory=MachineInventory)
     inventory_sources: Sequence[Source] = ()
+    kubelet_serving: ServingRules | None = None
     running: frozenset[str] = frozenset()
 
 

@@ -109,8 +109,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         reported: type and address of each address of its Node, as they stand there; None without a Node.
         control_plane: its Node has the label of control planes, which no node may give itself (NodeRestriction).
-        machine: the object that says which machine this is, empty without one.
-        of_machine: that object's names and addresses.
+        of_machine: what the object has that says which machine this is.
         source: from where the request came; empty where that is not known, or is known of requests for other nodes too.
         last: what its newest serving certificate has, if that is valid.
         rivals: by name or address.
@@ -121,7 +120,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     reported: tuple[tuple[str, str], ...] | None = None
     control_plane: bool = False
-    machine: str = ""
     of_machine: frozenset[str] = frozenset()
     source: str = ""
     last: frozenset[str] = frozenset()

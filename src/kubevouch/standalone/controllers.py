@@ -24,6 +24,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
+from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
@@ -98,6 +99,7 @@ def start_controllers(
     signing: ClusterSigning | SigningOptions | None = None,
     identity: IdentityOptions | None = None,
     inventory: Sequence[Source] = (),
+    serving: ServingRules | None = None,
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
@@ -107,6 +109,7 @@ def start_controllers(
         signing: the signing pairs, or these and their rules; None signs everything with the server's CA.
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
         inventory: which machines are expected, beside AllowedMachine objects.
+        serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
 
@@ -138,6 +141,7 @@ def start_controllers(
         count=lambda resource, namespace: _count(server, resource, namespace),
         node_monitor_grace_period=node_monitor_grace_period,
         inventory_sources=inventory,
+        kubelet_serving=serving,
     )
     built = catalog.build(controllers, context)
     for controller in built:

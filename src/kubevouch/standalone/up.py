@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import errno
+import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from kubevouch.phases.certificates import certs
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI
 from kubevouch.phases.cluster_settings import SettingsError, control_plane_endpoint
 from kubevouch.phases.tracing import TracingError, tracer_from
-from kubevouch.pki import pins
+from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import CA, ControlPlaneNames
+from kubevouch.policy.kubelet_serving import ServingRules, normalized
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
@@ -125,7 +127,8 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         endpoint = addresses.local(options, sockets[0].getsockname()[1])
         shared = addresses.shared(options, endpoint, recorded)
         # Until the store says what was decided, a flag for this server alone does not count.
-        pki = _ensure_pki(options, _names(options, endpoint, shared, recorded), clock)
+        names = _names(options, endpoint, shared, recorded)
+        pki = _ensure_pki(options, names, clock)
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         store = await spec.open(clock)
         stack.push_async_callback(store.close)
@@ -164,6 +167,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             signing=options.signing,
             identity=options.identity,
             inventory=inventory,
+            serving=_serving_rules(options, names),
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
@@ -364,6 +368,21 @@ def _bind(options: StandaloneOptions, recorded: Endpoint | None) -> list[socket.
 
 def _words(err: OSError) -> str:
     return (err.strerror or str(err)).lower()
+
+
+def _serving_rules(options: StandaloneOptions, names: ControlPlaneNames) -> ServingRules | None:
+    if options.approval.serving is None:
+        return None
+    own = control_plane.apiserver(names).spec.alt_names
+    ranges = options.service_cluster_ip_range.split(",")
+    return ServingRules(
+        networks=options.approval.serving.networks,
+        domains=options.approval.serving.domains,
+        api_server=frozenset(map(normalized, (*own.dns_names, *map(str, own.ip_addresses)))),
+        service_ranges=tuple(ipaddress.ip_network(text.strip()) for text in ranges),
+        cluster_domains=(names.dns_domain,),
+        source_is_told=True,
+    )
 
 
 def _names(

@@ -201,7 +201,7 @@ class NameAdmission:
             approved=tuple(approved),
             registered=node is not None,
             alive="" if node is None else node_names.alive(node, lease, self._clock.now()),
-            record=self._record(name),
+            record=node_record(self._caches.records, name),
         )
 
     def _is_granted(self, csr: CertificateSigningRequest) -> bool:
@@ -219,10 +219,6 @@ class NameAdmission:
             if entry is not None
         ]
 
-    def _record(self, name: str) -> node_records.NodeRecord:
-        stored = self._caches.records.path(node_records.LAYOUT, node_records.shard_of(name))
-        return node_records.record_in(stored, name)
-
     async def _lease(self, name: str) -> Lease | None:
         """Read only where there is a Node: a machine that joins anew has none."""
         node = self._caches.nodes.get(name)
@@ -234,6 +230,11 @@ class NameAdmission:
             if err.code == 404:
                 return None
             raise
+
+
+def node_record(records: RecordMaps, name: str) -> node_records.NodeRecord:
+    """What is remembered of a node's name."""
+    return node_records.record_in(records.path(node_records.LAYOUT, node_records.shard_of(name)), name)
 
 
 def _ledger_key(name: str) -> str:

@@ -1,0 +1,259 @@
+"""controllers/approval/kubelet_serving.py: what is looked up of a request, and when it is looked at again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+from asynctest import async_test
+from controller_world import World, decoded, world
+from kubevouch import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CUSTOM_RESOURCE_DEFINITIONS, NODES
+from kubevouch.controllers.csr_approving import NAME as APPROVING
+from kubevouch.controllers.csr_signing import NAME as SIGNING
+from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import Resource
+from kubevouch.policy.kubelet_serving import ServingRules
+from serving_requests import ADDRESSES, asks, decision, node_with, post, report
+
+RULES = ServingRules(api_server=frozenset({"192.0.2.10"}))
+MACHINES: Resource[CustomObject] = Resource(
+    "cluster.x-k8s.io", "v1beta1", "Machine", "machines", CustomObject, namespaced=True
+)
+CONTROL_PLANE = {wellknown.CONTROL_PLANE_LABEL: ""}
+
+
+async def settle(at: World) -> None:
+    await at._running[-1].settle()
+
+
+@async_test
+async def test_from_the_first_minute() -> None:
+    async with world() as at:
+        await at.run(APPROVING, SIGNING, serving=RULES)
+        await report(at, node_with())
+        await post(at, asks("csr-1"))
+        await settle(at)
+        csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
+        assert [each.reason for each in csr.status.conditions] == ["AutoApproved"]
+        assert csr.status.certificate
+
+
+@async_test
+async def test_left_to_people_where_nothing_is_said_of_it() -> None:
+    async with world() as at:
+        await at.run(APPROVING)
+        await report(at, node_with())
+        await post(at, asks("csr-1"))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Pending", "")
+
+
+@async_test
+async def test_looked_at_again_when_its_node_comes_and_changes() -> None:
+    async with world() as at:
+        await at.run(APPROVING, serving=RULES)
+        await post(at, asks("csr-1", ips=("10.0.0.9", "fd00::9")))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Pending", "")
+        await report(at, node_with())
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Pending", "")
+        await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "fd00::9"))))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+
+@async_test
+async def test_looked_at_again_when_another_node_gives_an_address_up() -> None:
+    async with world() as at:
+        await at.run(APPROVING, serving=RULES)
+        await report(at, node_with())
+        await report(at, node_with("n2", [("InternalIP", "10.0.0.9")]))
+        await post(at, asks("csr-1"))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Pending", "")
+        await at.client.delete(NODES, "n2")
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+
+@async_test
+async def test_an_address_that_another_node_holds_is_denied() -> None:
+    async with world() as at:
+        await at.run(APPROVING, SIGNING, serving=RULES)
+        await report(at, node_with())
+        await post(at, asks("csr-1"))
+        await settle(at)
+        await report(at, node_with("n2", [("Hostname", "n2"), ("InternalIP", "10.0.0.9")]))
+        await post(at, asks("csr-2", "n2", ("n2",)))
+        await settle(at)
+        assert await decision(at, "csr-2") == ("Denied", "AddressOfAnotherNode")
+        # Whose it is gets it again.
+        await post(at, asks("csr-3"))
+        await settle(at)
+        assert await decision(at, "csr-3") == ("Approved", "AutoApproved")
+
+
+@async_test
+async def test_an_address_of_a_control_plane_is_not_a_workers() -> None:
+    async with world() as at:
+        await at.run(APPROVING, serving=RULES)
+        await report(at, node_with("cp", [("InternalIP", "10.0.0.2")], **CONTROL_PLANE))
+        await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "10.0.0.2"))))
+        await post(at, asks("csr-1", ips=("10.0.0.2", "10.0.0.9")))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Denied", "AddressOfAnotherNode")
+
+
+@async_test
+async def test_the_label_of_control_planes_wakes_it() -> None:
+    async with world() as at:
+        await at.run(APPROVING, serving=RULES)
+        addresses = (("Hostname", "n1"), ("InternalIP", "192.0.2.10"))
+        await report(at, node_with(addresses=addresses))
+        await post(at, asks("csr-1", ips=("192.0.2.10",)))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Pending", "")
+        await report(at, node_with(addresses=addresses, **CONTROL_PLANE))
+        await settle(at)
+        assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+
+@async_test
+async def test_what_the_cluster_says_of_its_api_servers() -> None:
+    """Not from the rules: the endpoints of ``default/kubernetes``, its Service, and cluster-info."""
+    async with world() as at:
+        await at.run(APPROVING, serving=ServingRules())
+        service = await at.client.get(_resource("services"), "kubernetes", "default")
+        for number, address in enumerate(("127.0.0.1", service.spec.cluster_ip)):
+            await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", address))))
+            await post(at, asks(f"csr-{number}", ips=("10.0.0.9", address)))
+            await settle(at)
+            assert (await decision(at, f"csr-{number}"))[0] != "Approved"
+
+
+def _resource(plural: str) -> Resource[Any]:
+    from kubevouch.api.catalog import STORED
+
+    return next(each for each in STORED if each.plural == plural)
+
+
+class TestStale:
+    @async_test
+    async def test_an_address_that_was_replaced_is_denied_once(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES)
+            await report(at, node_with())
+            for number, expected in enumerate((("Denied", "StaleAddresses"), ("Pending", ""))):
+                await post(at, asks(f"csr-{number}", ips=("10.0.0.8",)))
+                await settle(at)
+                assert await decision(at, f"csr-{number}") == expected
+
+    @async_test
+    async def test_an_address_that_goes_while_it_waits(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES)
+            await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "192.0.2.10"))))
+            await post(at, asks("csr-1", ips=("10.0.0.9", "192.0.2.10")))
+            await settle(at)
+            assert await decision(at, "csr-1") == ("Pending", "")
+            await report(at, node_with())
+            await settle(at)
+            assert await decision(at, "csr-1") == ("Denied", "StaleAddresses")
+
+
+class TestLastCertificate:
+    @async_test
+    async def test_what_a_person_has_approved_once_is_renewed(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, SIGNING, serving=RULES)
+            await report(at, node_with())
+            for number in (1, 2):
+                await post(at, asks(f"csr-{number}", dns=("n1", "extra")))
+                await settle(at)
+                if number == 1:
+                    assert await decision(at, "csr-1") == ("Pending", "")
+                    await _approve(at, "csr-1")
+                    await settle(at)
+                    # Requests are cleaned after an hour; the ledger remembers.
+                    await at.client.delete(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
+            assert await decision(at, "csr-2") == ("Approved", "AutoApproved")
+            # Not for another node, and not once it has ended.
+            await report(at, node_with("n2", [("InternalIP", "10.0.0.2")]))
+            await post(at, asks("csr-3", "n2", ("n2", "extra"), ("10.0.0.2",)))
+            at.clock.advance(dt.timedelta(days=400).total_seconds())
+            await post(at, asks("csr-4", dns=("n1", "extra")))
+            await settle(at)
+            assert [await decision(at, name) for name in ("csr-3", "csr-4")] == [("Pending", "")] * 2
+
+
+async def _approve(at: World, name: str) -> None:
+    csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, name)
+    condition = {"type": "Approved", "status": "True", "reason": "ByHand", "message": "by hand"}
+    status = decoded(CERTIFICATE_SIGNING_REQUESTS, {"status": {"conditions": [condition]}}).status
+    await at.client.update(
+        CERTIFICATE_SIGNING_REQUESTS, msgspec.structs.replace(csr, status=status), subresource="approval"
+    )
+
+
+DEFINITION = {
+    "metadata": {"name": "machines.cluster.x-k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved"}},
+    "spec": {
+        "group": "cluster.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "machines", "singular": "machine", "kind": "Machine", "listKind": "MachineList"},
+        "versions": [
+            {
+                "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}  # fmt: skip
+
+
+def machine(name: str, node: str, *addresses: tuple[str, str]) -> CustomObject:
+    status = {"nodeRef": {"name": node}, "addresses": [{"type": kind, "address": text} for kind, text in addresses]}
+    return CustomObject(
+        api_version="cluster.x-k8s.io/v1beta1", kind="Machine",
+        metadata=ObjectMeta(name=name, namespace="default"), content={"status": status},
+    )  # fmt: skip
+
+
+async def put_machine(at: World, obj: CustomObject) -> None:
+    made = await at.client.create(MACHINES, obj)
+    await at.client.update(MACHINES, msgspec.structs.replace(made, content=obj.content), subresource="status")
+
+
+class TestMachines:
+    """Cluster API's Machines, which no node may write."""
+
+    @async_test
+    async def test_they_count_for_what_a_node_cannot_say_of_itself(self) -> None:
+        async with world() as at:
+            await at.client.create(CUSTOM_RESOURCE_DEFINITIONS, decoded(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION))
+            await at.run(APPROVING, serving=RULES)
+            await report(at, node_with(addresses=(("Hostname", "n1"), ("InternalIP", "192.0.2.10"))))
+            await post(at, asks("csr-1", ips=("192.0.2.10",)))
+            await settle(at)
+            assert await decision(at, "csr-1") == ("Pending", "")
+            await put_machine(at, machine("m", "n1", ("InternalIP", "192.0.2.10")))
+            await settle(at)
+            assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+    @async_test
+    async def test_what_another_machine_has_is_denied(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES)
+            # The kind may come while it runs.
+            await at.client.create(CUSTOM_RESOURCE_DEFINITIONS, decoded(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION))
+            await settle(at)
+            await put_machine(at, machine("m", "n2", ("InternalIP", "10.0.0.9")))
+            await report(at, node_with())
+            await post(at, asks("csr-1"))
+            await settle(at)
+            assert await decision(at, "csr-1") == ("Denied", "AddressOfAnotherNode")
