@@ -68,7 +68,8 @@ def compile_expression(source: str, variables: Mapping[str, Type], additions: Ad
         failure = literals.instantiation_error(tree) if "find" in source else ""
         if failure:
             raise NotRunnable(failure)
-        program = Program(source, "null_type" if tree.type == NULL else str(tree.type), interpreter.build(tree))
+        result_type = "null_type" if tree.type == NULL else str(tree.type)
+        program = Program(source, result_type, interpreter.build(tree), checked.names)
     except NotAnExpression as err:
         raise ExpressionError(_syntax_error(source)) from err
     except IssuesFound as err:

@@ -68,13 +68,20 @@ class Environment:
             that is not set is absent, as in Kubernetes, and not empty.
         tells_found: what is said of a wrong type of result says which one it is, as admission's compiler does.
         patches: expressions may make what changes an object; see :mod:`kubevouch.cel.patches`.
+        names: expressions may ask about names in certificates; see :mod:`kubevouch.cel.certificate_names`.
     """
 
     def __init__(
-        self, variables: Mapping[str, VariableType], *, patches: bool = False, tells_found: bool = False
+        self,
+        variables: Mapping[str, VariableType],
+        *,
+        patches: bool = False,
+        names: bool = False,
+        tells_found: bool = False,
     ) -> None:
         self._tells_found = tells_found
         self._patches = patches
+        self._names = names
         self._variables = {name: _variable(name, kind) for name, kind in variables.items()}
 
     def compile(self, source: str, result: Sequence[str] = ()) -> Program:
@@ -92,6 +99,10 @@ class Environment:
         try:
             if self._patches:
                 from kubevouch.cel.patches import ADDITIONS
+
+                program = compile_expression(source, self._variables, ADDITIONS).program
+            elif self._names:
+                from kubevouch.cel.certificate_names import ADDITIONS
 
                 program = compile_expression(source, self._variables, ADDITIONS).program
             else:

@@ -101,11 +101,15 @@ class Turn:
 
 
 class Program:
-    """A compiled expression. May be evaluated any number of times."""
+    """A compiled expression. May be evaluated any number of times.
 
-    def __init__(self, source: str, result_type: str, step: Any) -> None:
+    ``names`` are the variables that it uses.
+    """
+
+    def __init__(self, source: str, result_type: str, step: Any, names: frozenset[str] = frozenset()) -> None:
         self.source = source
         self.result_type = result_type
+        self.names = names
         self._step = step
 
     def evaluate(

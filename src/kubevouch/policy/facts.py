@@ -12,6 +12,9 @@ import hashlib
 import msgspec
 
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.pki.errors import ParseError
+from kubevouch.pki.x509 import certificate_extensions
+from kubevouch.pki.x509.certificate_extensions import BASIC_CONSTRAINTS
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.subject import KNOWN_ATTRIBUTES, Subject
 from kubevouch.pki.x509.x509_request import CertificateRequest
@@ -46,6 +49,7 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         key_bits: of modulus or curve; 0 where there is no such size.
         ip_addresses: in the usual short text; one that maps an IPv4 address is that address.
         extensions: the types that are requested, as dotted decimals; of them only the subjectAltName is ever issued.
+        is_ca: it asks for the certificate of a CA, or for basic constraints that nobody can read.
         created: None until it is stored.
     """
 
@@ -67,6 +71,7 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     email_addresses: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
+    is_ca: bool = False
     created: dt.datetime | None = None
 
 
@@ -93,8 +98,17 @@ def facts_of(csr: CertificateSigningRequest, request: CertificateRequest) -> Req
         email_addresses=names.email_addresses,
         uris=names.uris,
         extensions=tuple(each.oid for each in request.extensions),
+        is_ca=_is_ca(request),
         created=None if meta.creation_timestamp is None else meta.creation_timestamp.datetime(),
     )
+
+
+def _is_ca(request: CertificateRequest) -> bool:
+    asked = tuple(each for each in request.extensions if each.oid == BASIC_CONSTRAINTS)
+    try:
+        return certificate_extensions.interpret(asked).is_ca
+    except ParseError:
+        return True
 
 
 def _subject(subject: Subject) -> SubjectFacts:

@@ -1,7 +1,7 @@
 """What an approver says of a request, and what all of them say together.
 
-The first denial wins, then the first approval; what nobody decides stays undecided and tells what was missing. An error
-is never an approval.
+The first denial wins, then the first approval, unless somebody says that none counts; what nobody decides stays
+undecided and tells what was missing. An error is never an approval.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         missing: of ``NO_OPINION``, what would have to be so: the first clause that is not met.
         retry: of ``NO_OPINION``, whether something may change of which no event tells: the request comes again, later
             and later.
+        blocks: of ``NO_OPINION``, whether nobody's approval counts while it says so.
     """
 
     outcome: Outcome
@@ -72,11 +73,14 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: str = ""
     steps: tuple[Step, ...] = ()
     retry: bool = False
+    blocks: bool = False
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
     """What all say together, with the steps of each behind one that tells its outcome, within the bounds above."""
-    for outcome in (Outcome.DENY, Outcome.APPROVE):
+    # What might deny has to say something first.
+    outcomes = (Outcome.DENY,) if any(each.blocks for each in verdicts) else (Outcome.DENY, Outcome.APPROVE)
+    for outcome in outcomes:
         deciding = next((each for each in verdicts if each.outcome is outcome), None)
         if deciding is not None:
             return msgspec.structs.replace(
@@ -84,9 +88,10 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
                 message=cut(deciding.message, MAX_TEXT_BYTES),
                 missing="",
                 retry=False,
+                blocks=False,
                 steps=_trace(verdicts, deciding),
             )
-    waiting = [each for each in verdicts if each.missing]
+    waiting = sorted((each for each in verdicts if each.missing), key=lambda each: not each.blocks)
     told = [f"{each.approver}: {each.missing}" if len(waiting) > 1 else each.missing for each in waiting]
     return Verdict(
         outcome=Outcome.NO_OPINION,

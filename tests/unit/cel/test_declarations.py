@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.cel import compiler, patches  # noqa: F401 - make all implementations known
+from kubevouch.cel import certificate_names, compiler, patches  # noqa: F401 - make all implementations known
 from kubevouch.cel.declarations import declarations, named_type
 from kubevouch.cel.functions import FUNCTIONS
 from kubevouch.cel.types import BOOL, DYN, INT, NULL, STRING, list_of, map_of, optional_of, parameter
@@ -19,7 +19,11 @@ OWN = {
 def test_every_signature_has_an_implementation() -> None:
     wanted = {
         (name, signature.is_member, len(signature.parameters))
-        for name, signatures in {**declarations(), **patches.ADDITIONS.functions}.items()
+        for name, signatures in {
+            **declarations(),
+            **patches.ADDITIONS.functions,
+            **certificate_names.ADDITIONS.functions,
+        }.items()
         if name not in OWN
         for signature in signatures
     }

@@ -7,7 +7,11 @@ import hashlib
 import ipaddress
 
 import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.machinery.meta import ObjectMeta
@@ -83,3 +87,15 @@ def test_the_wire_form_is_kubernetes_like_and_comes_back() -> None:
 def test_sizes_of_keys() -> None:
     found, _ = facts(rsa.generate_private_key(65537, 2048), Subject(common_name="a"), SubjectAltNames())
     assert (found.key_algorithm, found.key_bits, found.dns_names, found.extensions) == ("RSA", 2048, (), ())
+
+
+@pytest.mark.parametrize(
+    ("constraints", "is_ca"), [(b"0\x03\x01\x01\xff", True), (b"0\x00", False), (b"\x05\x00", True)]
+)
+def test_who_asks_for_the_certificate_of_a_ca(constraints: bytes, is_ca: bool) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    wanted = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.19"), constraints)
+    made = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(wanted, critical=True)
+    contents = made.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+    found = facts_of(CertificateSigningRequest(), x509_request.parse_der(contents))
+    assert (found.is_ca, found.extensions) == (is_ca, ("2.5.29.19",))

@@ -50,6 +50,13 @@ def test_what_nobody_decides_tells_what_was_missing_and_comes_again() -> None:
     assert combine([]).outcome is Outcome.NO_OPINION
 
 
+def test_no_approval_counts_while_somebody_blocks() -> None:
+    blocking = Verdict(Outcome.NO_OPINION, "policy/z", missing="the ledger", blocks=True)
+    found = combine([WAITING, APPROVED, blocking])
+    assert (found.outcome, found.approver) == (Outcome.NO_OPINION, "policy/z")
+    assert combine([APPROVED, blocking, DENIED]).outcome is Outcome.DENY
+
+
 def test_a_decision_does_not_come_again() -> None:
     assert not combine([WAITING, APPROVED]).retry
 

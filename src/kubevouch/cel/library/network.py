@@ -6,6 +6,7 @@ Source: k8s.io/apiserver/pkg/cel/library/{ip,cidr}.go, Go's net/netip (Kubernete
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +108,11 @@ def _parsed_cidr(text: str) -> CIDR:
     if _is_mapped(address):
         raise EvaluationError(f"{what}: IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return CIDR(address, int(bits))
+
+
+def parsed_networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Raises :class:`EvaluationError`."""
+    return [_parsed_cidr(text).network for text in texts]
 
 
 def _parses(parse: Any, text: str) -> bool:
