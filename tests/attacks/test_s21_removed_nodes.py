@@ -10,6 +10,7 @@ import pytest
 
 import identity_world as world
 from kubevouch.api.catalog import CONFIG_MAPS
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import bootstrap_token, node_removal
@@ -20,6 +21,7 @@ from kubevouch.records.bootstrap_tokens import generate_token
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.records.token_bounds import TOKEN_UID_EXTRA
 from kubevouch.revocation import node_records
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.options import IdentityOptions
 from kubevouch.testing.cluster import Cluster
 from wire import Wire
@@ -205,6 +207,21 @@ def test_with_the_setting_a_deleted_node_is_locked_out(tmp_path: Path) -> None:
         assert machine.renews().startswith("Denied: node worker-1 is locked out")
         assert Machine(cluster, tmp_path, world.token_user()).ended.startswith("Denied")
         assert Machine(cluster, tmp_path, bound_token(cluster)).register() == 201
+
+
+def test_a_deleted_node_is_revoked_for_everybody_who_asks(tmp_path: Path) -> None:
+    """CRLs, OCSP and the webhook of other servers know no lock-outs."""
+    with Cluster(https=True, controllers=CONTROLLERS, identity=LOCKING) as cluster:
+        cluster.run(own_kinds.ensure(cluster.server.client))
+        machine = joined(cluster, tmp_path)
+        cluster.delete("Node", NAME)
+        cluster.settle()
+        (made,) = cluster.list(CERTIFICATE_REVOCATIONS)
+        assert (made.spec.reason, made.spec.revoked.nodes) == ("certificateHold", [NAME])
+        remove(cluster)
+        assert len(cluster.list(CERTIFICATE_REVOCATIONS)) >= 1 and machine.looks() == 401
+        cluster.run(node_removal.lift(cluster.server.client, NAME, cluster.clock))
+        assert cluster.list(CERTIFICATE_REVOCATIONS) == [] and machine.looks() == 404
 
 
 def test_a_finalizer_keeps_nobody_in(tmp_path: Path) -> None:

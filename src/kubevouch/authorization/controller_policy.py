@@ -31,6 +31,7 @@ from kubevouch.revocation import node_records
 from kubevouch.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
+    CERTIFICATE_REVOCATION_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -67,6 +68,7 @@ CONTROLLERS = (
     CSR_SIGNING_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
+    CERTIFICATE_REVOCATION_CONTROLLER,
     BOOTSTRAP_SIGNER_CONTROLLER,
     TOKEN_CLEANER_CONTROLLER,
     TOKEN_USES_CONTROLLER,
@@ -90,6 +92,7 @@ _READ = "get list watch"
 
 _ADMISSION = "admissionregistration.k8s.io"
 _CERTIFICATES = "certificates.k8s.io"
+_KUBEVOUCH = "kubevouch.io"
 _REQUESTS = "certificatesigningrequests"
 _ACCESS_REVIEWS = rule("create", "authorization.k8s.io", "subjectaccessreviews")
 _SIGNED = (
@@ -219,7 +222,18 @@ def kubevouch_controller_policy() -> Policy:
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_CLEANER_CONTROLLER, rule(_READ, "", "configmaps"))
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, certificate_ledger.LAYOUT.names)
-        + _cluster_wide(NODE_REMOVAL_CONTROLLER, rule(_READ, "", "nodes"), EVENTS)
+        + _cluster_wide(
+            CERTIFICATE_REVOCATION_CONTROLLER,
+            rule(_READ, _KUBEVOUCH, "certificaterevocations"),
+            rule("update", _KUBEVOUCH, "certificaterevocations/status"),
+            EVENTS,
+        )
+        + _cluster_wide(
+            NODE_REMOVAL_CONTROLLER,
+            rule(_READ, "", "nodes"),
+            rule("create", _KUBEVOUCH, "certificaterevocations"),
+            EVENTS,
+        )
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
         # Objects of other kinds that an inventory is told to look at are the operator's to allow.
         + _cluster_wide(MACHINE_INVENTORY_CONTROLLER, rule(_READ, ALLOWED_MACHINES.group, ALLOWED_MACHINES.plural))

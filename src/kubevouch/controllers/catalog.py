@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from kubevouch.controllers import (
     bootstrap_signer,
     certificate_ledger,
+    certificate_revocations,
     cluster_trust_bundle_publisher,
     clusterrole_aggregation,
     csr_approving,
@@ -63,6 +64,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
     Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build),
     Entry(certificate_ledger.NAME, "certificateledger", certificate_ledger.build),
+    Entry(certificate_revocations.NAME, "certificaterevocations", certificate_revocations.build),
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
     Entry(token_uses.NAME, "tokenuses", token_uses.build),

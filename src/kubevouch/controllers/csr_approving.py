@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval import kubelet_client, kubelet_serving
+from kubevouch.controllers.approval import kubelet_client, kubelet_serving, revocations
 from kubevouch.controllers.approval.interface import Approver, Bound, RefusedError
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
@@ -40,6 +40,7 @@ WORKERS = 32
 _REMEMBERED = 1024
 
 APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
+    revocations.build,
     kubelet_client.build,
     kubelet_serving.build,
 )

@@ -33,7 +33,10 @@ from kubevouch.pki.errors import ParseError, PKIError, PolicyError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
 from kubevouch.pki.x509 import x509_request
+from kubevouch.policy import revoked_requests
+from kubevouch.policy.facts import facts_of
 from kubevouch.revocation import node_records
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.signers.interface import Approval, Requester, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
@@ -76,14 +79,14 @@ class CSRSigner:
         signers: Signers,
         ledger: Ledger,
         clock: Clock,
-        lockouts: Callable[[CertificateSigningRequest], str],
+        refusal: Callable[[CertificateSigningRequest], str],
     ) -> None:
         self._client = client
         self._csrs = csrs
         self._signers = signers
         self._ledger = ledger
         self._clock = clock
-        self._lockouts = lockouts
+        self._refusal = refusal
         self._away: set[str] = set()
 
     async def reconcile(self, request: Request) -> Result:
@@ -94,9 +97,9 @@ class CSRSigner:
         signer = self._signers.get(csr.spec.signer_name)
         if approval is None or has_failed(csr) or signer is None:
             return DONE
-        locked = self._lockouts(csr)
-        if locked:
-            await self._fail(csr, locked, Time.of(self._clock.now()))
+        refused = self._refusal(csr)
+        if refused:
+            await self._fail(csr, refused, Time.of(self._clock.now()))
             return DONE
         now = self._clock.now()
         try:
@@ -164,6 +167,17 @@ def _locked_out(csr: CertificateSigningRequest, records: RecordMaps) -> str:
     return f"node {name} was locked out after this was asked for: {record.why}"
 
 
+def _revoked(csr: CertificateSigningRequest, revocations: Revocations) -> str:
+    """Why a request is not signed that was approved before who asked for it, or its key, was revoked."""
+    if not len(revocations):
+        return ""
+    try:
+        request = x509_request.parse_pem(csr.spec.request or b"")
+    except ParseError:
+        return ""
+    return revoked_requests.refusal(facts_of(csr, request), revocations)
+
+
 def _wanted(csr: CertificateSigningRequest) -> Wanted:
     spec, created = csr.spec, csr.metadata.creation_timestamp
     return Wanted(
@@ -189,12 +203,12 @@ def build(context: Context) -> QueueController:
     config_maps = context.informers.informer(CONFIG_MAPS, client=client, namespace=wellknown.KUBE_SYSTEM_NAMESPACE)
     records = RecordMaps(config_maps.indexer)
 
-    def locked_out(csr: CertificateSigningRequest) -> str:
-        return _locked_out(csr, records)
+    def refusal(csr: CertificateSigningRequest) -> str:
+        return _locked_out(csr, records) or _revoked(csr, context.revocations)
 
     controller = QueueController(
         NAME,
-        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, locked_out),
+        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, refusal),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

@@ -24,6 +24,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.records.node_recovery import RecoveryPolicy
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 
@@ -98,6 +99,7 @@ class Context:
     Args:
         connect: a client that acts as the controller of this name.
         signers: those that run, which may change.
+        revocations: what is revoked, as it changes.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
         resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
@@ -120,6 +122,7 @@ class Context:
     clock: Clock
     signers: Signers = field(default_factory=Signers)
     ledger: Ledger = field(default_factory=MemoryLedger)
+    revocations: Revocations = field(default_factory=Revocations.none)
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)

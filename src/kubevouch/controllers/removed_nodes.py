@@ -16,6 +16,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client
@@ -23,9 +24,11 @@ from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result
 from kubevouch.controllers.recovery_records import RecoveryRecords
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.records import node_recovery
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import LAYOUT, SHARDS, NodeRecord, NodeRecordsFullError, shard_of
+from kubevouch.revocation.node_revocation import of_node
 from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.removed_nodes")
@@ -98,15 +101,27 @@ class RemovedNodes:
             before = former.get(name, node_records.NONE)
             if before.uid and not record.uid:
                 log.info("a node is gone", node=name, locked_out=record.locked is not None)
-            if record.locked is None or record.locked == before.locked or self._recovery is None:
+            if record.locked is None or record.locked == before.locked:
                 continue
             why = record.why
+            await self._revoke(name, record.locked, why)
+            if self._recovery is None:
+                continue
 
             def locked(found: node_recovery.Record | None, why: str = why) -> node_recovery.Record | None:
                 return None if found is None else node_recovery.lock(found, why, now=self._clock.now())
 
             await self._recovery.change(name, locked)
             await self._recovery.tell(name, WARNING, LOCKED_OUT_EVENT, f"its certificates are locked out: {why}")
+
+    async def _revoke(self, name: str, moment: dt.datetime, why: str) -> None:
+        """So that CRLs, OCSP and other servers hear of it, too."""
+        try:
+            await self._client.create(CERTIFICATE_REVOCATIONS, of_node(name, moment, why, NAME))
+        except APIStatusError as err:
+            # There already, or of a kind that this cluster does not have.
+            if err.code not in (404, 409):
+                raise
 
 
 class _Nodes:

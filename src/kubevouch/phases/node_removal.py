@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
 from kubevouch.api.core_v1 import ConfigMap
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client import stored
 from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client, WriteOptions
@@ -21,6 +22,7 @@ from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import RecoveryRecordError
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import NodeRecord, NodeRecordsFullError
+from kubevouch.revocation.node_revocation import is_of_node, of_node
 from kubevouch.util.clock import Clock
 
 REMOVED = "an operator has removed it"
@@ -57,6 +59,7 @@ async def remove(client: Client, node_name: str, why: str = "") -> Removed:
         lambda record: node_records.removed(record, now, until, lock=True, why=why or REMOVED),
     )
     await _lock_recovery(client, node_name, now, record.why)
+    await _revoke(client, node_name, record.locked or now, record.why)
     try:
         await client.delete(NODES, node_name)
     except APIStatusError as err:
@@ -80,6 +83,25 @@ async def lift(client: Client, node_name: str, clock: Clock) -> None:
         return node_records.lifted(record)
 
     await _change(client, node_name, lifted)
+    try:
+        revocations = (await client.list(CERTIFICATE_REVOCATIONS)).items
+    except APIStatusError as err:
+        if err.code != 404:
+            raise
+        return
+    for each in revocations:
+        if is_of_node(each, node_name):
+            await client.delete(CERTIFICATE_REVOCATIONS, each.metadata.name)
+
+
+async def _revoke(client: Client, node_name: str, moment: dt.datetime, why: str) -> None:
+    """So that CRLs, OCSP and other servers hear of it, too."""
+    try:
+        await client.create(CERTIFICATE_REVOCATIONS, of_node(node_name, moment, why, "kubevouch node remove"))
+    except APIStatusError as err:
+        # There already, or of a kind that this cluster does not have.
+        if err.code not in (404, 409):
+            raise
 
 
 async def lockouts(client: Client, clock: Clock) -> dict[str, NodeRecord]:

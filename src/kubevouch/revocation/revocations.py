@@ -22,7 +22,7 @@ from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509.certificate_builder import key_identifier
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation.node_records import Lockouts, issued_at
-from kubevouch.wellknown import NODE_USER_PREFIX
+from kubevouch.wellknown import BOOTSTRAP_USER_PREFIX, NODE_USER_PREFIX
 
 K = TypeVar("K", bound=Hashable)
 
@@ -159,8 +159,18 @@ class Revocations:
         self._certificates: _Index[bytes] = _Index()
         self._keys: _Index[bytes] = _Index()
         self._users: _Index[str] = _Index()
+        self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
         self._listeners: list[Callable[[], None]] = []
+        self.has_loaded = False
+        """Whether what there is was told: before, an empty set says nothing."""
+
+    @classmethod
+    def none(cls) -> Revocations:
+        """Where nothing can be revoked."""
+        found = cls()
+        found.load(())
+        return found
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called once something is revoked, or is no more."""
@@ -180,12 +190,14 @@ class Revocations:
             fresh._add(obj)
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
+        self._requesters, self.has_loaded = fresh._requesters, True
         self.tell()
 
     def changed(self, name: str, obj: CertificateRevocation | None) -> None:
         """The object of this name is now this, or gone."""
         known = self._objects.get(name)
         if known is not None and obj is not None and _says(known[0]) == _says(obj):
+            self._objects[name] = obj, known[1]
             return
         former = self._objects.pop(name, None)
         if obj is not None:
@@ -219,6 +231,8 @@ class Revocations:
             yield self._keys, _octets(text)  # type: ignore[misc]
         for user in (*targets.users, *(f"{NODE_USER_PREFIX}{node}" for node in targets.nodes)):
             yield self._users, user  # type: ignore[misc]
+        for requester in (*targets.requesters, *(f"{BOOTSTRAP_USER_PREFIX}{token}" for token in targets.tokens)):
+            yield self._requesters, requester  # type: ignore[misc]
 
     # -------------------------------------------------------------- questions
 
@@ -230,10 +244,16 @@ class Revocations:
         """Each object's own."""
         return (revoked for _, revoked in self._objects.values())
 
+    def object(self, name: str) -> CertificateRevocation | None:
+        """As it was told last."""
+        found = self._objects.get(name)
+        return None if found is None else found[0]
+
     @property
     def values(self) -> int:
         """How many serial numbers, fingerprints, keys and names are revoked."""
-        named = len(self._certificates) + len(self._keys) + len(self._users) + len(self._periods)
+        named = sum(map(len, (self._certificates, self._keys, self._periods)))
+        named += len(self._users) + len(self._requesters)
         return named + sum(len(index) for index in self._serials.values())
 
     def find(self, mark: Mark) -> Revoked | None:
@@ -272,6 +292,10 @@ class Revocations:
     def user(self, name: str, issued: dt.datetime) -> Revoked | None:
         """What has revoked a user's certificates of that time."""
         return _gravest(each for each in _all(self._users.get(name, ())) if issued <= each.until)
+
+    def requester(self, name: str, asked: dt.datetime) -> Revoked | None:
+        """What has revoked everything that a user, or a bootstrap token, has asked for until that time."""
+        return _gravest(each for each in _all(self._requesters.get(name, ())) if asked <= each.until)
 
     def node(self, name: str, issued: dt.datetime) -> str:
         """Why what was given to a node at that time counts no more, certificate or token; empty if it does."""

@@ -131,6 +131,7 @@ def start_controllers(
         informers=informers,
         clock=server.clock,
         signers=Signers(build_signers(signing) if signs else {}),
+        revocations=server.revocations,
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _may_be_there(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),

@@ -27,6 +27,7 @@ from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.registry.certificates.certificatesigningrequests import RecordedRefusals
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.bootstrap import (
@@ -144,6 +145,11 @@ class StandaloneServer:
     def client(self) -> Client:
         """The server's own client, with all rights."""
         return self.api.loopback(API_SERVER, "kube-apiserver")
+
+    @property
+    def revocations(self) -> Revocations:
+        """What is revoked: the very set that requests are held against."""
+        return self._security.revocations
 
     def _kubelet_credential(self) -> ClientTLS:
         """Read anew each time: the pair is renewed, and the CA rotated, while the server runs."""

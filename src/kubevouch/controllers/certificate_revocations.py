@@ -1,0 +1,208 @@
+"""certificate-revocation-controller: finds what each revocation reaches, and writes down that it came and went.
+
+The API server refuses what a CertificateRevocation names by itself, and needs nobody for it. What only the ledger
+knows, who has asked for a certificate and which token has let a machine in, is looked up here and put into the status,
+from where the API server, CRLs and the deny webhook take it. Source: kubevouch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+
+from kubevouch import wellknown
+from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    ENDED,
+    IN_FORCE,
+    CertificateRevocation,
+    CertificateRevocationStatus,
+    RevocationTargets,
+)
+from kubevouch.api.meta_v1 import Condition
+from kubevouch.client.interface import Client
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.event_recorder import EventRecorder
+from kubevouch.controllers.interface import DONE, Context, Request, Result
+from kubevouch.ledger import entries
+from kubevouch.ledger.entries import REVOKED, Entry, Query
+from kubevouch.ledger.interface import Ledger
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.text.times import Time
+from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
+from kubevouch.revocation.revocations import Revocations, Revoked, revoked_by
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.certificate_revocations")
+
+NAME = wellknown.CERTIFICATE_REVOCATION_CONTROLLER
+REVOKED_EVENT, LIFTED_EVENT = "CertificatesRevoked", "RevocationLifted"
+LIFTED = "removeFromCRL"
+"""Of a hold that is no more (RFC 5280 section 5.3.1)."""
+MAX_LISTED = 4_000
+"""Certificates that a status lists. An API server of ours takes 20,000 elements; with the targets they have to fit."""
+# What was deleted while no controller ran.
+_WHILE_AWAY = Request("")
+_MOST = 100_000
+# What is issued later may be reached, too: by a key, by a moment that is yet to come.
+_RESYNC_SECONDS = 300.0
+
+
+class RevocationReconciler:
+    """There is one request for each object, and one that looks for those that are gone."""
+
+    def __init__(
+        self, client: Client, revocations: Revocations, ledger: Ledger, clock: Clock, events: EventRecorder
+    ) -> None:
+        self._client = client
+        self._revocations = revocations
+        self._ledger = ledger
+        self._clock = clock
+        self._events = events
+
+    async def reconcile(self, request: Request) -> Result:
+        if request == _WHILE_AWAY:
+            for each in await self._ledger.find(Query(kinds=frozenset({REVOKED}), limit=_MOST)):
+                if self._revocations.object(each.entry.request) is None:
+                    await self._lifted(each.entry.request)
+            return DONE
+        obj = self._revocations.object(request.name)
+        if obj is None:
+            await self._lifted(request.name)
+            return DONE
+        await self._recorded(obj)
+        status = await self._status(obj)
+        if status != obj.status:
+            await self._write(request.name, status)
+        return Result(_RESYNC_SECONDS)
+
+    async def _write(self, name: str, status: CertificateRevocationStatus) -> None:
+        try:
+            # What was told of it has no resourceVersion: it came from the store.
+            current = await self._client.get(CERTIFICATE_REVOCATIONS, name)
+            changed = msgspec.structs.replace(current, status=status)
+            await self._client.update(CERTIFICATE_REVOCATIONS, changed, subresource="status")
+        except APIStatusError as err:
+            if err.code != 404:
+                raise
+
+    async def _status(self, obj: CertificateRevocation) -> CertificateRevocationStatus:
+        now, revoked = self._clock.now(), revoked_by(obj)
+        found = await reached(self._ledger, obj.spec.revoked, revoked.until, now=now)
+        listed = found[:MAX_LISTED]
+        in_force = Condition(
+            type=IN_FORCE, status=wellknown.CONDITION_TRUE, reason="Revoked", message="the API server refuses them"
+        )
+        if len(found) > MAX_LISTED and _needs_ledger(obj.spec.revoked):
+            message = (
+                f"reaches {len(found)} certificates, of which {MAX_LISTED} are refused: revoke the rest by another"
+            )
+            in_force = msgspec.structs.replace(
+                in_force, status=wellknown.CONDITION_FALSE, reason="TooMany", message=message
+            )
+        conditions = [in_force]
+        ends = [entry.not_after for entry in found if entry.not_after is not None]
+        if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
+            ended = "every certificate that it was about has ended"
+            conditions.append(Condition(type=ENDED, status=wellknown.CONDITION_TRUE, reason="Expired", message=ended))
+        return CertificateRevocationStatus(
+            observed_generation=obj.metadata.generation,
+            matched=len(found),
+            until=Time.of(max(ends)) if ends else obj.status.until,
+            serials=numbers_of(_not_named(listed, obj.spec.revoked)),
+            certificates=[fingerprint_of(entry) for entry in listed],
+            conditions=[_since(each, obj.status.conditions, Time.of(now)) for each in conditions],
+        )
+
+    # -------------------------------------------------------------- what is told
+
+    async def _recorded(self, obj: CertificateRevocation) -> None:
+        if await self._ledger.find(Query(kinds=frozenset({REVOKED}), uid=obj.metadata.uid, limit=1)):
+            return
+        revoked = revoked_by(obj)
+        await self._append(obj.metadata.name, obj.metadata.uid, revoked, obj.spec.reason, obj.spec.requested_by)
+        log.warning("certificates are revoked", name=revoked.name, reason=revoked.reason, why=revoked.message)
+        await self._tell(obj.metadata.name, obj.metadata.uid, WARNING, REVOKED_EVENT, f"{revoked.reason}: {revoked}")
+
+    async def _lifted(self, name: str) -> None:
+        """Deleted, however long ago: nobody makes a revocation weaker unseen."""
+        query = Query(kinds=frozenset({REVOKED}), request=name, newest_first=True, limit=1)
+        former = await self._ledger.find(query)
+        if not former or former[0].entry.reason == LIFTED:
+            return
+        entry = former[0].entry
+        now = self._clock.now()
+        await self._append(name, entry.uid, Revoked(name, LIFTED, now, now, f"was {entry.reason}"), LIFTED, "")
+        log.warning("a revocation is gone", name=name, was=entry.reason)
+        await self._tell(name, entry.uid, WARNING, LIFTED_EVENT, f"what it had revoked ({entry.reason}) counts again")
+
+    async def _append(self, name: str, uid: str, revoked: Revoked, reason: str, by: str) -> None:
+        await self._ledger.append(
+            Entry(
+                kind=REVOKED,
+                at=self._clock.now(),
+                request=name,
+                uid=uid,
+                requester=by[: entries.MAX_TEXT],
+                reason=reason,
+                message=revoked.message,
+                created=revoked.at,
+            )
+        )
+
+    async def _tell(self, name: str, uid: str, kind: str, reason: str, message: str) -> None:
+        resource = CERTIFICATE_REVOCATIONS
+        about = ObjectReference(kind=resource.kind, name=name, uid=uid, api_version=resource.api_version)
+        await self._events.record(about, kind, reason, message)
+
+
+def _not_named(found: Sequence[Entry], targets: RevocationTargets) -> list[Entry]:
+    """Those whose serial numbers the object does not have already."""
+    named = {(group.issuer, number) for group in targets.serials for number in group.numbers}
+    return [entry for entry in found if (entry.issuer_key, entry.serial) not in named]
+
+
+def _needs_ledger(targets: RevocationTargets) -> bool:
+    return bool(targets.requesters or targets.tokens)
+
+
+def _ends(obj: CertificateRevocation) -> bool:
+    """A key is revoked for good: it may be certified anew."""
+    return not obj.spec.revoked.keys
+
+
+def _since(condition: Condition, former: Sequence[Condition], now: Time) -> Condition:
+    known = next((each for each in former if each.type == condition.type), None)
+    same = known is not None and known.status == condition.status
+    moment = known.last_transition_time if known is not None and same else now
+    return msgspec.structs.replace(condition, last_transition_time=moment)
+
+
+def build(context: Context) -> QueueController:
+    client = context.connect(NAME)
+    revocations = context.revocations
+    events = EventRecorder(client, context.clock, NAME)
+    controller = QueueController(
+        NAME,
+        RevocationReconciler(client, revocations, context.ledger, context.clock, events),
+        context.clock,
+    )
+    known: dict[str, Revoked] = {}
+
+    def changed() -> None:
+        current = {each.name: each for each in revocations}
+        for name in known.keys() | current.keys():
+            # The same object as long as nothing but counts has changed.
+            if known.get(name) is not current.get(name):
+                controller.queue.add(Request(name))
+        known.clear()
+        known.update(current)
+
+    revocations.on_change(changed)
+    changed()
+    controller.queue.add(_WHILE_AWAY)
+    return controller

@@ -1,0 +1,107 @@
+"""What a revocation reaches is found, told and written down; that it is gone, too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import identity_world as world
+from kubevouch.api.catalog import EVENTS
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
+from kubevouch.controllers.certificate_revocations import LIFTED, LIFTED_EVENT, REVOKED_EVENT, RevocationReconciler
+from kubevouch.controllers.event_recorder import EventRecorder
+from kubevouch.controllers.interface import Request
+from kubevouch.ledger.entries import REVOKED, Query
+from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.pki import keys
+from kubevouch.server.bootstrap import own_kinds
+from kubevouch.testing.cluster import Cluster
+
+CONTROLLERS = ("csrapproving", "csrsigning", "certificaterevocations")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(controllers=CONTROLLERS) as running:
+        running.run(own_kinds.ensure(running.server.client))
+        yield running
+
+
+def revoke(cluster: Cluster, name: str = "r1", reason: str = "keyCompromise", **revoked: Any) -> None:
+    tree = {"metadata": {"name": name}, "spec": {"reason": reason, "revoked": revoked, "requestedBy": "me"}}
+    obj = CERTIFICATE_REVOCATIONS.codec.from_tree(tree).value
+    cluster.run(cluster.server.client.create(CERTIFICATE_REVOCATIONS, obj))
+    cluster.settle()
+
+
+def stored(cluster: Cluster, name: str = "r1") -> CertificateRevocation:
+    return cluster.get(CERTIFICATE_REVOCATIONS, name)
+
+
+def joined(cluster: Cluster, name: str = "worker-1", token: str = "abcdef") -> str:
+    posted = world.ask(cluster, world.token_user(token), world.node_request(name))
+    assert world.outcome(cluster, posted) == "Approved,Issued"
+    return posted
+
+
+def test_a_token_reaches_what_it_has_let_in(cluster: Cluster) -> None:
+    joined(cluster)
+    joined(cluster, "worker-2", "uvwxyz")
+    revoke(cluster, tokens=["abcdef"])
+    status = stored(cluster).status
+    assert (status.matched, len(status.serials[0].numbers), len(status.certificates)) == (1, 1, 1)
+    assert [(each.type, each.status) for each in status.conditions] == [("InForce", "True")]
+    assert cluster.server.revocations.serials(bytes.fromhex(status.serials[0].issuer))
+
+
+def test_requests_of_before_are_denied_or_not_signed(cluster: Cluster) -> None:
+    """They wait for an approval, or for a signature, while who has asked is revoked."""
+    by_hand = world.ask(cluster, world.node_user("worker-1"), world.node_request("worker-1"), signer=world.NODE_SERVING)
+    key = world.new_key()
+    digest = hashlib.sha256(keys.public_key_of(key).canonical_info).hexdigest()
+    revoke(cluster, keys=[digest], requesters=["system:node:worker-1"])
+    world.approve(cluster, by_hand)
+    assert "Failed: its requester system:node:worker-1 is revoked" in world.outcome(cluster, by_hand)
+    posted = world.ask(cluster, world.token_user(), world.node_request("worker-2", key))
+    assert world.outcome(cluster, posted).startswith("Denied: its key is revoked: r1 ")
+
+
+def test_it_is_told_that_it_came_and_that_it_is_gone(cluster: Cluster) -> None:
+    revoke(cluster, reason="certificateHold", nodes=["worker-1"])
+    cluster.delete(CERTIFICATE_REVOCATIONS, "r1")
+    cluster.settle()
+    told = {event.reason for event in cluster.list(EVENTS) if event.involved_object.name == "r1"}
+    assert told == {REVOKED_EVENT, LIFTED_EVENT}
+
+
+def test_what_was_deleted_while_nobody_looked_is_written_down(cluster: Cluster) -> None:
+    server, ledger = cluster.server, MemoryLedger()
+    events = EventRecorder(server.client, server.clock, "test")
+    reconciler = RevocationReconciler(server.client, server.revocations, ledger, server.clock, events)
+
+    def recorded() -> list[str]:
+        found = cluster.run(ledger.find(Query(kinds=frozenset({REVOKED}))))
+        return [each.entry.reason for each in found]
+
+    revoke(cluster, reason="certificateHold", nodes=["worker-1"])
+    for _ in range(2):
+        cluster.run(reconciler.reconcile(Request("r1")))
+        assert recorded() == ["certificateHold"]
+    cluster.delete(CERTIFICATE_REVOCATIONS, "r1")
+    for _ in range(2):
+        cluster.run(reconciler.reconcile(Request("")))
+        assert recorded() == ["certificateHold", LIFTED]
+
+
+def test_it_has_ended_when_no_certificate_is_left(cluster: Cluster) -> None:
+    joined(cluster)
+    revoke(cluster, nodes=["worker-1"])
+    assert stored(cluster).status.matched == 1
+    cluster.clock.advance(366 * 86400)
+    cluster.settle()
+    status = stored(cluster).status
+    assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", "Ended"]
