@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from kubevouch.api import catalog
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.machinery.scheme import Resource
@@ -92,5 +93,5 @@ def _resources() -> Iterator[Resource[Any]]:
 
 def _empty() -> set[Resource[Any]]:
     # Nobody is asked anything: the definitions only say which kinds there are.
-    stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None))
+    stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None), cast(Authorizer, None))
     return {definition.resource for definition in stored if definition.refuses_creation}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kubevouch.api import catalog
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.registry.catalog import definitions
@@ -46,7 +47,7 @@ def page() -> str:
 
 def _served() -> Iterator[tuple[str, ...]]:
     # Nobody is asked anything: the definitions only say which kinds there are.
-    stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None))
+    stored = definitions(cast(EscalationGuard, None), cast(ParamAccess, None), cast(Authorizer, None))
     empty = {definition.resource for definition in stored if definition.refuses_creation} | {*catalog.OLDER.values()}
     usual, groups = RuntimeConfig(), dict[str, list[str]]()
     for resource in (

@@ -63,6 +63,8 @@ KUBE_APISERVER_SERVING_SIGNER = "kubernetes.io/kube-apiserver-serving"
 CSR_APPROVED = "Approved"
 CSR_DENIED = "Denied"
 CSR_FAILED = "Failed"
+# A PodCertificateRequest has Denied and Failed as well.
+POD_CERTIFICATE_ISSUED = "Issued"
 # Ours: nothing approves the request, and why.
 JOIN_STUCK_ANNOTATION = "kubevouch.io/join-stuck"
 

@@ -23,7 +23,7 @@ from kubevouch.admission.dynamic.validating_webhook import ValidatingAdmissionWe
 from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
 from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
-from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter
+from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter, ServiceAccountGetter
 from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf, ResourceQuotaPlugin
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
 from kubevouch.api.core_v1.namespaces import Namespace
@@ -61,6 +61,7 @@ class Dependencies:
         clock: the server's.
         node_named: a node from the watch cache, or None.
         pod_named: a pod from the watch cache, or None; left out where no pods are served.
+        account_named: a ServiceAccount from the watch cache, or None.
         configured: webhooks and policies; left out where none can be configured.
         open_requests: the undecided certificate signing requests.
         quotas: the quotas of a namespace, and what is in it of a kind; left out where there are no quotas.
@@ -72,6 +73,7 @@ class Dependencies:
     clock: Clock
     node_named: NodeGetter | None = None
     pod_named: PodGetter | None = None
+    account_named: ServiceAccountGetter | None = None
     configured: ConfiguredAdmission | None = None
     open_requests: OpenRequests = field(default_factory=OpenRequests)
     quotas: tuple[QuotasOf, ObjectsIn] | None = None
@@ -89,7 +91,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         raise ValueError(f"got admission plug-in {unknown[0]!r}, expected one of {known}")
     mutating: list[MutatingPlugin] = [
         NamespaceLifecycle(needs.namespace_named, needs.refresh, needs.clock),
-        NodeRestriction(needs.pod_named, needs.node_named),
+        NodeRestriction(needs.pod_named, needs.node_named, needs.account_named),
         TaintNodesByCondition(),
     ]
     validating: list[ValidatingPlugin] = [

@@ -16,9 +16,11 @@ from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import TokenRequest
 from kubevouch.api.core_v1.nodes import Node
 from kubevouch.api.core_v1.pods import Pod
+from kubevouch.api.core_v1.serviceaccounts import ServiceAccount
+from kubevouch.api.pod_certificate_requests_v1beta1 import PodCertificateRequest
 from kubevouch.authentication.node_identifier import node_name_of
 from kubevouch.machinery import errors
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
@@ -37,6 +39,7 @@ MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
 
 PodGetter = Callable[[str, str], Pod | None]
 NodeGetter = Callable[[str], Node | None]
+ServiceAccountGetter = Callable[[str, str], ServiceAccount | None]
 
 _KUBELET_SIGNERS = (KUBELET_SERVING_SIGNER, KUBE_APISERVER_CLIENT_KUBELET_SIGNER)
 
@@ -67,13 +70,20 @@ class NodeRestriction:
     Args:
         pod_named: a pod by namespace and name, or None; a server without pods leaves it out.
         node_named: a node by name, or None.
+        account_named: a ServiceAccount by namespace and name, or None.
     """
 
     name = "NodeRestriction"
 
-    def __init__(self, pod_named: PodGetter | None = None, node_named: NodeGetter | None = None) -> None:
+    def __init__(
+        self,
+        pod_named: PodGetter | None = None,
+        node_named: NodeGetter | None = None,
+        account_named: ServiceAccountGetter | None = None,
+    ) -> None:
         self._pod_named = pod_named or (lambda namespace, name: None)  # noqa: ARG005
         self._node_named = node_named or (lambda name: None)  # noqa: ARG005
+        self._account_named = account_named or (lambda namespace, name: None)  # noqa: ARG005
         self._checks: dict[GroupResource, Callable[[str, Request], None]] = {
             catalog.PODS.group_resource: self._check_pod,
             catalog.NODES.group_resource: _check_node,
@@ -82,6 +92,7 @@ class NodeRestriction:
             catalog.CSI_NODES.group_resource: _check_csi_node,
             catalog.RESOURCE_SLICES.group_resource: _check_resource_slice,
             catalog.CERTIFICATE_SIGNING_REQUESTS.group_resource: _check_csr,
+            catalog.POD_CERTIFICATE_REQUESTS.group_resource: self._check_pod_certificate_request,
         }
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:  # noqa: ARG002
@@ -187,6 +198,54 @@ class NodeRestriction:
         if pod.spec.node_name != node_name:
             raise refused(request, "node requested token bound to a pod scheduled on a different node")
 
+    def _check_pod_certificate_request(self, node_name: str, request: Request) -> None:
+        """A node asks for the certificates of the pods that run on it, whatever signer it names.
+
+        What may be right in a moment, when this server's caches have followed, is a 500 that clients repeat.
+        """
+        if request.operation is not Operation.CREATE:
+            raise refused(request, f"unexpected operation {request.operation}")
+        if request.subresource:
+            raise refused(request, f"unexpected subresource {quote(request.subresource)}")
+        asked: PodCertificateRequest = request.obj
+        spec = asked.spec
+        if spec.node_name != node_name:
+            why = f"which is not the requesting node {quote(node_name)}"
+            raise refused(request, f"PodCertificateRequest.Spec.NodeName={quote(spec.node_name)}, {why}")
+        named, pod_name = "named in the PodCertificateRequest", quote(f"{request.namespace}/{spec.pod_name}")
+        of_pod = f"PodCertificateRequest for pod {pod_name}"
+        # 1. The node.
+        node = self._node_named(spec.node_name)
+        if node is None:
+            where = f"while retrieving node {quote(spec.node_name)} {named}"
+            raise errors.untyped(f"{where}: node {quote(spec.node_name)} not found")
+        if node.metadata.uid != spec.node_uid:
+            why = f"names node UID {quote(spec.node_uid)}, inconsistent with the running node"
+            raise errors.untyped(f"{of_pod} {why} ({quote(node.metadata.uid)})")
+        # 2. The pod.
+        pod = self._pod_named(request.namespace, spec.pod_name)
+        if pod is None:
+            raise errors.untyped(f"while retrieving pod {pod_name} {named}: pod {quote(spec.pod_name)} not found")
+        if pod.metadata.uid != spec.pod_uid:
+            why = f"contains pod UID ({quote(spec.pod_uid)}) which differs from running pod {quote(pod.metadata.uid)}"
+            raise errors.untyped(f"{of_pod} {why}")
+        if pod.spec.node_name != spec.node_name:
+            raise refused(request, f"pod {pod_name} is not running on node {quote(spec.node_name)} {named}")
+        if MIRROR_POD_ANNOTATION in pod.metadata.annotations:
+            raise refused(request, f"pod {pod_name} is a mirror pod")
+        # 3. Its account. A pod's never changes, so a difference is no matter of time.
+        own = pod.spec.service_account_name
+        if own != spec.service_account_name:
+            why = f"contains serviceAccountName ({quote(spec.service_account_name)}) that differs from running pod"
+            raise refused(request, f"{of_pod} {why} ({quote(own)})")
+        account = self._account_named(request.namespace, own)
+        if account is None:
+            where = f"while retrieving service account {quote(f'{request.namespace}/{own}')} {named}"
+            raise errors.untyped(f"{where}: serviceaccount {quote(own)} not found")
+        if account.metadata.uid != spec.service_account_uid:
+            why = f"names service account UID {quote(spec.service_account_uid)}, which differs from the running service"
+            raise errors.untyped(f"{of_pod} {why} account ({quote(account.metadata.uid)})")
+
 
 def _check_pod_status(node_name: str, request: Request) -> None:
     if request.operation is not Operation.UPDATE:
@@ -208,7 +267,7 @@ def _check_lifetime(node_name: str, request: Request) -> None:
     With owners of its choice a node has its Node collected and makes it anew without an operator's taints
     (CVE-2025-5187, which Kubernetes stops on update only), or holds up the deletion of somebody else's object; with a
     finalizer it keeps what is to go, or lets go what a finalizer of others keeps. A kubelet sets one owner, its Node,
-    on its Lease, CSINode, ResourceSlices and mirror pods, and no finalizer.
+    on its Lease, CSINode, ResourceSlices and mirror pods, the pod on a request for its certificate, and no finalizer.
     """
     new = getattr(request.obj, "metadata", None)
     if new is None:
@@ -218,12 +277,20 @@ def _check_lifetime(node_name: str, request: Request) -> None:
     if request.resource == catalog.NODES.group_resource and new.owner_references != old.owner_references:
         raise refused(request, f"{who} is not allowed to set ownerReferences")
     for owner in new.owner_references:
-        if owner in old.owner_references:
+        if owner in old.owner_references or _is_pod_of_request(owner, request):
             continue
         if (owner.api_version, owner.kind, owner.name) != ("v1", "Node", node_name) or owner.block_owner_deletion:
             raise refused(request, f"{who} can only set an owner reference to itself, without blockOwnerDeletion")
     if set(new.finalizers) != set(old.finalizers):
         raise refused(request, f"{who} is not allowed to modify finalizers")
+
+
+def _is_pod_of_request(owner: OwnerReference, request: Request) -> bool:
+    """Whether a request for a pod's certificate is to go with that pod, which was looked up before."""
+    if request.resource != catalog.POD_CERTIFICATE_REQUESTS.group_resource or owner.block_owner_deletion:
+        return False
+    spec = request.obj.spec
+    return (owner.kind, owner.name, owner.uid) == ("Pod", spec.pod_name, spec.pod_uid)
 
 
 # ------------------------------------------------------------------ the node's own objects

@@ -20,6 +20,8 @@ from kubevouch.api import (
     events_v1,
     meta_v1,
     node_v1,
+    pod_certificate_requests_v1,
+    pod_certificate_requests_v1beta1,
     rbac_v1,
     resource_v1,
     storage_v1,
@@ -45,6 +47,14 @@ CERTIFICATE_SIGNING_REQUESTS_V1BETA1 = Resource(
 CLUSTER_TRUST_BUNDLES = Resource(
     certificates_v1.GROUP, "v1beta1", "ClusterTrustBundle", "clustertrustbundles",
     certificates_v1beta1.ClusterTrustBundle, namespaced=False,
+)  # fmt: skip
+POD_CERTIFICATE_REQUESTS = Resource(
+    certificates_v1.GROUP, "v1beta1", "PodCertificateRequest", "podcertificaterequests",
+    pod_certificate_requests_v1beta1.PodCertificateRequest, namespaced=True,
+)  # fmt: skip
+POD_CERTIFICATE_REQUESTS_V1 = Resource(
+    certificates_v1.GROUP, "v1", "PodCertificateRequest", "podcertificaterequests",
+    pod_certificate_requests_v1.PodCertificateRequest, namespaced=True,
 )  # fmt: skip
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", core_v1.ConfigMap, namespaced=True, short_names=("cm",))
@@ -176,10 +186,11 @@ STORED: tuple[Resource[Any], ...] = (
     VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, ENDPOINTS,
     ENDPOINT_SLICES, LIMIT_RANGES, RESOURCE_QUOTAS, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES,
+    POD_CERTIFICATE_REQUESTS,
 )  # fmt: skip
 """The kinds that the store keeps, each in its storage version."""
 
-VIEWS: tuple[Resource[Any], ...] = (EVENTS_V1, CERTIFICATE_SIGNING_REQUESTS_V1BETA1)
+VIEWS: tuple[Resource[Any], ...] = (EVENTS_V1, CERTIFICATE_SIGNING_REQUESTS_V1BETA1, POD_CERTIFICATE_REQUESTS_V1)
 """Other versions of stored kinds."""
 
 EMPTY: dict[EmptyKind, Resource[Any]] = {kind: resource_of(kind) for kind in EMPTY_KINDS}
@@ -203,6 +214,8 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     LIMIT_RANGES: core_v1.default_limit_range,
     NAMESPACES: core_v1.default_namespace,
     NODES: core_v1.default_node,
+    POD_CERTIFICATE_REQUESTS: pod_certificate_requests_v1beta1.default_pod_certificate_request,
+    POD_CERTIFICATE_REQUESTS_V1: pod_certificate_requests_v1.default_pod_certificate_request,
     RESOURCE_CLAIMS: resource_v1.default_claim,
     RESOURCE_CLAIM_TEMPLATES: resource_v1.default_template,
     ROLE_BINDINGS: rbac_v1.default_binding,

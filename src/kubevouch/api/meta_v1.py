@@ -279,9 +279,9 @@ def _validate_condition(condition: Condition, path: str) -> list[FieldError]:
         why = "must be greater than or equal to zero"
         errors.append(field.invalid(f"{path}.observedGeneration", condition.observed_generation, why))
     if condition.last_transition_time is None or condition.last_transition_time.is_zero:
-        errors.append(field.required(f"{path}.lastTransitionTime", "must be set"))
+        errors.append(field.required(f"{path}.lastTransitionTime"))
     if not condition.reason:
-        errors.append(field.required(f"{path}.reason", "must be set"))
+        errors.append(field.required(f"{path}.reason"))
     else:
         faults = names.condition_reason(condition.reason)
         errors += [field.invalid(f"{path}.reason", condition.reason, each) for each in faults]

@@ -37,11 +37,22 @@ class NodeGraph(Protocol):
         ...
 
 
-class NoPods:
-    """The graph of a server without pods: no node needs anything."""
+POD_CERTIFICATE_REQUESTS = GroupResource("certificates.k8s.io", "podcertificaterequests")
 
-    def leads_to(self, node_name: str, resource: GroupResource, namespace: str, name: str) -> bool:  # noqa: ARG002
-        return False
+NodeOfRequest = Callable[[str, str], str]
+
+
+class NoPods:
+    """The graph of a server without pods: no node needs anything but its own requests for pods' certificates.
+
+    ``node_of`` tells of such a request, by namespace and name, which node it names; empty where there is no request.
+    """
+
+    def __init__(self, node_of: NodeOfRequest = lambda namespace, name: "") -> None:  # noqa: ARG005
+        self.node_of = node_of
+
+    def leads_to(self, node_name: str, resource: GroupResource, namespace: str, name: str) -> bool:
+        return resource == POD_CERTIFICATE_REQUESTS and self.node_of(namespace, name) == node_name
 
 
 class NodeAuthorizer:
@@ -68,6 +79,7 @@ class NodeAuthorizer:
             GroupResource(_RESOURCE, "resourceslices"): self._resource_slice,
             GroupResource("", "nodes"): self._node,
             GroupResource("", "pods"): self._pod,
+            POD_CERTIFICATE_REQUESTS: self._pod_certificate_request,
         }
 
     async def authorize(self, attributes: Attributes) -> Verdict:
@@ -197,6 +209,20 @@ class NodeAuthorizer:
             "only the following verbs are allowed for a ResourceSlice: "
             "get, watch, list, create, update, patch, delete, deletecollection"
         )
+
+    def _pod_certificate_request(self, node_name: str, attributes: Attributes) -> Verdict:
+        verb = attributes.verb
+        if attributes.subresource:
+            return _refuse("nodes may not access the status subresource of PodCertificateRequests")
+        if verb == "create":
+            return _ALLOW
+        if verb == "get":
+            return self._related(node_name, attributes)
+        if verb in ("list", "watch"):
+            if _selects(attributes.field_selector, "spec.nodeName", node_name):
+                return _ALLOW
+            return _refuse("can only list/watch podcertificaterequests with nodeName field selector")
+        return _refuse(f"nodes may not {verb} podcertificaterequests")
 
 
 def _refuse(reason: str) -> Verdict:

@@ -24,7 +24,13 @@ from kubevouch.cli.flags.groups import UpCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
 from kubevouch.cli.flags.paths import FOLDER, shown
 from kubevouch.cli.flags.recovery import recovery_flags, take_recovery
-from kubevouch.cli.flags.server import server_flags, take_disabled_admission, take_server, verbose
+from kubevouch.cli.flags.server import (
+    apply_feature_gates,
+    server_flags,
+    take_disabled_admission,
+    take_server,
+    verbose,
+)
 from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
 from kubevouch.cli.flags.signing import signing_flags, take_signing
 from kubevouch.cli.runner import rare_collections, run_async
@@ -143,6 +149,7 @@ def up(
     clock = SystemClock()
     logs.configure(clock, level=verbose(log_level, flags["verbosity"]), form=log_format)
     try:
+        apply_feature_gates(flags)
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
         recovery, identity, signing = take_recovery(flags), take_identity(flags), take_signing(flags)

@@ -241,5 +241,10 @@ def always_named(name: str, factory: Callable[[], T]) -> T:
     return msgspec.field(default_factory=factory, name=name)
 
 
+def null_named(name: str) -> Any:
+    """:func:`null` with a wire name of its own."""
+    return msgspec.field(default_factory=_none, name=name)
+
+
 def _none() -> None:
     return None

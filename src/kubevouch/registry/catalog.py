@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubevouch.authorization.interface import Authorizer
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.registry import empty_kinds
@@ -14,7 +15,7 @@ from kubevouch.registry.admissionregistration import (
     webhookconfigurations,
 )
 from kubevouch.registry.apiextensions import customresourcedefinitions
-from kubevouch.registry.certificates import certificatesigningrequests, clustertrustbundles
+from kubevouch.registry.certificates import certificatesigningrequests, clustertrustbundles, podcertificaterequests
 from kubevouch.registry.coordination import leases
 from kubevouch.registry.core import (
     configmaps,
@@ -37,11 +38,15 @@ from kubevouch.registry.storage import csidrivers, csinodes
 
 
 def definitions(
-    guard: EscalationGuard, access: ParamAccess, refusals: certificatesigningrequests.RecordedRefusals | None = None
+    guard: EscalationGuard,
+    access: ParamAccess,
+    authorizer: Authorizer,
+    refusals: certificatesigningrequests.RecordedRefusals | None = None,
 ) -> list[Definition[Any]]:
     """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies.
 
     Args:
+        authorizer: who may sign for a signer of pods' certificates.
         refusals: of signing requests with a wrong signature that are stored; None stores none.
     """
     return [
@@ -58,6 +63,7 @@ def definitions(
         services.DEFINITION,
         certificatesigningrequests.definition(refusals),
         clustertrustbundles.DEFINITION,
+        podcertificaterequests.definition(authorizer),
         bindings.cluster_role_binding_definition(guard),
         roles.cluster_role_definition(guard),
         bindings.role_binding_definition(guard),

@@ -107,6 +107,9 @@ class Strategy(Generic[T]):
     def validate_update(self, ctx: Context, new: T, old: T) -> list[FieldError]:
         return []
 
+    async def check_valid_update(self, ctx: Context, new: T, old: T) -> None:
+        """Checks that look beyond the object and come after validation. Raises APIStatusError."""
+
     def warnings_on_update(self, ctx: Context, new: T, old: T) -> list[str]:
         return []
 
@@ -234,6 +237,7 @@ class Definition(Generic[T]):
         resource: the stored kind, served under its own group and version.
         name_rule: the rule for names at creation.
         selectable_fields: field selectors besides ``metadata.name`` and ``metadata.namespace``.
+        selects_namespace: whether ``metadata.namespace`` is a field selector too.
         views: other versions under which the same objects are served.
         defaulter: fills in defaults after a server-side apply.
         ttl: seconds after which the store forgets an object, or None.
@@ -252,6 +256,7 @@ class Definition(Generic[T]):
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource[T], ...] = ()
     selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
+    selects_namespace: bool = True
     views: tuple[View, ...] = ()
     categories: tuple[str, ...] = ()
     ttl: float | None = None

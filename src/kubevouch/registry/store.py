@@ -308,6 +308,7 @@ class ResourceStore(ResourceReader[T]):
         self._check_version(tracked, existing, strategy)
         await strategy.check_update(ctx, tracked, old)
         updated = await self._prepared(ctx, strategy, partial(self._prepared_to_update, ctx, tracked, old, strategy))
+        await strategy.check_valid_update(ctx, updated, old)
         shown = updated if form is None else form.show(updated)
         request = self._request(ctx, Operation.UPDATE, namespace, name, shown, shown_old, subresource)
         await self._admission.validate(request)

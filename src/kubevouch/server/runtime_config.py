@@ -23,6 +23,8 @@ _STABILITIES = {
     "api/alpha": re.compile(r"v[0-9]+alpha[0-9]+"),
 }
 _DEFAULT = _STABILITIES["api/ga"]
+# Younger than the Kubernetes of this server: who looks for what that one has must not find more.
+_BY_NAME_ONLY = frozenset({catalog.POD_CERTIFICATE_REQUESTS_V1})
 # Go's strconv.ParseBool; a key without a value is on.
 _BOOLEANS = dict.fromkeys(("", "1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
@@ -36,7 +38,8 @@ class RuntimeConfigError(ValueError):
 class RuntimeConfig:
     """Says of every resource whether it is served. Without settings, what is generally available is.
 
-    ``group/version/resource`` counts before ``group/version``, that before ``api/beta`` and its like.
+    ``group/version/resource`` counts before ``group/version``, that before ``api/beta`` and its like. What only a later
+    Kubernetes has is served where it is named with its resource.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None, scheme: Scheme = catalog.SCHEME) -> None:
@@ -73,6 +76,8 @@ class RuntimeConfig:
     def serves(self, resource: Resource[Any]) -> bool:
         """Whether clients get to see this version of a resource."""
         version = resource.group_version
+        if resource in _BY_NAME_ONLY:
+            return self._resources.get((version, resource.plural), False)
         found = self._resources.get((version, resource.plural), self._versions.get(version))
         if found is not None:
             return found

@@ -11,9 +11,10 @@ from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
 from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf
-from kubevouch.api.catalog import RESOURCE_QUOTAS
+from kubevouch.api.catalog import POD_CERTIFICATE_REQUESTS, RESOURCE_QUOTAS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Namespace, Node, ResourceQuota, Secret
+from kubevouch.api.pod_certificate_requests_v1beta1 import PodCertificateRequest
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
 from kubevouch.authentication.interface import Authenticator, TokenAuthenticator
@@ -25,7 +26,7 @@ from kubevouch.authentication.x509 import X509Authenticator
 from kubevouch.authorization.bootstrap_policy import node_rules
 from kubevouch.authorization.custom_kinds import CustomKindCollectorAuthorizer
 from kubevouch.authorization.interface import ResolvingAuthorizer
-from kubevouch.authorization.node import NodeAuthorizer
+from kubevouch.authorization.node import NodeAuthorizer, NoPods
 from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy, follow, reload
 from kubevouch.authorization.rbac_escalation import EscalationGuard
@@ -74,8 +75,9 @@ class StandaloneSecurity:
         self._clients = X509Authenticator(trust.client_anchors, clock, self.revocations.why)
         self._access = access or Access(AccessOptions(), (), clock)
         self.policy = RBACPolicy()
+        self._graph = NoPods()
         self._built_in: dict[str, ResolvingAuthorizer] = {
-            "Node": NodeAuthorizer(node_rules()),
+            "Node": NodeAuthorizer(node_rules(), self._graph),
             "RBAC": RBACAuthorizer(self.policy),
         }
         self.authorizer = UnionAuthorizer([])
@@ -131,6 +133,13 @@ class StandaloneSecurity:
         for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
             caches[plural].on_load(lambda: reload(self.policy, rbac_caches))
         revocation.follow(caches, self.revocations)
+        request_named = _namespaced_getter(caches, POD_CERTIFICATE_REQUESTS.plural)
+
+        def node_of(namespace: str, name: str) -> str:
+            found: PodCertificateRequest | None = request_named(namespace, name)
+            return "" if found is None else found.spec.node_name
+
+        self._graph.node_of = node_of
         kinds: list[TokenAuthenticator] = []
         if self._access.bootstrap_token_auth:
             kinds.append(BootstrapTokenAuthenticator(_secret_getter(caches), self._clock))
@@ -153,6 +162,8 @@ class StandaloneSecurity:
             refresh=refresh,
             clock=self._clock,
             node_named=_node_getter(caches),
+            pod_named=_namespaced_getter(caches, "pods"),
+            account_named=_namespaced_getter(caches, "serviceaccounts"),
             configured=self._configured,
             open_requests=_open_requests(caches),
             quotas=_quotas(caches),
@@ -205,21 +216,22 @@ def _node_recovery(
     return NodeRecovery(policy, anchors, clock, secret, record_of, locked, revocations)
 
 
+def _namespaced_getter(caches: Caches, plural: str) -> Callable[[str, str], Any]:
+    """By namespace, which may be empty, and name."""
+    cache = caches[plural]
+
+    def get(namespace: str, name: str) -> Any:
+        stored = cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else f"{cache.prefix}{name}")
+        return None if stored is None else stored.obj
+
+    return get
+
+
 def _service_accounts(
     issuer: Issuer, caches: Caches, clock: Clock, revocations: Revocations
 ) -> ServiceAccountAuthenticator:
-    def getter(plural: str) -> Callable[[str, str], Any]:
-        cache = caches[plural]
-
-        def get(namespace: str, name: str) -> Any:
-            stored = cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else f"{cache.prefix}{name}")
-            return None if stored is None else stored.obj
-
-        return get
-
-    return ServiceAccountAuthenticator(
-        issuer, getter("serviceaccounts"), getter("secrets"), getter("nodes"), clock, revocations.node
-    )
+    accounts, secrets, nodes = (_namespaced_getter(caches, each) for each in ("serviceaccounts", "secrets", "nodes"))
+    return ServiceAccountAuthenticator(issuer, accounts, secrets, nodes, clock, revocations.node)
 
 
 def _quotas(caches: Caches) -> tuple[QuotasOf, ObjectsIn]:

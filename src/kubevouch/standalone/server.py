@@ -125,7 +125,7 @@ class StandaloneServer:
         self.api = APIServer(
             store,
             clock,
-            definitions(security.guard, ParamAccess(security.authorizer), refusals),
+            definitions(security.guard, ParamAccess(security.authorizer), security.authorizer, refusals),
             security.build,
             address=endpoint.address,
             issuer=issuer,

@@ -225,7 +225,7 @@ def test_conditions() -> None:
     ]
     assert errors[2:4] == [
         "c[1].observedGeneration: Invalid value: -1: must be greater than or equal to zero",
-        "c[1].lastTransitionTime: Required value: must be set",
+        "c[1].lastTransitionTime: Required value",
     ]
     assert errors[4].startswith('c[1].reason: Invalid value: "9": a condition reason must start with')
     assert errors[5] == "c[1].message: Too long: may not be more than 32768 bytes"

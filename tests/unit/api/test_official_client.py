@@ -22,6 +22,7 @@ PREFIXES = {
     "storage_v1": ("StorageV1", "V1"),
     "resource_v1": ("ResourceV1", "V1"),
     "certificates_v1beta1": ("V1beta1",),
+    "pod_certificate_requests_v1beta1": ("V1beta1",),
     "admissionregistration_v1": ("AdmissionregistrationV1", "V1"),
     "apiextensions_v1": ("ApiextensionsV1", "V1"),
 }

@@ -21,6 +21,7 @@ RELATED = {
     ("n", GroupResource("storage.k8s.io", "volumeattachments"), "", "used"),
     ("n", GroupResource("resource.k8s.io", "resourceclaims"), "shop", "used"),
     ("n", GroupResource("resource.k8s.io", "resourceslices"), "", "used"),
+    ("n", GroupResource("certificates.k8s.io", "podcertificaterequests"), "shop", "used"),
     ("m", GroupResource("", "secrets"), "shop", "others"),
 }
 

@@ -21,6 +21,19 @@ from kubevouch.server.options import (
 if TYPE_CHECKING:
     from kubevouch.util.logs import Level
 
+# What a gate keeps closed although --runtime-config asks for it. Others have nothing to keep closed here.
+_GATES = {
+    "ClusterTrustBundle": ("certificates.k8s.io/v1beta1/clustertrustbundles",),
+    "PodCertificateRequest": (
+        "certificates.k8s.io/v1beta1/podcertificaterequests",
+        "certificates.k8s.io/v1/podcertificaterequests",
+    ),
+}
+# Go's strconv.ParseBool.
+_BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+
 # From here on kube-apiserver writes a line for each request, and one step further what helps to find errors.
 _REQUESTS, _DEBUG = 3, 4
 
@@ -61,7 +74,11 @@ _FLAGS = (
     ),
     click.option("--enable-admission-plugins", default="", help="Plug-ins to turn on; all of them are, without it."),
     click.option("--disable-admission-plugins", default="", help="Plug-ins to turn off, separated by commas."),
-    click.option("--feature-gates", default="", help="Refused: there are none."),
+    click.option(
+        "--feature-gates",
+        default="",
+        help="ClusterTrustBundle=BOOL, PodCertificateRequest=BOOL: what is asked for stays off with false.",
+    ),
     click.option(
         "--default-watch-cache-size",
         type=click.IntRange(1),
@@ -124,16 +141,36 @@ def _tls(version: str, suites: tuple[str, ...]) -> TLSOptions:
         raise click.UsageError(str(err)) from err
 
 
+def apply_feature_gates(flags: dict[str, Any]) -> None:
+    """Takes the gates out of ``flags``; what they keep closed is turned off in its ``runtime_config``.
+
+    Raises:
+        click.UsageError: in Kubernetes' words.
+    """
+    settings: list[str] = []
+    for gate in _names(flags.pop("feature_gates")):
+        name, given, value = (part.strip() for part in gate.partition("="))
+        if not given:
+            raise click.UsageError(f"missing bool value for {name}")
+        if value not in _BOOLEANS:
+            why = f'strconv.ParseBool: parsing "{value}": invalid syntax'
+            raise click.UsageError(f"invalid value of {name}={value}, err: {why}")
+        if name not in _GATES:
+            raise click.UsageError(f"unrecognized feature gate: {name}")
+        if not _BOOLEANS[value]:
+            settings += (f"{resource}=false" for resource in _GATES[name])
+    if settings:
+        flags["runtime_config"] = ",".join((*_names(flags["runtime_config"]), *settings))
+
+
 def take_disabled_admission(flags: dict[str, Any]) -> tuple[str, ...]:
-    """The plug-ins to leave out; takes them out of ``flags``, and the feature gates, of which there are none.
+    """The plug-ins to leave out; takes them out of ``flags``.
 
     Raises:
         click.UsageError: in Kubernetes' words.
     """
     from kubevouch.admission.catalog import MUTATING, VALIDATING
 
-    for gate in _names(flags.pop("feature_gates")):
-        raise click.UsageError(f"unrecognized feature gate: {gate.partition('=')[0]}")
     enabled, disabled = _names(flags.pop("enable_admission_plugins")), _names(flags.pop("disable_admission_plugins"))
     for flag, plugins in (("enable", enabled), ("disable", disabled)):
         for plugin in plugins:

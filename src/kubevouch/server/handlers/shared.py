@@ -216,7 +216,7 @@ def parse_selectors(
     known = {"metadata.name", *endpoint.selectable_fields}
     # Kinds with a conversion of labels of their own; custom ones always have one.
     named = bool(endpoint.selectable_fields) or endpoint.custom is not None
-    if endpoint.resource.namespaced or not named:
+    if (endpoint.resource.namespaced or not named) and endpoint.store.definition.selects_namespace:
         known.add("metadata.namespace")
     for term in fields.terms:
         if term.field not in known:

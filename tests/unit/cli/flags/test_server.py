@@ -9,7 +9,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kubevouch.cli.flags.server import server_flags, take_disabled_admission, take_server, verbose
+from kubevouch.cli.flags.server import (
+    apply_feature_gates,
+    server_flags,
+    take_disabled_admission,
+    take_server,
+    verbose,
+)
 from kubevouch.server.edge.tls import TLSOptions
 from kubevouch.server.options import ServerOptions
 from kubevouch.util.logs import Level
@@ -23,6 +29,7 @@ def parsed(*arguments: str) -> ServerOptions:
     def command(**flags: Any) -> None:
         found.append(take_server(flags))
         assert take_disabled_admission(flags) == ()
+        apply_feature_gates(flags)
         assert flags == {}
 
     result = CliRunner().invoke(command, arguments)
@@ -72,26 +79,23 @@ def test_versions_and_suites_of_tls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("enabled", "disabled", "gates", "found"),
+    ("enabled", "disabled", "found"),
     [
-        ("NodeRestriction", "", "", ()),
-        ("", "TaintNodesByCondition,CertificateSigning", "", ("TaintNodesByCondition", "CertificateSigning")),
-        ("PodSecurity", "", "", 'enable-admission-plugins plugin "PodSecurity" is unknown'),
-        ("", "LimitRanger", "", 'disable-admission-plugins plugin "LimitRanger" is unknown'),
+        ("NodeRestriction", "", ()),
+        ("", "TaintNodesByCondition,CertificateSigning", ("TaintNodesByCondition", "CertificateSigning")),
+        ("PodSecurity", "", 'enable-admission-plugins plugin "PodSecurity" is unknown'),
+        ("", "LimitRanger", 'disable-admission-plugins plugin "LimitRanger" is unknown'),
         (
             "NodeRestriction",
             "NodeRestriction",
-            "",
             "[NodeRestriction] in enable-admission-plugins and disable-admission-plugins overlapped",
         ),
-        ("", "", "AllAlpha=true", "unrecognized feature gate: AllAlpha"),
     ],
 )
-def test_plugins_and_gates(enabled: str, disabled: str, gates: str, found: tuple[str, ...] | str) -> None:
+def test_plugins(enabled: str, disabled: str, found: tuple[str, ...] | str) -> None:
     flags = {
         "enable_admission_plugins": enabled,
         "disable_admission_plugins": disabled,
-        "feature_gates": gates,
     }
     if isinstance(found, tuple):
         assert take_disabled_admission(flags) == found
@@ -99,3 +103,41 @@ def test_plugins_and_gates(enabled: str, disabled: str, gates: str, found: tuple
     with pytest.raises(click.UsageError) as caught:
         take_disabled_admission(flags)
     assert caught.value.message == found
+
+
+@pytest.mark.parametrize(
+    ("gates", "settings"),
+    [
+        ("", "a=1"),
+        ("PodCertificateRequest=true, ClusterTrustBundle=T", "a=1"),
+        ("ClusterTrustBundle=false", "a=1,certificates.k8s.io/v1beta1/clustertrustbundles=false"),
+        (
+            "ClusterTrustBundle=1,PodCertificateRequest=0",
+            (
+                "a=1,certificates.k8s.io/v1beta1/podcertificaterequests=false,"
+                "certificates.k8s.io/v1/podcertificaterequests=false"
+            ),
+        ),
+    ],
+)
+def test_a_gate_keeps_closed_what_is_asked_for(gates: str, settings: str) -> None:
+    flags = {"feature_gates": gates, "runtime_config": "a=1"}
+    apply_feature_gates(flags)
+    assert flags == {"runtime_config": settings}
+
+
+@pytest.mark.parametrize(
+    ("gates", "text"),
+    [
+        ("AllAlpha=true", "unrecognized feature gate: AllAlpha"),
+        ("PodCertificateRequest", "missing bool value for PodCertificateRequest"),
+        (
+            "PodCertificateRequest=yes",
+            'invalid value of PodCertificateRequest=yes, err: strconv.ParseBool: parsing "yes": invalid syntax',
+        ),
+    ],
+)
+def test_gates_that_there_are_not(gates: str, text: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        apply_feature_gates({"feature_gates": gates, "runtime_config": ""})
+    assert caught.value.message == text
