@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes from the program itself: the reference, the list of differences, and the definitions of kubevouch's own kinds.
 
-scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md, docs/compatibility.md and
-                                deploy/crds/*.yaml
+scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md, docs/compatibility.md,
+                                docs/request-*.svg and deploy/crds/*.yaml
 scripts/reference.py --man DIR  a manual page for each command
 """
 
@@ -21,6 +21,7 @@ import api_reference
 import attack_reference
 import compatibility
 import metric_reference
+import request_pictures
 from kubevouch import __version__
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
@@ -90,6 +91,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/findings.md": findings_reference,
     "docs/reference/metrics.md": metrics_reference,
     "docs/compatibility.md": compatibility.page,
+    "docs/request-life.svg": request_pictures.life,
+    "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: guards(),
 }
 

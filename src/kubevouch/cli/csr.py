@@ -15,6 +15,7 @@ from kubevouch import wellknown
 from kubevouch.cli import names as names_of
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.csr_vote import vote
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import rare_collections, run_async
 
@@ -49,6 +50,9 @@ _YES, _NO, _SKIP, _QUIT = "a", "d", "s", "q"
 @click.group(cls=ui.Group)
 def csr() -> None:
     """Look at CertificateSigningRequests and decide about them."""
+
+
+csr.add_command(vote)
 
 
 @csr.command("list")

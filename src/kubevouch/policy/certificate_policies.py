@@ -9,16 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     APPROVE,
     APPROVE_OR_DENY,
     AUDIT,
     REQUIRE,
     CertificateRequestPolicy,
+    PeopleBound,
     PolicySelector,
 )
+from kubevouch.api.kubevouch_v1alpha1.guards import authors_of
 from kubevouch.cel.environment import Budget, Turn
 from kubevouch.pki.name_patterns import Patterns
+from kubevouch.policy import people
 from kubevouch.policy.constraints import (
     Check,
     PolicyFault,
@@ -75,6 +79,7 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         fault: why it cannot be evaluated, empty if it can.
         selector: None if it cannot be read; then the policy is about every request.
+        people: who has to agree; the ``authors`` of the policy do not count.
     """
 
     name: str
@@ -86,6 +91,8 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
     selector: _Selector | None = None
     checks: Sequence[Check] = ()
     expressions: Expressions | None = None
+    people: PeopleBound | None = None
+    authors: frozenset[str] = frozenset()
 
     @property
     def approver(self) -> str:
@@ -133,6 +140,8 @@ def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
         selector=selector,
         checks=checks,
         expressions=expressions,
+        people=spec.people,
+        authors=authors_of(policy),
     )
 
 
@@ -145,10 +154,11 @@ def needs_of(policies: Iterable[CompiledPolicy]) -> RecordNeeds:
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is looked at beside the request."""
+    """All that is looked at beside the request; ``approvals`` may be about others, too."""
 
     around: Surroundings
     records: Records = Records()
+    approvals: Sequence[CertificateApproval] = ()
 
 
 def look(
@@ -167,7 +177,11 @@ def look(
     budget = Budget(POLICY_BUDGET)
     budget.whole = whole
     steps = [step for check in policy.checks for step in check(facts, known.records)]
-    return (*steps, *policy.expressions.look(facts, known.around, budget, turn))
+    steps += policy.expressions.look(facts, known.around, budget, turn)
+    if policy.people is not None:
+        said = people.count(known.approvals, facts, authors=policy.authors, groups=policy.people.groups)
+        steps.append(people.look(policy.people, said))
+    return tuple(steps)
 
 
 def would_approve(policy: CompiledPolicy, steps: Sequence[Step]) -> bool:

@@ -7,7 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import APPROVE, CertificateApproval
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import PeopleBound
 from kubevouch.policy.facts import RequestFacts
+from kubevouch.policy.verdict import Step, StepResult
+
+RULE = "people"
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -58,3 +62,17 @@ def count(
             (approved if spec.decision == APPROVE else denied).add(who)
     # Who has said both has changed his mind, and a denial is the safe reading.
     return Said(tuple(sorted(approved - denied)), tuple(sorted(denied)), tuple(sorted(passed_over)))
+
+
+def look(bound: PeopleBound, said: Said) -> Step:
+    """Whether enough have agreed; one who denies is enough against it."""
+    expected = f"{bound.approvals} people" if bound.approvals > 1 else "1 person"
+    if bound.groups:
+        expected += f" of {', '.join(bound.groups)}"
+    if said.denied:
+        return Step(RULE, StepResult.UNMET, f"denied by {', '.join(said.denied)}", expected)
+    got = ", ".join(said.approved) or "nobody"
+    if said.passed_over:
+        got += f" ({'; '.join(said.passed_over)})"
+    enough = len(said.approved) >= bound.approvals
+    return Step(RULE, StepResult.MET if enough else StepResult.UNKNOWN, got, expected, ", ".join(said.approved))

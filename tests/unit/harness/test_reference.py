@@ -33,6 +33,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "docs/reference/findings.md",
         "docs/reference/metrics.md",
         "docs/compatibility.md",
+        "docs/request-life.svg",
+        "docs/request-decision.svg",
         "deploy/crds/guards.yaml",
         *(f"deploy/crds/{kind.definition_name}.yaml" for kind in OWN_KINDS),
     ],

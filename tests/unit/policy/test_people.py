@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
+import msgspec
 import pytest
 
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval, CertificateApprovalSpec
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
+    APPROVE,
+    REQUIRE,
+    CertificateRequestPolicy,
+    CertificateRequestPolicySpec,
+    PeopleBound,
+    PolicySelector,
+)
+from kubevouch.api.kubevouch_v1alpha1.guards import AUTHORS_ANNOTATION
+from kubevouch.cel.environment import Budget
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.policy import people
+from kubevouch.policy.certificate_policies import Known, compile_policy, decide, look
+from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.people import Said, count
+from kubevouch.policy.verdict import Outcome, Verdict
 
+NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 FACTS = RequestFacts(
     name="csr-1", uid="u-1", signer_name="example.com/a", username="rita", key_fingerprint="00", key_algorithm="ECDSA"
 )
@@ -46,3 +65,52 @@ def test_groups_of_which_the_approver_has_to_be_in_one() -> None:
     said = count(approvals, FACTS, groups=["security", "admins"])
     assert said.approved == ("ann",)
     assert said.passed_over == ("bob is in none of security, admins", "eve is in none of security, admins")
+
+
+def decided(effect: str, *approvals: CertificateApproval, authors: str = "") -> Verdict:
+    """Of a policy that asks for two people and for nothing else that the request does not have."""
+    metadata = ObjectMeta(name="two", annotations={AUTHORS_ANNOTATION: authors})
+    spec = CertificateRequestPolicySpec(
+        effect=effect,
+        selector=PolicySelector(signer_names=["example.com/a"]),
+        usages=["client auth"],
+        people=PeopleBound(approvals=2),
+    )
+    policy = compile_policy(CertificateRequestPolicy(metadata=metadata, spec=spec))
+    known = Known(around=Surroundings(now=NOW), approvals=approvals)
+    asked = msgspec.structs.replace(FACTS, usages=("client auth",))
+    return decide(policy, look(policy, asked, known, Budget(REQUEST_BUDGET)), may_use=True)
+
+
+@pytest.mark.parametrize(
+    ("effect", "said", "authors", "outcome", "blocks"),
+    [
+        (APPROVE, "ann", "", Outcome.NO_OPINION, False),
+        (APPROVE, "ann bob", "", Outcome.APPROVE, False),
+        (APPROVE, "ann bob", "bob\neve", Outcome.NO_OPINION, False),
+        (REQUIRE, "ann", "", Outcome.NO_OPINION, True),
+        (REQUIRE, "ann bob", "", Outcome.NO_OPINION, False),
+        (REQUIRE, "ann !bob", "", Outcome.DENY, False),
+        (APPROVE, "ann bob !eve", "", Outcome.NO_OPINION, False),
+    ],
+)
+def test_what_follows_from_what_people_say(
+    effect: str, said: str, authors: str, outcome: Outcome, blocks: bool
+) -> None:
+    approvals = [says(each.strip("!"), "Deny" if each[0] == "!" else "Approve") for each in said.split()]
+    verdict = decided(effect, *approvals, authors=authors)
+    assert (verdict.outcome, verdict.blocks) == (outcome, blocks)
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "got"),
+    [
+        (Said(), "unknown", "nobody"),
+        (Said(("ann",), (), ("rita is the requester",)), "unknown", "ann (rita is the requester)"),
+        (Said(("ann", "bob")), "met", "ann, bob"),
+        (Said(("ann", "bob"), ("eve",)), "unmet", "denied by eve"),
+    ],
+)
+def test_enough_have_to_agree_and_one_is_enough_against_it(said: Said, result: str, got: str) -> None:
+    step = people.look(PeopleBound(approvals=2), said)
+    assert (step.result, step.got, step.expected) == (result, got, "2 people")

@@ -143,6 +143,19 @@ class RateBound(Struct):
     ] = always(int)
 
 
+class PeopleBound(Struct):
+    """How many people have to agree, each by a CertificateApproval of his own."""
+
+    approvals: Annotated[
+        Int32, wire(1, "How many different ones.", required=True, schema={"minimum": 1, "maximum": 16})
+    ] = always(int)
+    groups: Annotated[
+        list[str],
+        wire(2, "Groups, one of which each of them has to be in; without any, whoever may write approvals counts.",
+             list_type="set", schema=_TEXTS),
+    ] = []  # fmt: skip
+
+
 class PolicyVariable(Struct):
     """A named expression."""
 
@@ -225,6 +238,10 @@ class CertificateRequestPolicySpec(Struct):
         list[PolicyValidation],
         wire(17, "Expressions that have to be true.", list_type="atomic", schema={"maxItems": MAX_VALIDATIONS}),
     ] = []  # fmt: skip
+    people: Annotated[
+        PeopleBound | None,
+        wire(18, "Who has to agree. Nobody counts for a request of his own, nor by a policy that he has written."),
+    ] = None
 
 
 class CertificateRequestPolicyStatus(Struct):
