@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubevouch import wellknown
+from kubevouch.cli import csr_safe, ui
 from kubevouch.cli import names as names_of
-from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.csr_vote import vote
 from kubevouch.cli.exit_codes import ExitCode
@@ -102,12 +102,20 @@ def show(name: str, output: str, kubeconfig: Path | None) -> None:
 
 
 @csr.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names_of.requests)
+@click.argument("names", metavar="NAME...", nargs=-1, shell_complete=names_of.requests)
+@csr_safe.options
 @_why
 @kubeconfig_option
-def approve(names: tuple[str, ...], message: str, reason: str, kubeconfig: Path | None) -> None:
-    """Approve requests."""
-    _decide(names, "Approved", message, reason, kubeconfig)
+def approve(
+    names: tuple[str, ...], safe: csr_safe.Safe | None, message: str, reason: str, kubeconfig: Path | None
+) -> None:
+    """Approve requests; with --safe those that are justified, of all or of these, and say why each other is not."""
+    if safe is not None:
+        csr_safe.approve(names, safe, message, reason, kubeconfig)
+    elif not names:
+        raise click.UsageError("got no NAME, expected one, or --safe for all that are justified")
+    else:
+        _decide(names, "Approved", message, reason, kubeconfig)
 
 
 @csr.command()
@@ -328,7 +336,8 @@ async def _write(
 async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
     from kubevouch.reviews.csr_review import outlook
 
-    return _reviewed(each, found, await outlook(client, each))
+    serving = await csr_safe.serving_outlook(client, each)
+    return _reviewed(each, found, await outlook(client, each) if serving is None else serving)
 
 
 def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "", *, signature: bool = True) -> Review:

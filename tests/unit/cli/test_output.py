@@ -20,7 +20,7 @@ from kubevouch.util.clock import SystemClock
 # What these print is a script, a credential or a log, or that what was asked for is done.
 PLAIN = {
     "agent", "agent rotate", "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
-    "ca rotate sync", "completion", "credential", "csr approve", "csr deny", "csr review", "csr vote", "recovery allow",
+    "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
     "recovery forget", "recovery revoke", "node lift", "token delete", "up",
 }  # fmt: skip
 

@@ -32,12 +32,7 @@ def _domains(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[s
     return found
 
 
-_FLAGS = (
-    click.option(
-        "--inventory-config",
-        type=click.Path(path_type=Path),
-        help="An InventoryConfiguration: files, URLs and objects that list the machines to expect.",
-    ),
+_DECLARED = (
     click.option(
         "--kubelet-serving-networks",
         default="",
@@ -50,6 +45,15 @@ _FLAGS = (
         callback=_domains,
         help="Domains in which nodes have names. Outside of them a name needs more than the word of its Node.",
     ),
+)
+
+_FLAGS = (
+    click.option(
+        "--inventory-config",
+        type=click.Path(path_type=Path),
+        help="An InventoryConfiguration: files, URLs and objects that list the machines to expect.",
+    ),
+    *_DECLARED,
     click.option(
         "--no-kubelet-serving-approval",
         is_flag=True,
@@ -59,6 +63,7 @@ _FLAGS = (
 
 
 approval_flags = together(*_FLAGS)
+serving_flags = together(*_DECLARED)
 
 
 def take_approval(flags: dict[str, Any]) -> ApprovalOptions:

@@ -78,7 +78,7 @@ class NameCaches:
 
 
 def name_caches(context: Context, client: Client, csrs: SharedInformer[CertificateSigningRequest]) -> NameCaches:
-    for index, function in ((NODE_INDEX, _node_names), (KEY_INDEX, _keys)):
+    for index, function in ((NODE_INDEX, node_names_of_request), (KEY_INDEX, keys_of_request)):
         with suppress(ValueError):  # somebody who shares the cache has added it
             csrs.indexer.add_index(index, function)
     nodes = context.informers.informer(NODES, client=client)
@@ -194,7 +194,7 @@ class NameAdmission:
             if other.status.certificate:
                 held += _held(other)
             elif self._is_granted(other):
-                approved += _keys(other)
+                approved += keys_of_request(other)
         node = self._caches.nodes.get(name)
         return Inventory(
             certificates=(*held, *self._in_ledger(name)),
@@ -287,9 +287,9 @@ def _parsed(request: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (name,) if name else (), (key_digest(wanted.public_key),)
 
 
-def _node_names(csr: CertificateSigningRequest) -> Iterable[str]:
+def node_names_of_request(csr: CertificateSigningRequest) -> Iterable[str]:
     return _names_and_keys(csr)[0]
 
 
-def _keys(csr: CertificateSigningRequest) -> Iterable[str]:
+def keys_of_request(csr: CertificateSigningRequest) -> Iterable[str]:
     return _names_and_keys(csr)[1]

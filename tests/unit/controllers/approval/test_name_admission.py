@@ -128,7 +128,7 @@ class Cluster:
         records: Sequence[ConfigMap] = (),
     ) -> None:
         csrs: Indexer[CertificateSigningRequest] = Indexer(
-            {NODE_INDEX: name_admission._node_names, KEY_INDEX: name_admission._keys}
+            {NODE_INDEX: name_admission.node_names_of_request, KEY_INDEX: name_admission.keys_of_request}
         )
         for request in requests:
             csrs.put(request)
@@ -407,10 +407,16 @@ async def test_a_token_that_has_filled_its_part_of_the_ledger_waits_and_no_other
 
 def test_a_request_for_no_nodes_certificate_is_not_found_by_name() -> None:
     for csr in (asks("c1", signer="example.com/a"), msgspec.structs.replace(asks("c1"), spec=EMPTY)):
-        assert (tuple(name_admission._node_names(csr)), tuple(name_admission._keys(csr))) == ((), ())
-    assert (tuple(name_admission._node_names(asks("c1"))), tuple(name_admission._keys(asks("c1")))) == (
+        assert (tuple(name_admission.node_names_of_request(csr)), tuple(name_admission.keys_of_request(csr))) == (
+            (),
+            (),
+        )
+    assert (
+        tuple(name_admission.node_names_of_request(asks("c1"))),
+        tuple(name_admission.keys_of_request(asks("c1"))),
+    ) == (
         ("n1",),
         (MINE,),
     )
     long = msgspec.structs.replace(asks("c1").spec, request=pem("n1", 1) + b"\n" * 5000)
-    assert tuple(name_admission._keys(msgspec.structs.replace(asks("c1"), spec=long))) == (MINE,)
+    assert tuple(name_admission.keys_of_request(msgspec.structs.replace(asks("c1"), spec=long))) == (MINE,)
