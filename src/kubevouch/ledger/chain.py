@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 
-from kubevouch.ledger.proofs import leaf_hash
-
 # RFC 9162 section 2.1.1 has 0 for leaves and 1 for nodes: what is hashed for one purpose is nothing for another.
 _LINK, _BEGINNING = b"\x02", b"\x03"
 
@@ -20,6 +18,6 @@ def beginning(origin: str) -> bytes:
     return hashlib.sha256(_BEGINNING + origin.encode()).digest()
 
 
-def link(previous: bytes, body: bytes) -> bytes:
-    """The hash of the entry ``body`` behind one with the hash ``previous``."""
-    return hashlib.sha256(_LINK + previous + leaf_hash(body)).digest()
+def link(previous: bytes, leaf: bytes) -> bytes:
+    """The hash of the entry whose leaf of the tree is ``leaf``, behind one with the hash ``previous``."""
+    return hashlib.sha256(_LINK + previous + leaf).digest()

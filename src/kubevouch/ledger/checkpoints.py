@@ -13,6 +13,7 @@ import base64
 import binascii
 import datetime as dt
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -54,9 +55,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
         return "".join(f"{line}\n" for line in (self.origin, self.size, root, *self.extensions))
 
 
-def checkpoint_of(origin: str, size: int, root: bytes, purpose: str, at: dt.datetime) -> Checkpoint:
+def checkpoint_of(origin: str, size: int, root: bytes, purpose: str, at: dt.datetime, *more: str) -> Checkpoint:
+    """``more``: further lines."""
     moment = at.astimezone(dt.UTC).replace(microsecond=0, tzinfo=None).isoformat()
-    return Checkpoint(origin, size, root, (f"{purpose} {moment}Z",))
+    return Checkpoint(origin, size, root, (f"{purpose} {moment}Z", *more))
+
+
+def summary(notes: Sequence[str]) -> str:
+    """A line of the head: which checkpoints were signed, so that none is taken away unseen."""
+    digest = hashlib.sha256()
+    for note in notes:
+        digest.update(hashlib.sha256(note.encode()).digest())
+    return f"checkpoints {len(notes)} {base64.b64encode(digest.digest()).decode()}"
 
 
 class VerifierKey(msgspec.Struct, frozen=True):

@@ -170,7 +170,8 @@ def names_of(entry: Entry) -> set[str]:
     return {each.lower() for each in (entry.subject, entry.node, *entry.names) if each}
 
 
-_INDEXED = ("request", "uid", "requester", "serial", "key", "token", "node")
+# Those first that fewest entries share.
+_INDEXED = ("serial", "uid", "key", "request", "node", "token", "requester")
 
 
 def terms_of(entry: Entry) -> Iterator[str]:
@@ -183,9 +184,9 @@ def terms_of(entry: Entry) -> Iterator[str]:
 
 
 def terms_wanted(query: Query) -> list[str]:
-    """Of :func:`terms_of`, all that an entry must have; none if the query names no such thing."""
+    """Of :func:`terms_of`, all that an entry must have, the rarest first; none if the query names no such thing."""
     wanted = [f"{field}\0{value}" for field in _INDEXED if (value := getattr(query, field))]
-    return [*wanted, f"name\0{query.name.lower()}"] if query.name else wanted
+    return [f"name\0{query.name.lower()}", *wanted] if query.name else wanted
 
 
 def entry_of_request(

@@ -8,6 +8,7 @@ LedgerError              a ledger that cannot be opened, written or read now
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -55,9 +56,20 @@ class Ledger(ReadableLedger, Protocol):
         ...
 
 
-async def issued_for(ledger: ReadableLedger, uid: str, digest: str) -> Recorded | None:
-    """The newest certificate that was issued for exactly this request, whether or not anybody has seen it."""
-    return await _newest(ledger, frozenset({ISSUED}), uid, digest)
+CLOCKS_DIFFER = dt.timedelta(minutes=5)
+"""How much later than ours the clock may be that stamps requests: what was written before then is looked at too."""
+
+
+async def issued_for(
+    ledger: ReadableLedger, uid: str, digest: str, created: dt.datetime | None = None
+) -> Recorded | None:
+    """The newest certificate that was issued for exactly this request, whether or not anybody has seen it.
+
+    Args:
+        created: when the request was made: before then, nothing was issued for it.
+    """
+    since = None if created is None else created - CLOCKS_DIFFER
+    return await _newest(ledger, frozenset({ISSUED}), uid, digest, since)
 
 
 async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Recorded | None:
@@ -69,8 +81,10 @@ async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Recorded | N
     return newest if newest is not None and newest.entry.kind != DENIED else None
 
 
-async def _newest(ledger: ReadableLedger, kinds: frozenset[str], uid: str, digest: str) -> Recorded | None:
+async def _newest(
+    ledger: ReadableLedger, kinds: frozenset[str], uid: str, digest: str, since: dt.datetime | None = None
+) -> Recorded | None:
     if not uid:
         return None
-    recorded = await ledger.find(Query(kinds=kinds, uid=uid, newest_first=True))
+    recorded = await ledger.find(Query(kinds=kinds, uid=uid, since=since, newest_first=True))
     return next((each for each in recorded if each.entry.digest == digest), None)

@@ -59,7 +59,7 @@ async def issue(
             requester=requester.username, why=str(err),
         )  # fmt: skip
         raise
-    former = await issued_for(ledger, asked.uid, asked.digest)
+    former = await issued_for(ledger, asked.uid, asked.digest, asked.created)
     if former is not None and former.entry.not_after is not None and former.entry.not_after > now:
         log.info("certificate found in the ledger", csr=wanted.name, uid=wanted.uid, serial=former.entry.serial)
         return x509_certificate.parse_der(former.entry.certificate)

@@ -210,6 +210,13 @@ def make_private(path: Path) -> None:
         path.chmod(PRIVATE)
 
 
+def restrict(path: Path, most: int) -> None:
+    """Take the rights away that are not among ``most``; others stay as somebody has set them. Raises OSError."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & ~most:
+        path.chmod(mode & most)
+
+
 _SELF = os.O_NOFOLLOW | os.O_CLOEXEC
 
 

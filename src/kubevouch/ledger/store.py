@@ -1,0 +1,293 @@
+"""A ledger in a file: what is appended together shares a commit, and nothing is acknowledged before it is on the disk.
+
+One thread appends, another reads. What neighbouring turns of the loop bring goes to the thread together, and what comes
+while a commit is under way shares the next one: a hundred machines that join at once pay for a few syncs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from sqlite3 import Connection
+from sqlite3 import Error as SQLiteError
+from typing import Any, TypeVar
+
+import structlog
+
+from kubevouch.ledger import opening, reading
+from kubevouch.ledger.checkpoints import VerifierKey
+from kubevouch.ledger.entries import ISSUED, Entry, Query, Recorded, encode
+from kubevouch.ledger.errors import translated
+from kubevouch.ledger.file import Encoded, LedgerFile
+from kubevouch.ledger.interface import LedgerError, LedgerUnavailable
+from kubevouch.util.clock import Clock
+
+T = TypeVar("T")
+
+MOST_IN_BATCH = 512
+REMEMBERED = 32_768
+"""Certificates whose requests are known without reading the file: some 5 MB. Each signature asks whether there was one
+for its request before, and hardly any request is older than these."""
+_LOADED = 4096
+"""Entries that a start looks at for this."""
+
+_log = structlog.get_logger("kubevouch.ledger")
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counted by the thread that appends, read by anyone."""
+
+    entries: int = 0
+    appended: int = 0
+    commits: int = 0
+    failed_commits: int = 0
+    commit_seconds: float = 0.0
+    checkpointed: int = 0
+    """Entries that the newest checkpoint covers."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    encoded: Sequence[Encoded]
+    future: asyncio.Future[int]
+    since: float
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[LedgerFile], Any]
+    future: asyncio.Future[Any]
+
+
+class _Recent:
+    """For which requests a certificate was issued lately. Of what was written since ``since`` it knows all."""
+
+    def __init__(self, issued: Sequence[Recorded], since: dt.datetime | None) -> None:
+        """``since`` None: of what was ever written."""
+        self.since = since
+        self._issued = OrderedDict((each.entry.uid, each.entry.at) for each in issued)
+
+    def add(self, encoded: Sequence[Encoded]) -> None:
+        for entry, _ in encoded:
+            if entry.kind == ISSUED and entry.uid:
+                self._issued[entry.uid] = entry.at
+        while len(self._issued) > REMEMBERED:
+            _, at = self._issued.popitem(last=False)
+            self.since = at if self.since is None else max(at, self.since)
+
+    def excludes(self, query: Query) -> bool:
+        """Whether there is nothing that ``query`` looks for."""
+        if query.kinds != {ISSUED} or not query.uid or query.uid in self._issued:
+            return False
+        return self.since is None or (query.since is not None and query.since > self.since)
+
+
+class SQLiteLedger:
+    """See ``ledger.interface.Ledger``."""
+
+    def __init__(self, file: LedgerFile, reader: Connection, recent: _Known, clock: Clock) -> None:
+        self.path = file.path
+        self.origin = file.origin
+        self.verifier_key: VerifierKey = file.verifier_key
+        self.statistics = Statistics(entries=file.size)
+        self._file = file
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[_Pending] = []
+        self._queue: SimpleQueue[list[_Pending] | _Job | None] = SimpleQueue()
+        self._waiting: OrderedDict[int, float] = OrderedDict()
+        self._closed = False
+        self._recent = _Recent(*recent)
+        self._reader = reader
+        self._readers = ThreadPoolExecutor(1, "ledger-reader")
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(cls, path: Path, clock: Clock) -> SQLiteLedger:
+        """The ledger at ``path``, which is made if there is none.
+
+        Raises:
+            LedgerInUse, LedgerDamaged, LedgerUnavailable
+        """
+        return cls(*await asyncio.to_thread(_opened, path, clock.now()), clock)
+
+    @property
+    def lag(self) -> float:
+        """Seconds that the oldest entry waits which nobody has acknowledged."""
+        oldest = next(iter(self._waiting.values()), None)
+        return 0.0 if oldest is None else self._clock.monotonic() - oldest
+
+    async def append(self, *entries: Entry) -> int:
+        """See ``ledger.interface.Ledger``."""
+        encoded = [(entry, encode(entry)) for entry in entries]
+        if self._closed:
+            raise LedgerUnavailable(f"{self.path}: the ledger is closed")
+        future: asyncio.Future[int] = self._loop.create_future()
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        since = self._clock.monotonic()
+        self._gathered.append(_Pending(encoded, future, since))
+        self._waiting[id(future)] = since
+        try:
+            return await asyncio.shield(future)
+        finally:
+            self._waiting.pop(id(future), None)
+
+    async def find(self, query: Query) -> Sequence[Recorded]:
+        """See ``ledger.interface.ReadableLedger``."""
+        if self._recent.excludes(query):
+            return []
+        return await self._loop.run_in_executor(self._readers, self._find, query)
+
+    async def checkpoint(self) -> str:
+        """The signed note of what the ledger is by now. Raises LedgerError."""
+        return await self._call(lambda file: file.checkpoint(self._clock.now()))
+
+    async def close(self) -> None:
+        """Carries out what was accepted, and brings everything into the one file."""
+        if self._closed:
+            return
+        self._hand_over()
+        self._closed = True
+        self._queue.put(None)
+        self._readers.shutdown(wait=False)
+        await asyncio.to_thread(self._thread.join)
+
+    def _find(self, query: Query) -> list[Recorded]:
+        try:
+            return reading.find(self._reader, query)
+        except SQLiteError as error:
+            raise translated(error, self.path) from error
+
+    def _call(self, work: Callable[[LedgerFile], T]) -> asyncio.Future[T]:
+        if self._closed:
+            raise LedgerUnavailable(f"{self.path}: the ledger is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._hand_over()
+        self._queue.put(_Job(work, future))
+        return future
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
+
+    # -------------------------------------------------------------- the thread that appends
+
+    def _run(self) -> None:
+        while (taken := self._taken()) is not None:
+            pending, job = taken
+            if pending:
+                self._commit(pending)
+            if job is not None:
+                self._carry_out(job)
+            elif not pending:
+                break
+        self._readers.shutdown()
+        self._reader.close()
+        self._file.close()
+
+    def _taken(self) -> tuple[list[_Pending], _Job | None] | None:
+        """All that waits, up to the first thing that is no append; nothing at all is the end."""
+        pending: list[_Pending] = []
+        taken = self._queue.get()
+        while isinstance(taken, list):
+            pending += taken
+            if len(pending) >= MOST_IN_BATCH:
+                return pending, None
+            try:
+                taken = self._queue.get_nowait()
+            except Empty:
+                return pending, None
+        if taken is None and pending:
+            self._queue.put(None)
+        return pending, taken
+
+    def _commit(self, pending: list[_Pending]) -> None:
+        begun = self._clock.monotonic()
+        batch = [each for one in pending for each in one.encoded]
+        statistics = self.statistics
+        try:
+            sequence = self._file.append(batch, self._clock.now())
+        except LedgerError as error:
+            statistics.failed_commits += 1
+            _log.error("ledger commit failed", path=str(self.path), entries=len(batch), error=str(error))
+            self._tell(pending, [error] * len(pending))
+            return
+        except Exception as error:  # noqa: BLE001 - worker boundary: the thread outlives a batch that fails
+            statistics.failed_commits += 1
+            _log.exception("ledger commit failed", path=str(self.path))
+            failure = LedgerUnavailable(f"{self.path}: got {error!r} from an append; please report it")
+            self._tell(pending, [failure] * len(pending))
+            return
+        statistics.commits += 1
+        statistics.appended += len(batch)
+        statistics.entries = self._file.size
+        statistics.commit_seconds += self._clock.monotonic() - begun
+        outcomes = []
+        for one in pending:
+            sequence += len(one.encoded)
+            outcomes.append(sequence - 1)
+        self._tell(pending, outcomes)
+
+    def _carry_out(self, job: _Job) -> None:
+        try:
+            outcome = job.work(self._file)
+        except LedgerError as error:
+            outcome = error
+        except SQLiteError as error:
+            outcome = translated(error, self.path)
+        self._tell([job], [outcome])
+
+    def _tell(self, waiting: Sequence[_Pending | _Job], outcomes: Sequence[Any]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, waiting, outcomes)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            pass
+
+    def _settle(self, waiting: Sequence[_Pending | _Job], outcomes: Sequence[Any]) -> None:
+        for each, outcome in zip(waiting, outcomes, strict=True):
+            failed = isinstance(outcome, Exception)
+            if isinstance(each, _Pending) and not failed:
+                self._recent.add(each.encoded)
+            if each.future.done():
+                continue
+            if failed:
+                each.future.set_exception(outcome)
+            else:
+                each.future.set_result(outcome)
+
+
+_Known = tuple[Sequence[Recorded], dt.datetime | None]
+
+
+def _opened(path: Path, now: dt.datetime) -> tuple[LedgerFile, Connection, _Known]:
+    file = opening.open_ledger(path, now)
+    try:
+        reader = opening.connect_to_read(path, beside_writer=True)
+        first = file.size - _LOADED
+        newest = reading.find(reader, Query(after=first - 1, limit=_LOADED))
+        issued = [each for each in newest if each.entry.kind == ISSUED]
+        return file, reader, (issued, newest[0].entry.at if first > 0 else None)
+    except BaseException:
+        file.close()
+        raise
+
+
+def read(path: Path, query: Query) -> list[Recorded]:
+    """What ``query`` finds in the ledger at ``path``, whoever writes it. Raises LedgerError."""
+    with closing(opening.connect_to_read(path)) as connection:
+        try:
+            return reading.find(connection, query)
+        except SQLiteError as error:
+            raise translated(error, path) from error
