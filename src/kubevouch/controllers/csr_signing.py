@@ -7,6 +7,7 @@ read, so that of two processes only one issues.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -25,6 +26,8 @@ from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_lim
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.controllers.record_maps import RecordMaps
+from kubevouch.ledger import entries
+from kubevouch.ledger.entries import DISCARDED, Entry
 from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
@@ -32,7 +35,8 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import ParseError, PKIError, PolicyError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
-from kubevouch.pki.x509 import x509_request
+from kubevouch.pki.x509 import pem, x509_request
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.policy import revoked_requests
 from kubevouch.policy.facts import facts_of
 from kubevouch.revocation import node_records
@@ -69,6 +73,14 @@ def has_failed(csr: CertificateSigningRequest) -> bool:
     )
 
 
+class _Unwritten(NamedTuple):
+    """A certificate that was issued for a request with this uid, and could not be handed out yet."""
+
+    uid: str
+    signer: str
+    certificate: Certificate
+
+
 class CSRSigner:
     """Signs with the signer that a CSR names, if it is one of ``signers``."""
 
@@ -88,14 +100,17 @@ class CSRSigner:
         self._clock = clock
         self._refusal = refusal
         self._away: set[str] = set()
+        self._unwritten: dict[str, _Unwritten] = {}
+        """By the request's name."""
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
-        if csr is None or csr.status.certificate:
-            return DONE
-        approval = approval_of(csr)
-        signer = self._signers.get(csr.spec.signer_name)
-        if approval is None or has_failed(csr) or signer is None:
+        approval = None if csr is None or csr.status.certificate or has_failed(csr) else approval_of(csr)
+        unwritten = self._unwritten.get(request.name)
+        if unwritten is not None and (approval is None or csr is None or csr.metadata.uid != unwritten.uid):
+            await self._tell_discarded(request.name, unwritten, csr)
+        signer = None if csr is None else self._signers.get(csr.spec.signer_name)
+        if csr is None or approval is None or signer is None:
             return DONE
         refused = self._refusal(csr)
         if refused:
@@ -120,8 +135,29 @@ class CSRSigner:
         self._tell_away(csr.spec.signer_name, "")
         text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
         status = msgspec.structs.replace(csr.status, certificate=text)
+        self._unwritten[request.name] = _Unwritten(csr.metadata.uid, wanted.signer_name, certificate)
         await self._write(csr, status, "error updating signature for csr")
+        del self._unwritten[request.name]
         return DONE
+
+    async def _tell_discarded(self, name: str, unwritten: _Unwritten, csr: CertificateSigningRequest | None) -> None:
+        """Write down that a certificate counts no more that could not be handed out, unless it was after all."""
+        why = "its request was deleted"
+        if csr is not None and csr.metadata.uid == unwritten.uid:
+            counts = pem.first_block(csr.status.certificate)
+            if counts is not None and counts.contents == unwritten.certificate.contents:
+                del self._unwritten[name]
+                return
+            why = "its request is approved no more" if counts is None else "another one was written for its request"
+        entry = Entry(
+            kind=DISCARDED, at=self._clock.now(), request=name, uid=unwritten.uid, signer=unwritten.signer, message=why
+        )
+        try:
+            await self._ledger.append(entries.with_certificate(entry, unwritten.certificate, DISCARDED))
+        except LedgerError as err:
+            raise ReconcileError(f"error recording a certificate that does not count: {err}") from err
+        log.warning("a certificate does not count", csr=name, serial=f"{unwritten.certificate.serial:x}", why=why)
+        del self._unwritten[name]
 
     def _tell_away(self, signer_name: str, why: str) -> None:
         """Once when a signer goes and once when it is back, however many requests wait for it."""

@@ -226,11 +226,11 @@ def entry_of_request(
     )
 
 
-def with_certificate(entry: Entry, certificate: Certificate) -> Entry:
-    """``entry`` as ``issued``, with the certificate and what it says; the request itself is in the entry before it."""
+def with_certificate(entry: Entry, certificate: Certificate, kind: str = ISSUED) -> Entry:
+    """``entry`` with the certificate and what it says; the request itself is in the entry before it."""
     return msgspec.structs.replace(
         entry,
-        kind=ISSUED,
+        kind=kind,
         groups=(),
         extra={},
         pkcs10=b"",

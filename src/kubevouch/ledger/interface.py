@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
-from kubevouch.ledger.entries import APPROVED, DENIED, INTENDED, ISSUED, Entry, Query, Recorded
+from kubevouch.ledger.entries import APPROVED, DENIED, FAILED, INTENDED, ISSUED, Entry, Query, Recorded
 
 
 class LedgerError(Exception):
@@ -60,31 +60,35 @@ CLOCKS_DIFFER = dt.timedelta(minutes=5)
 """How much later than ours the clock may be that stamps requests: what was written before then is looked at too."""
 
 
-async def issued_for(
+SIGNING = frozenset({INTENDED, ISSUED, FAILED})
+"""What is asked about before each signature."""
+
+
+async def signed_before(
     ledger: ReadableLedger, uid: str, digest: str, created: dt.datetime | None = None
-) -> Recorded | None:
-    """The newest certificate that was issued for exactly this request, whether or not anybody has seen it.
+) -> Sequence[Entry]:
+    """What was intended, issued, or failed for exactly this request, the newest first.
 
     Args:
-        created: when the request was made: before then, nothing was issued for it.
+        created: when the request was made: before then, nothing was done for it.
     """
     since = None if created is None else created - CLOCKS_DIFFER
-    return await _newest(ledger, frozenset({ISSUED}), uid, digest, since)
+    return await _of_request(ledger, SIGNING, uid, digest, since)
 
 
-async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Recorded | None:
+async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Entry | None:
     """What lets exactly this request be signed: the newest decision, if it is an approval.
 
     ``intended`` counts too: of what people approve over the API, the signing controller's is the first entry.
     """
-    newest = await _newest(ledger, frozenset({APPROVED, DENIED, INTENDED}), uid, digest)
-    return newest if newest is not None and newest.entry.kind != DENIED else None
+    decisions = await _of_request(ledger, frozenset({APPROVED, DENIED, INTENDED}), uid, digest)
+    return decisions[0] if decisions and decisions[0].kind != DENIED else None
 
 
-async def _newest(
+async def _of_request(
     ledger: ReadableLedger, kinds: frozenset[str], uid: str, digest: str, since: dt.datetime | None = None
-) -> Recorded | None:
+) -> Sequence[Entry]:
     if not uid:
-        return None
+        return ()
     recorded = await ledger.find(Query(kinds=kinds, uid=uid, since=since, newest_first=True))
-    return next((each for each in recorded if each.entry.digest == digest), None)
+    return [each.entry for each in recorded if each.entry.digest == digest]

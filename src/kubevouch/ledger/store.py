@@ -24,18 +24,18 @@ import structlog
 
 from kubevouch.ledger import opening, reading
 from kubevouch.ledger.checkpoints import VerifierKey
-from kubevouch.ledger.entries import ISSUED, Entry, Query, Recorded, encode
+from kubevouch.ledger.entries import Entry, Query, Recorded, encode
 from kubevouch.ledger.errors import translated
 from kubevouch.ledger.file import Encoded, LedgerFile
-from kubevouch.ledger.interface import LedgerError, LedgerUnavailable
+from kubevouch.ledger.interface import SIGNING, LedgerError, LedgerUnavailable
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")
 
 MOST_IN_BATCH = 512
 REMEMBERED = 32_768
-"""Certificates whose requests are known without reading the file: some 5 MB. Each signature asks whether there was one
-for its request before, and hardly any request is older than these."""
+"""Requests that are known without reading the file: some 5 MB. Each signature asks whether there was one for its
+request before, and hardly any request is older than these."""
 _LOADED = 4096
 """Entries that a start looks at for this."""
 
@@ -69,24 +69,24 @@ class _Job:
 
 
 class _Recent:
-    """For which requests a certificate was issued lately. Of what was written since ``since`` it knows all."""
+    """For which requests something was signed or refused lately. It knows all that was written since ``since``."""
 
-    def __init__(self, issued: Sequence[Recorded], since: dt.datetime | None) -> None:
+    def __init__(self, newest: Sequence[Recorded], since: dt.datetime | None) -> None:
         """``since`` None: of what was ever written."""
         self.since = since
-        self._issued = OrderedDict((each.entry.uid, each.entry.at) for each in issued)
+        self._requests = OrderedDict((each.entry.uid, each.entry.at) for each in newest)
 
     def add(self, encoded: Sequence[Encoded]) -> None:
         for entry, _ in encoded:
-            if entry.kind == ISSUED and entry.uid:
-                self._issued[entry.uid] = entry.at
-        while len(self._issued) > REMEMBERED:
-            _, at = self._issued.popitem(last=False)
+            if entry.kind in SIGNING and entry.uid:
+                self._requests[entry.uid] = entry.at
+        while len(self._requests) > REMEMBERED:
+            _, at = self._requests.popitem(last=False)
             self.since = at if self.since is None else max(at, self.since)
 
     def excludes(self, query: Query) -> bool:
         """Whether there is nothing that ``query`` looks for."""
-        if query.kinds != {ISSUED} or not query.uid or query.uid in self._issued:
+        if not query.kinds or not query.kinds <= SIGNING or not query.uid or query.uid in self._requests:
             return False
         return self.since is None or (query.since is not None and query.since > self.since)
 
@@ -277,8 +277,8 @@ def _opened(path: Path, now: dt.datetime) -> tuple[LedgerFile, Connection, _Know
         reader = opening.connect_to_read(path, beside_writer=True)
         first = file.size - _LOADED
         newest = reading.find(reader, Query(after=first - 1, limit=_LOADED))
-        issued = [each for each in newest if each.entry.kind == ISSUED]
-        return file, reader, (issued, newest[0].entry.at if first > 0 else None)
+        known = [each for each in newest if each.entry.kind in SIGNING]
+        return file, reader, (known, newest[0].entry.at if first > 0 else None)
     except BaseException:
         file.close()
         raise

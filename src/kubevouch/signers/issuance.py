@@ -8,13 +8,14 @@ by the request's uid and hands the same certificate out again.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 import msgspec
 import structlog
 
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Entry
-from kubevouch.ledger.interface import Ledger, issued_for
+from kubevouch.ledger.interface import Ledger, signed_before
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import verify_signable
 from kubevouch.pki.x509 import x509_certificate
@@ -53,18 +54,25 @@ async def issue(
             wanted.signer_name, wanted.request, wanted.usages, rules, expiration_seconds=wanted.expiration_seconds
         )
     except PolicyError as err:
-        await ledger.append(msgspec.structs.replace(asked, kind=entries.FAILED, message=str(err)))
+        failed = msgspec.structs.replace(asked, kind=entries.FAILED, message=str(err))
+        if not any(
+            each.kind == entries.FAILED and each.message == failed.message for each in await _before(ledger, asked)
+        ):
+            await ledger.append(failed)
         log.info(
             "certificate refused", csr=wanted.name, uid=wanted.uid, signer=wanted.signer_name,
             requester=requester.username, why=str(err),
         )  # fmt: skip
         raise
-    former = await issued_for(ledger, asked.uid, asked.digest, asked.created)
-    if former is not None and former.entry.not_after is not None and former.entry.not_after > now:
-        log.info("certificate found in the ledger", csr=wanted.name, uid=wanted.uid, serial=former.entry.serial)
-        return x509_certificate.parse_der(former.entry.certificate)
+    former = await _before(ledger, asked)
+    for each in former:
+        if each.certificate and each.not_after is not None and each.not_after > now:
+            log.info("certificate found in the ledger", csr=wanted.name, uid=wanted.uid, serial=each.serial)
+            return x509_certificate.parse_der(each.certificate)
     decision = Decision(requester, approval, wanted, rules, now, seal())
-    await ledger.append(asked)
+    if not any(each.kind == entries.INTENDED for each in former):
+        # Once, however often a signer is asked that does not sign now.
+        await ledger.append(asked)
     log.debug("certificate allowed", csr=wanted.name, requester=requester.username)
     certificate = await signer.sign(decision)
     await ledger.append(entries.with_certificate(asked, certificate))
@@ -80,6 +88,10 @@ async def issue(
         not_after=certificate.not_after.isoformat(),
     )
     return certificate
+
+
+async def _before(ledger: Ledger, asked: Entry) -> Sequence[Entry]:
+    return await signed_before(ledger, asked.uid, asked.digest, asked.created)
 
 
 def _entry(requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime) -> Entry:

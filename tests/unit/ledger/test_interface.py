@@ -7,7 +7,7 @@ import pytest
 from asynctest import async_test
 from controller_world import NOW
 from kubevouch.ledger.entries import Entry, Query
-from kubevouch.ledger.interface import allowed, issued_for
+from kubevouch.ledger.interface import CLOCKS_DIFFER, allowed, signed_before
 from kubevouch.ledger.memory import MemoryLedger
 
 
@@ -32,11 +32,15 @@ async def test_the_newest_decision_counts(kinds: list[str], is_allowed: bool) ->
 
 
 @async_test
-async def test_the_newest_certificate_of_exactly_this_request() -> None:
+async def test_what_was_done_for_exactly_this_request() -> None:
     ledger = MemoryLedger()
-    await ledger.append(entry("issued"), entry("issued"), entry("issued", digest="e"), entry("issued", uid="v"))
-    found = await issued_for(ledger, "u", "d")
-    assert found is not None and found.sequence == 1
+    await ledger.append(
+        entry("approved"), entry("intended"), entry("issued"), entry("issued", digest="e"), entry("issued", uid="v")
+    )
+    kinds = [each.kind for each in await signed_before(ledger, "u", "d")]
+    assert kinds == ["issued", "intended"]
+    assert await signed_before(ledger, "", "d") == ()
+    assert not await signed_before(ledger, "u", "d", NOW + 2 * CLOCKS_DIFFER)
 
 
 @async_test

@@ -16,7 +16,7 @@ from asynctest import async_test
 from file_systems import file_size_limit
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Query, Recorded
-from kubevouch.ledger.interface import LedgerUnavailable, issued_for
+from kubevouch.ledger.interface import LedgerUnavailable, signed_before
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.store import SQLiteLedger, read
 from kubevouch.testing.clock import FakeClock
@@ -185,7 +185,7 @@ async def test_whether_one_was_issued_is_known_without_reading(tmp_path: Path, m
     async def issued(ledger: SQLiteLedger, number: int, created: int | None) -> bool:
         entry = world.entry(number)
         moment = None if created is None else world.NOW + dt.timedelta(seconds=created) + dt.timedelta(minutes=5)
-        return await issued_for(ledger, entry.uid, entry.digest, moment) is not None
+        return bool(await signed_before(ledger, entry.uid, entry.digest, moment))
 
     async with opened(tmp_path / "ledger.db") as ledger:
         await ledger.append(*map(world.entry, range(150)))
