@@ -59,11 +59,11 @@ _ACCESS_REVIEWS = rule("create", _AUTHORIZATION, "subjectaccessreviews")
 
 
 @cache
-def bootstrap_policy() -> Policy:
-    """Everything that is made and kept complete at each start."""
+def bootstrap_policy(*gated: str) -> Policy:
+    """Everything that is made and kept complete at each start; ``gated`` as for :func:`node_rules`."""
     return (
         Policy(
-            cluster_roles=(*_users(), *_aggregated(), *_components(), *_certificates()),
+            cluster_roles=(*_users(), *_aggregated(), *_components(*gated), *_certificates()),
             cluster_role_bindings=(
                 cluster_role_binding(CLUSTER_ADMIN_ROLE, group(MASTERS_GROUP)),
                 cluster_role_binding("system:monitoring", group(MONITORING_GROUP)),
@@ -219,10 +219,21 @@ def _aggregated() -> tuple[ClusterRole, ...]:
 # ------------------------------------------------------------------ for programs
 
 
+_GATED_NODE_RULES = {
+    "clustertrustbundles": rule(_READ, _CERTIFICATES, "clustertrustbundles"),
+    "podcertificaterequests": rule(f"create {_READ}", _CERTIFICATES, "podcertificaterequests"),
+}
+
+
 @cache
-def node_rules() -> tuple[PolicyRule, ...]:
-    """What every node may do: the role that nobody is bound to, and the node authorizer's static rules."""
+def node_rules(*gated: str) -> tuple[PolicyRule, ...]:
+    """What every node may do: the role that nobody is bound to, and the node authorizer's static rules.
+
+    Args:
+        gated: those of clustertrustbundles and podcertificaterequests that are served.
+    """
     return (
+        *(granted for plural, granted in _GATED_NODE_RULES.items() if plural in gated),
         _TOKEN_REVIEWS,
         rule("create", _AUTHORIZATION, "localsubjectaccessreviews subjectaccessreviews"),
         rule(_READ, "", "services"),
@@ -251,9 +262,9 @@ def node_rules() -> tuple[PolicyRule, ...]:
     )
 
 
-def _components() -> tuple[ClusterRole, ...]:
+def _components(*gated: str) -> tuple[ClusterRole, ...]:
     return (
-        cluster_role("system:node", *node_rules()),
+        cluster_role("system:node", *node_rules(*gated)),
         cluster_role(
             "system:node-proxier",
             rule("list watch", "", "services endpoints"),

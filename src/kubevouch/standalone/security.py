@@ -65,9 +65,15 @@ class StandaloneSecurity:
     """Authorizers first, for they need no caches; the rest once the caches exist."""
 
     def __init__(
-        self, trust: Trust, clock: Clock, access: Access | None = None, disabled_admission: Collection[str] = ()
+        self,
+        trust: Trust,
+        clock: Clock,
+        access: Access | None = None,
+        disabled_admission: Collection[str] = (),
+        gated: Collection[str] = (),
     ) -> None:
-        """Raises :class:`AccessError` when a webhook's kubeconfig cannot be used."""
+        """``gated``: the kinds behind a gate that are served. Raises :class:`AccessError` when a webhook's kubeconfig
+        cannot be used."""
         self._disabled_admission = tuple(disabled_admission)
         self._trust = trust
         self._clock = clock
@@ -77,7 +83,7 @@ class StandaloneSecurity:
         self.policy = RBACPolicy()
         self._graph = NoPods()
         self._built_in: dict[str, ResolvingAuthorizer] = {
-            "Node": NodeAuthorizer(node_rules(), self._graph),
+            "Node": NodeAuthorizer(node_rules(*gated), self._graph),
             "RBAC": RBACAuthorizer(self.policy),
         }
         self.authorizer = UnionAuthorizer([])

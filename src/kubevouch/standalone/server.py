@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
+from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, POD_CERTIFICATE_REQUESTS, POD_CERTIFICATE_REQUESTS_V1
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
@@ -56,10 +56,18 @@ from kubevouch.util.clock import Clock
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
 
 
+def gated_kinds(runtime_config: RuntimeConfig | None = None) -> tuple[str, ...]:
+    """Those of the kinds that Kubernetes has behind a gate which are served."""
+    serves = (runtime_config or RuntimeConfig()).serves
+    kinds = (CLUSTER_TRUST_BUNDLES, POD_CERTIFICATE_REQUESTS, POD_CERTIFICATE_REQUESTS_V1)
+    return tuple(dict.fromkeys(kind.plural for kind in kinds if serves(kind)))
+
+
 def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: bool = False) -> Policy:
     """What the server keeps complete at each start. ``recovery``: nodes whose certificate has ended may come back."""
-    policy = bootstrap_policy() + kubevouch_controller_policy()
-    if (runtime_config or RuntimeConfig()).serves(CLUSTER_TRUST_BUNDLES):
+    gated = gated_kinds(runtime_config)
+    policy = bootstrap_policy(*gated) + kubevouch_controller_policy()
+    if CLUSTER_TRUST_BUNDLES.plural in gated:
         policy += cluster_trust_bundle_policy()
     return policy + recovery_policy() if recovery else policy
 
@@ -117,7 +125,7 @@ class StandaloneServer:
         )
         self.recovery = recovery
         self._service_address = service_address
-        security = StandaloneSecurity(trust, clock, access, disabled_admission)
+        security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
         records = options is not None and options.record_invalid_csr_signatures
