@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "certs": ("kubevouch.cli.certs:certs", "Check, renew, request and import a control plane's certificates."),
     "init": ("kubevouch.cli.init:init", "Make a control plane's files, and what machines need to join."),
     "reset": ("kubevouch.cli.reset:reset", "Remove what init and join have written on this machine."),
+    "controllers": (
+        "kubevouch.cli.controllers:controllers",
+        "Run controllers against clusters whose API servers run elsewhere.",
+    ),
     "csr": ("kubevouch.cli.csr:csr", "Look at certificate signing requests and decide about them."),
     "completion": ("kubevouch.cli.completion:completion", "Print what makes a shell complete commands and options."),
     "credential": ("kubevouch.cli.credential:credential", "Print this node's certificate for kubelet and kubectl."),

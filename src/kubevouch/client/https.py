@@ -12,6 +12,7 @@ from kubevouch.client import codec
 from kubevouch.client.credentials import CredentialSource
 from kubevouch.client.failures import Answer, refusal, unreadable
 from kubevouch.client.frames import FrameError, Framer
+from kubevouch.client.gate import Gate
 from kubevouch.client.interface import (
     DEFAULT_LIST,
     DEFAULT_WATCH,
@@ -57,10 +58,17 @@ class HTTPSClient:
         clock: Clock | None = None,
         random: backoff.Random = random_module.random,
         on_warning: Callable[[str], None] = log_warning,
+        gate: Gate | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._transport = HTTPSTransport(
-            options, tls=tls, credentials=credentials, clock=self._clock, random=random, on_warning=on_warning
+            options,
+            tls=tls,
+            credentials=credentials,
+            clock=self._clock,
+            random=random,
+            on_warning=on_warning,
+            gate=gate,
         )
         self._options = options
         self._timeouts = options.timeouts

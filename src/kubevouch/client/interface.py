@@ -5,7 +5,8 @@ TransportError            there was no answer
 ├── ConnectFailed         no connection: refused, unreachable, name unknown, timed out
 ├── TLSFailed             the handshake failed or the server could not be verified
 ├── NotKubernetes         an answer that is no Kubernetes answer (a proxy, a web server, plain HTTP)
-└── CredentialsFailed     nothing to ask with: a plug-in failed, a token file cannot be read
+├── CredentialsFailed     nothing to ask with: a plug-in failed, a token file cannot be read
+└── NotLeading            a write that was not sent, because another process may act by now
 ClientConfigurationError  what the client was told makes no connection: bad URL, bad PEM, bad kubeconfig
 InvalidName               a name or namespace that no request can be about
 """
@@ -69,6 +70,10 @@ class NotKubernetes(TransportError):
 
 class CredentialsFailed(TransportError):
     """There is nothing to ask with: a credential plug-in failed, or a token file cannot be read."""
+
+
+class NotLeading(TransportError):
+    """A write that was not sent, because another process may hold this one's Lease by now."""
 
 
 class InvalidName(ValueError):

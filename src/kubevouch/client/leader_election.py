@@ -2,7 +2,6 @@
 
     ElectionOptionsError   durations with which two could lead at once, or none for long
     LeaseLostError         the Lease could not be renewed in time, or somebody else holds it; nobody acts here any more
-    NotLeadingError        … which is what a write gets that comes all the same (a ``TransportError``)
 
 Source: k8s.io/client-go tools/leaderelection/{leaderelection,healthzadaptor}.go, resourcelock/leaselock.go (Kubernetes
 1.36). Clocks of other machines are never compared with this one's: a Lease has lapsed when *this* process has seen it
@@ -54,10 +53,6 @@ class ElectionOptionsError(ValueError):
 
 class LeaseLostError(Exception):
     """The Lease could not be renewed in time, or somebody else holds it."""
-
-
-class NotLeadingError(TransportError):
-    """A write that was not sent, because the Lease may be somebody else's by now."""
 
 
 @dataclass(frozen=True, slots=True)

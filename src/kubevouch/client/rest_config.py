@@ -15,6 +15,7 @@ import msgspec
 
 from kubevouch.client.credentials import CredentialSource, FixedCredential, TokenFile
 from kubevouch.client.execplugin import ExecCluster, ExecConfig, ExecPlugin, InteractiveMode
+from kubevouch.client.gate import Gate
 from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.kubeconfig import E, KubeconfigError, Located, Merged, candidates, load
@@ -73,6 +74,7 @@ class RESTConfig:
         protobuf: bool = True,
         timeouts: Timeouts | None = None,
         on_warning: Callable[[str], None] = log_warning,
+        gate: Gate | None = None,
     ) -> HTTPSClient:
         """A client of its own, with connections of its own. Raises :class:`ClientConfigurationError`."""
         clock = clock or SystemClock()
@@ -85,6 +87,7 @@ class RESTConfig:
             credentials=self.credentials(clock),
             clock=clock,
             on_warning=on_warning,
+            gate=gate,
         )
 
 

@@ -21,6 +21,7 @@ from kubevouch.client import headers
 from kubevouch.client.connections import Connections
 from kubevouch.client.credentials import Credential, CredentialSource, FixedCredential
 from kubevouch.client.failures import Answer, Peer, no_answer
+from kubevouch.client.gate import Gate
 from kubevouch.client.interface import ClientConfigurationError, ConnectFailed, CredentialsFailed, NotKubernetes
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources, client_context
@@ -114,6 +115,7 @@ class HTTPSTransport:
         tls: what connections trust and show; None trusts the machine's roots and shows nothing.
         credentials: what requests show besides; None shows nothing.
         on_warning: gets each text of a Warning header.
+        gate: what every request passes, each attempt of it; None lets all pass and counts none.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class HTTPSTransport:
         clock: Clock | None = None,
         random: backoff.Random = random_module.random,
         on_warning: Callable[[str], None] = log_warning,
+        gate: Gate | None = None,
     ) -> None:
         """Raises :class:`ClientConfigurationError` for a server or proxy URL that cannot be used."""
         self.options = options
@@ -133,6 +136,7 @@ class HTTPSTransport:
         self._credentials = credentials or FixedCredential()
         self._random = random
         self._on_warning = on_warning
+        self._gate = gate
         self._base, self.peer, self._private = _endpoint(options)
         self._headers = _fixed_headers(options)
         self._connections: Connections | None = None
@@ -200,7 +204,7 @@ class HTTPSTransport:
         while True:
             attempt += 1
             credential = await self._credentials.current()
-            answer, stream = await self._once(request, credential)
+            answer, stream = await self._passed(request, credential)
             if answer.status == 401 and not refreshed:
                 refreshed = True
                 if await self._credentials.refused(credential):
@@ -220,6 +224,18 @@ class HTTPSTransport:
         if asked is None or asked > retry.longest:
             return None
         return asked + self._random() * retry.spread * float(2 ** (attempt - 1))
+
+    async def _passed(self, request: HTTPRequest, credential: Credential) -> tuple[Answer, Stream | None]:
+        if self._gate is None:
+            return await self._once(request, credential)
+        await self._gate.enter(request.method)
+        begun, status = self._clock.monotonic(), 0
+        try:
+            answer, stream = await self._once(request, credential)
+            status = answer.status
+            return answer, stream
+        finally:
+            self._gate.metrics.answered(request.method, status, self._clock.monotonic() - begun)
 
     async def _once(self, request: HTTPRequest, credential: Credential) -> tuple[Answer, Stream | None]:
         connections = await self._connected(credential)

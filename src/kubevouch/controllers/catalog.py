@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from kubevouch.controllers import (
     bootstrap_signer,
@@ -48,6 +49,17 @@ class UnknownControllerError(ValueError):
         self.words = words
 
 
+class Attached(Enum):
+    """How a controller goes with an API server that is another process, as that of an existing cluster."""
+
+    SAFE = "safe"
+    """Nobody else does this; ``*`` means these."""
+    TWIN = "twin"
+    """kube-controller-manager does this: to be named, and to be switched off there."""
+    NEVER = "never"
+    """It works with what only a server in the same process has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """``build`` gives None when what the context has leaves nothing to do."""
@@ -55,6 +67,7 @@ class Entry:
     name: str
     alias: str
     build: Callable[[Context], Controller | None]
+    attached: Attached = Attached.SAFE
 
 
 CONTROLLERS: tuple[Entry, ...] = (
@@ -62,40 +75,43 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(machine_inventory.NAME, "machineinventory", machine_inventory.build),
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
-    Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build),
+    Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build, Attached.TWIN),
     Entry(certificate_ledger.NAME, "certificateledger", certificate_ledger.build),
     Entry(certificate_revocations.NAME, "certificaterevocations", certificate_revocations.build),
-    Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build),
-    Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build),
+    Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build, Attached.TWIN),
+    Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build, Attached.TWIN),
     Entry(token_uses.NAME, "tokenuses", token_uses.build),
     Entry(join_status.NAME, "joinstatus", join_status.build),
-    Entry(node_recovery.NAME, "noderecovery", node_recovery.build),
+    Entry(node_recovery.NAME, "noderecovery", node_recovery.build, Attached.NEVER),
     Entry(removed_nodes.NAME, "noderemoval", removed_nodes.build),
-    Entry(node_lifecycle.NAME, "nodelifecycle", node_lifecycle.build),
-    Entry(resource_quota.NAME, "resourcequota", resource_quota.build),
-    Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build),
+    Entry(node_lifecycle.NAME, "nodelifecycle", node_lifecycle.build, Attached.TWIN),
+    Entry(resource_quota.NAME, "resourcequota", resource_quota.build, Attached.NEVER),
+    Entry(root_ca_publisher.NAME, "root-ca-cert-publisher", root_ca_publisher.build, Attached.TWIN),
     Entry(
         cluster_trust_bundle_publisher.NAME,
         "kube-apiserver-serving-clustertrustbundle-publisher",
         cluster_trust_bundle_publisher.build,
+        Attached.TWIN,
     ),
-    Entry(namespace.NAME, "namespace", namespace.build),
-    Entry(service_account.NAME, "serviceaccount", service_account.build),
-    Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build),
+    Entry(namespace.NAME, "namespace", namespace.build, Attached.TWIN),
+    Entry(service_account.NAME, "serviceaccount", service_account.build, Attached.TWIN),
+    Entry(clusterrole_aggregation.NAME, "clusterrole-aggregation", clusterrole_aggregation.build, Attached.TWIN),
     Entry(
         validating_admission_policy_status.NAME,
         "validatingadmissionpolicy-status",
         validating_admission_policy_status.build,
+        Attached.TWIN,
     ),
     # The last, so that the caches it shares are read with the rights of those who need less.
-    Entry(garbage_collector.NAME, "garbagecollector", garbage_collector.build),
+    Entry(garbage_collector.NAME, "garbagecollector", garbage_collector.build, Attached.TWIN),
 )
 
 
-def select(words: Sequence[str]) -> tuple[Entry, ...]:
+def select(words: Sequence[str], every: Callable[[Entry], bool] = lambda _: True) -> tuple[Entry, ...]:
     """The controllers that a ``--controllers`` list turns on, in the catalog's order.
 
-    ``name`` turns one on, ``-name`` off, ``*`` all that are not named; the first word about a controller counts.
+    ``name`` turns one on, ``-name`` off, ``*`` all of ``every`` that are not named; the first word about a controller
+    counts.
 
     Raises:
         UnknownControllerError: for all unknown words.
@@ -114,12 +130,21 @@ def select(words: Sequence[str]) -> tuple[Entry, ...]:
             chosen.setdefault(name, bare == word)
     if unknown:
         raise UnknownControllerError(unknown)
-    return tuple(each for each in CONTROLLERS if chosen.get(each.name, ALL in words))
+    return tuple(each for each in CONTROLLERS if chosen.get(each.name, ALL in words and every(each)))
 
 
-def build(words: Sequence[str], context: Context) -> list[Controller]:
-    """The selected controllers, over ``context``. Raises :class:`UnknownControllerError`."""
-    selected = select(words)
+def select_attached(words: Sequence[str]) -> tuple[Entry, ...]:
+    """As :func:`select`, for a server that is another process. Raises :class:`UnknownControllerError`."""
+    return select(words, lambda each: each.attached is Attached.SAFE)
+
+
+def is_named(controller: str, words: Sequence[str]) -> bool:
+    """Whether a list turns a controller on by its own name, and not by ``*``."""
+    return any(each.name == controller and bool({each.name, each.alias} & set(words)) for each in CONTROLLERS)
+
+
+def build(selected: Sequence[Entry], context: Context) -> list[Controller]:
+    """The controllers, over ``context``."""
     context = replace(context, running=frozenset(each.name for each in selected))
     built = (each.build(context) for each in selected)
     return [controller for controller in built if controller is not None]

@@ -105,6 +105,7 @@ class Context:
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
             served.
         recovery: what is allowed to nodes whose certificate has ended; None is nothing.
+        approves_kubelet_clients: the client certificates of kubelets are approved here, and not by somebody else.
         allow_name_takeover: a bootstrap token gives any name, also one that another machine has.
         lock_out_deleted_nodes: the certificates of a deleted Node count no more.
         certificate_lifetime: the longest of those that are signed here.
@@ -127,6 +128,7 @@ class Context:
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     recovery: RecoveryPolicy | None = None
+    approves_kubelet_clients: bool = True
     allow_name_takeover: bool = False
     lock_out_deleted_nodes: bool = False
     certificate_lifetime: dt.timedelta = DEFAULT_SIGNING_DURATION

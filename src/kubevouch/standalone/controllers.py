@@ -123,7 +123,8 @@ def start_controllers(
         signing = _signing_options(signing or ClusterSigning(), pair, identity, server.clock)
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     # Who does not sign needs no key.
-    signs = csr_signing.NAME in {each.name for each in catalog.select(controllers)}
+    selected = catalog.select(controllers)
+    signs = csr_signing.NAME in {each.name for each in selected}
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)
     context = Context(
@@ -144,7 +145,7 @@ def start_controllers(
         inventory_sources=inventory,
         kubelet_serving=serving,
     )
-    built = catalog.build(controllers, context)
+    built = catalog.build(selected, context)
     for controller in built:
         if isinstance(controller, QueueController):
             controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))

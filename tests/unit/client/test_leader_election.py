@@ -56,9 +56,7 @@ class Line:
 class Candidate:
     """One process that stands, and what it does when it leads."""
 
-    def __init__(
-        self, at: World, name: str, options: ElectionOptions = OPTIONS, clock: FakeClock | None = None
-    ) -> None:
+    def __init__(self, at: World, name: str, clock: FakeClock | None = None) -> None:
         self.line = Line(at.client)
         client: Any = self.line
         self.clock = clock or at.clock

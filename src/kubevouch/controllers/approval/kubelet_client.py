@@ -62,7 +62,10 @@ class KubeletClientApprover:
         return Verdict(Outcome.NO_OPINION, NAME)
 
 
-def build(context: Context, _: QueueController) -> KubeletClientApprover:
+def build(context: Context, _: QueueController) -> KubeletClientApprover | None:
+    """None where kube-controller-manager's approver does this: of two, whoever is first would decide."""
+    if not context.approves_kubelet_clients:
+        return None
     return KubeletClientApprover(context.connect(wellknown.CSR_APPROVING_CONTROLLER))
 
 

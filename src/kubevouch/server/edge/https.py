@@ -87,7 +87,10 @@ class _Ending:
 
     @property
     def is_flushed(self) -> bool:
-        return self._transport is None or self._transport.get_write_buffer_size() == 0
+        try:
+            return self._transport is None or self._transport.get_write_buffer_size() == 0
+        except AttributeError:
+            return True  # asyncio's own TLS transport forgets what it writes to when it is closed twice
 
     def abort(self) -> None:
         if self._transport is not None:

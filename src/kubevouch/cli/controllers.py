@@ -1,0 +1,157 @@
+"""``kubevouch controllers``."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.approval import approval_flags, take_approval
+from kubevouch.cli.flags.attached import (
+    FILE,
+    attached_flags,
+    cluster_flags,
+    controllers_option,
+    take_clusters,
+    take_election,
+    take_serving,
+)
+from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.groups import FlagGroup, GroupedCommand
+from kubevouch.cli.flags.identity import identity_flags, take_identity
+from kubevouch.cli.flags.signing import signing_flags, take_signing
+from kubevouch.cli.runner import rare_collections, run_async
+
+if TYPE_CHECKING:
+    from kubevouch.standalone.attached.options import AttachedOptions
+
+
+class ControllersGroup(ui.Group, GroupedCommand):
+    """Runs controllers by itself; its commands are about that."""
+
+    groups = (
+        FlagGroup(
+            "What matters first", ("--kubeconfig", "--cluster", "--context", "--controllers", "--log-level")
+        ),
+        FlagGroup("Leader election", ("--leader-elect", "--leader-elect-")),
+        FlagGroup(
+            "Approving",
+            (
+                "--inventory-config", "--kubelet-serving-", "--no-kubelet-serving-approval", "--allow-name-takeover",
+                "--lock-out-deleted-nodes", "--service-cluster-ip-range",
+            ),
+        ),
+        FlagGroup("Signing", ("--signing-profile", "--cluster-signing-", "--pkcs11-", "--root-ca-file")),
+        FlagGroup(
+            "Health and metrics",
+            (
+                "--bind-address", "--secure-port", "--tls-", "--plain-http", "--authentication-kubeconfig",
+                "--authorization-always-allow-paths",
+            ),
+        ),
+    )  # fmt: skip
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        GroupedCommand.format_options(self, ctx, formatter)
+        if self.commands:
+            self.format_commands(ctx, formatter)
+
+
+@click.group(cls=ControllersGroup, invoke_without_command=True)
+@cluster_flags
+@controllers_option
+@attached_flags
+@click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish.")
+@click.option(
+    "--node-monitor-grace-period",
+    type=DURATION,
+    default="50s",
+    show_default=True,
+    help="How long a node may be silent before its conditions are Unknown.",
+)
+@click.option(
+    "--service-cluster-ip-range",
+    default="10.96.0.0/12",
+    show_default=True,
+    help="Addresses of Services; no kubelet's certificate has one.",
+)
+@identity_flags
+@approval_flags
+@signing_flags
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to log to standard error.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="klog's text, or JSON."
+)
+@click.pass_context
+def controllers(ctx: click.Context, /, log_level: Any, log_format: Any, **flags: Any) -> None:
+    """Run controllers against clusters whose API servers run elsewhere.
+
+    Without a list these are the controllers that kube-controller-manager has not; kubevouch controllers check says what
+    would be in each other's way. Of several such processes one acts. Ends cleanly on SIGTERM or Control-C.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with rare_collections():
+        from kubevouch.standalone.attached.options import AttachedError, AttachedOptions, AttachedOptionsError
+    from kubevouch.cli.cluster import rest_config_of
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
+
+    logs.configure(SystemClock(), level=log_level, form=log_format)
+    authority = flags.pop("authentication_kubeconfig")
+    grace: dt.timedelta = flags["node_monitor_grace_period"]
+    if grace <= dt.timedelta():
+        raise ui.CLIError("got no --node-monitor-grace-period, expected one such as 50s", code=ExitCode.INVALID)
+    options = AttachedOptions(
+        clusters=take_clusters(flags),
+        election=take_election(flags),
+        serving=take_serving(flags),
+        identity=take_identity(flags),
+        signing=take_signing(flags),
+        approval=take_approval(flags),
+        qps=flags.pop("kube_api_qps"),
+        burst=flags.pop("kube_api_burst"),
+        authority=None if authority is None else rest_config_of(authority),
+        **flags,
+    )
+    try:
+        run_async(_run(options))
+    except AttachedOptionsError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+    except AttachedError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
+
+
+async def _run(options: AttachedOptions) -> None:
+    from kubevouch.standalone.attached.process import running
+    from kubevouch.util import systemd
+    from kubevouch.util.clock import SystemClock
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(options, SystemClock()) as attached:
+        for each in attached.clusters:
+            ui.field(each.name or "cluster", each.server)
+        ui.field("controllers", ", ".join(each.alias for each in attached.selected))
+        if attached.port:
+            scheme = "http" if options.serving.is_plain else "https"
+            ui.field("health and metrics", f"{scheme}://{options.serving.bind_address}:{attached.port}")
+        if options.election is None:
+            ui.warning("there is no leader election: two of these processes would both act")
+        systemd.notify(systemd.READY)
+        await stop.wait()
+        systemd.notify(systemd.STOPPING)
+        ui.waiting("stopping")

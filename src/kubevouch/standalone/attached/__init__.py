@@ -1,0 +1,1 @@
+"""Controllers in a process of their own, against API servers that run elsewhere."""

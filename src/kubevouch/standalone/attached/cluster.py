@@ -1,0 +1,268 @@
+"""The controllers of one cluster: from standing for its Lease to giving it back, again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from msgspec import structs
+
+from kubevouch import wellknown
+from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
+from kubevouch.api.core_v1.events import NORMAL
+from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.client.cache.informer import InformerFactory
+from kubevouch.client.discovery import Discovered, deletable, discover
+from kubevouch.client.gate import Gate
+from kubevouch.client.https import HTTPSClient
+from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.leader_election import LeaderElector, LeaseLostError, own_identity
+from kubevouch.client.options import Timeouts
+from kubevouch.config.inventory_config import Source
+from kubevouch.controllers import catalog
+from kubevouch.controllers.catalog import Entry
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.event_recorder import EventRecorder
+from kubevouch.controllers.interface import Context
+from kubevouch.controllers.manager import Manager
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.policy.kubelet_serving import ServingRules, normalized
+from kubevouch.server.health import Check, HealthError
+from kubevouch.signers.interface import Signer
+from kubevouch.signers.registry import Signers
+from kubevouch.standalone.attached.metrics import ClusterMetrics
+from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock
+from kubevouch.util.tasks import Supervisor
+
+log = structlog.get_logger("attached")
+
+ELECTION = "leader-election"
+_DISCOVERY = "discovery"
+_RETRY_SECONDS, _RETRY_CAP_SECONDS, _RETRY_CALM_SECONDS = 1.0, 30.0, 120.0
+_NEEDS_EVERY_KIND = frozenset({wellknown.NAMESPACE_CONTROLLER, wellknown.GARBAGE_COLLECTOR_CONTROLLER})
+
+
+class IncompleteDiscoveryError(Exception):
+    """Some kinds of the server are not known, and a controller that has to know all is to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the command line gives to the controllers of every cluster.
+
+    Args:
+        signers: by signer name.
+        root_ca: the CA that publishers publish; None publishes nothing.
+        inventory: which machines are expected, beside AllowedMachine objects.
+        serving: what is declared of kubelets' serving certificates; None leaves them to people.
+    """
+
+    signers: Mapping[str, Signer]
+    root_ca: Callable[[], str] | None
+    inventory: Sequence[Source]
+    serving: ServingRules | None
+
+
+class ClusterControllers:
+    """Stands for one cluster's Lease, and leads its controllers while it has it."""
+
+    def __init__(
+        self,
+        cluster: AttachedCluster,
+        options: AttachedOptions,
+        selected: Sequence[Entry],
+        clock: Clock,
+        *,
+        shared: Shared,
+    ) -> None:
+        self.name = cluster.name
+        self._config = cluster.config
+        self._options = options
+        self._selected = tuple(selected)
+        self._clock = clock
+        self._shared = shared
+        self.identity = own_identity()
+        self.metrics = ClusterMetrics(
+            urlsplit(cluster.config.options.server).netloc,
+            options.election.name if options.election is not None else "",
+        )
+        self.elector: LeaderElector | None = None
+        self.manager: Manager | None = None
+        """While this process leads; None while it stands by."""
+
+    @property
+    def server(self) -> str:
+        return self._config.options.server
+
+    async def run(self) -> None:
+        """Until cancelled. A term that ends, or cannot begin, is followed by another attempt."""
+        delays = backoff.CalmingBackoff(
+            lambda: backoff.exponential(_RETRY_SECONDS, _RETRY_CAP_SECONDS), _RETRY_CALM_SECONDS
+        )
+        while True:
+            try:
+                await self._stand()
+            except LeaseLostError as err:
+                log.error("leader election lost", cluster=self.name, err=str(err))
+            except (APIStatusError, TransportError, IncompleteDiscoveryError) as err:
+                log.error("the controllers cannot start", cluster=self.name, server=self.server, err=str(err))
+            await self._clock.sleep(delays.next(self._clock.monotonic()))
+
+    async def _stand(self) -> None:
+        election = self._options.election
+        if election is None:
+            self.metrics.leading(now=True)
+            await self._term()
+            return
+        # Its own connections and no allowance: a renewal waits for nobody.
+        patience = Timeouts.all(max(election.renew_deadline.total_seconds() / 2, 1.0))
+        gate = Gate(self._clock, self.metrics)
+        client = self._config.client(component=ELECTION, clock=self._clock, timeouts=patience, gate=gate)
+        async with client, Supervisor(self._clock) as told:
+            events = EventRecorder(client, self._clock, self._lease_name)
+            lease = ObjectReference(
+                kind="Lease", api_version="coordination.k8s.io/v1", namespace=election.namespace, name=election.name
+            )
+
+            def leads(holder: str) -> None:
+                log.info("new leader elected", cluster=self.name, identity=holder)
+                if holder == self.identity:
+                    told.start("leader-event", lambda: self._tell(events, lease))
+
+            self.elector = LeaderElector(
+                client, election, self._clock, identity=self.identity, on_leader=leads, metrics=self.metrics
+            )
+            try:
+                await self.elector.lead(self._term)
+            finally:
+                self.elector = None
+
+    @property
+    def _lease_name(self) -> str:
+        return self._options.election.name if self._options.election is not None else ""
+
+    async def _tell(self, events: EventRecorder, lease: ObjectReference) -> None:
+        try:
+            await events.record(lease, NORMAL, "LeaderElection", f"{self.identity} became leader")
+        except (APIStatusError, TransportError) as err:
+            log.info("an event could not be written", cluster=self.name, err=str(err))
+
+    # -------------------------------------------------------------- a term
+
+    async def _term(self) -> None:
+        """Everything anew: what an earlier term knew may be wrong by now."""
+        async with self._clients() as connect:
+            found = await self._discovered(connect(_DISCOVERY))
+            informers = InformerFactory(connect("informers"), self._clock)
+            built = catalog.build(self._selected, self._context(connect, informers, found))
+            for controller in built:
+                if isinstance(controller, QueueController):
+                    controller.queue.report_to(self.metrics.workqueues.queue(controller.name))
+            self.manager = Manager(built, informers, self._clock)
+            try:
+                await self.manager.run()
+            finally:
+                self.manager = None
+
+    @asynccontextmanager
+    async def _clients(self) -> AsyncIterator[Callable[[str], Client]]:
+        """One for each controller, with an allowance of its own, as kube-controller-manager's."""
+        clients: dict[str, HTTPSClient] = {}
+
+        def connect(name: str) -> Client:
+            if name not in clients:
+                gate = Gate(
+                    self._clock,
+                    self.metrics,
+                    qps=self._options.qps,
+                    burst=self._options.burst,
+                    may_write=self._may_write,
+                )
+                clients[name] = self._config.client(component=name, clock=self._clock, gate=gate)
+            return clients[name]
+
+        async with AsyncExitStack() as stack:
+            try:
+                yield connect
+            finally:
+                for client in clients.values():
+                    stack.push_async_callback(client.close)
+
+    def _may_write(self) -> bool:
+        return self._options.election is None or (self.elector is not None and self.elector.may_act)
+
+    async def _discovered(self, client: Client) -> Discovered:
+        """Raises :class:`APIStatusError`, :class:`TransportError`, :class:`IncompleteDiscoveryError`."""
+        found = await discover(client)
+        for version, why in found.failures.items():
+            log.warning("a group version cannot be looked at", cluster=self.name, version=version, err=why)
+        if found.failures and _NEEDS_EVERY_KIND & {each.name for each in self._selected}:
+            # What is not known would be left behind in a namespace that goes, or taken for an owner that is gone.
+            raise IncompleteDiscoveryError(f"not all kinds can be looked at: {', '.join(found.failures)}")
+        return found
+
+    def _context(self, connect: Callable[[str], Client], informers: InformerFactory, found: Discovered) -> Context:
+        """What ``kubevouch up`` takes from its own server is asked of this one, given by flags, or left out."""
+        identity, shared = self._options.identity, self._shared
+        bundles: dict[str, Callable[[], str]] = {}
+        if shared.root_ca is not None and found.serves(CLUSTER_TRUST_BUNDLES):
+            bundles[wellknown.KUBE_APISERVER_SERVING_SIGNER] = shared.root_ca
+        return Context(
+            connect=connect,
+            informers=informers,
+            clock=self._clock,
+            signers=Signers(shared.signers),
+            root_ca=shared.root_ca,
+            resources=deletable(found.preferred, found),
+            trust_bundles=bundles,
+            # A kube-apiserver lets nobody in whose certificate has ended, and counts for nobody.
+            recovery=None,
+            count=None,
+            approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, self._options.controllers),
+            allow_name_takeover=identity.allow_name_takeover,
+            lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
+            certificate_lifetime=self._options.signing.duration,
+            node_monitor_grace_period=self._options.node_monitor_grace_period,
+            inventory_sources=shared.inventory,
+            kubelet_serving=self._serving_rules(),
+        )
+
+    def _serving_rules(self) -> ServingRules | None:
+        """Nobody serves under the name by which this process reaches the API server, or programs in pods do."""
+        rules = self._shared.serving
+        if rules is None:
+            return None
+        names = {urlsplit(self.server).hostname or "", os.environ.get("KUBERNETES_SERVICE_HOST", "")} - {""}
+        return structs.replace(rules, api_server=rules.api_server | frozenset(map(normalized, names)))
+
+    # -------------------------------------------------------------- health
+
+    def live_checks(self) -> dict[str, Check]:
+        return {self._named("leaderElection"): self._leads_in_time}
+
+    def ready_checks(self) -> dict[str, Check]:
+        return {self._named("informer-sync"): self._has_loaded}
+
+    def _named(self, check: str) -> str:
+        return f"{check}-{self.name}" if self.name else check
+
+    async def _leads_in_time(self) -> None:
+        if self.elector is not None and not self.elector.is_healthy:
+            raise HealthError(f"failed election to renew leadership on lease {self._lease_name}")
+
+    async def _has_loaded(self) -> None:
+        """Who stands by has nothing to load, and is ready to take over."""
+        if self.manager is not None:
+            informers: Sequence[Any] = self.manager.informers.informers
+            waiting = sorted({each.resource.plural for each in informers if not each.synced})
+            if waiting:
+                raise HealthError(f"not loaded yet: {', '.join(waiting)}")
+        elif self.elector is None or not self.elector.holder:
+            raise HealthError("nobody leads as far as is known")

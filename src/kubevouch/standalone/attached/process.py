@@ -1,0 +1,143 @@
+"""One process with the controllers of one cluster or of several, and what tells of them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from kubevouch.config.inventory_config import Source
+from kubevouch.controllers import catalog, csr_signing
+from kubevouch.controllers.catalog import Attached, Entry
+from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile
+from kubevouch.pki.issuance import SigningRules
+from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.server.health import Check, Health
+from kubevouch.signers.catalog import SigningOptions, build_signers
+from kubevouch.signers.interface import Signer, SignerError
+from kubevouch.standalone.approval_options import ApprovalOptionsError
+from kubevouch.standalone.attached.cluster import ClusterControllers, Shared
+from kubevouch.standalone.attached.listener import Pages, listening
+from kubevouch.standalone.attached.metrics import registry_of
+from kubevouch.standalone.attached.options import AttachedOptions, AttachedOptionsError
+from kubevouch.util.clock import Clock
+from kubevouch.util.nearest import meant
+from kubevouch.util.tasks import Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAttached:
+    """Controllers that stand or lead. ``port``: where health and metrics are; 0 for nowhere."""
+
+    clusters: tuple[ClusterControllers, ...]
+    selected: tuple[Entry, ...]
+    port: int
+
+
+@asynccontextmanager
+async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[RunningAttached]:
+    """Work for every cluster inside the block, whatever becomes of the others, and give their Leases back at its end.
+
+    Raises:
+        AttachedOptionsError, AttachedError
+    """
+    selected = _selected(options)
+    shared = Shared(_signers(options, selected, clock), _root_ca(options), _inventory(options), _serving(options))
+    clusters = tuple(ClusterControllers(each, options, selected, clock, shared=shared) for each in options.clusters)
+    live: dict[str, Check] = {"ping": _passes}
+    ready: dict[str, Check] = {"ping": _passes}
+    for each in clusters:
+        live |= each.live_checks()
+        ready |= each.live_checks() | each.ready_checks()
+    health = [Health("healthz", live), Health("livez", live), Health("readyz", ready)]
+    pages = Pages(health, registry_of({each.name: each.metrics for each in clusters}))
+    authority = options.authority or options.clusters[0].config
+    async with listening(pages, options.serving, authority, clock) as port, Supervisor(clock) as tasks:
+        for each in clusters:
+            tasks.start(f"cluster-{each.name}" if each.name else "cluster", each.run)
+        yield RunningAttached(clusters, selected, port)
+
+
+async def _passes() -> None:
+    return
+
+
+def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
+    names = Counter(each.name for each in options.clusters)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise AttachedOptionsError(
+            f"two clusters are called {twice[0] or 'nothing'}", "--cluster NAME=FILE tells them apart"
+        )
+    try:
+        selected = catalog.select_attached(options.controllers)
+    except catalog.UnknownControllerError as err:
+        known = [each.alias for each in catalog.CONTROLLERS]
+        raise AttachedOptionsError(
+            "; ".join(str(err).splitlines()), meant(err.words[0], known, f"the list is *, {', '.join(known)}")
+        ) from err
+    if never := [each.alias for each in selected if each.attached is Attached.NEVER]:
+        raise AttachedOptionsError(
+            f"{never[0]} works with what only a server in the same process has", "leave it out, or see kubevouch up"
+        )
+    if not selected:
+        raise AttachedOptionsError("no controller is left to run", "--controllers=* runs those that fight nobody")
+    return selected
+
+
+def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock) -> dict[str, Signer]:
+    """Raises :class:`AttachedOptionsError`."""
+    signing = options.signing
+    if not signing.is_elsewhere:
+        return {}
+    if csr_signing.NAME not in {each.name for each in selected}:
+        raise AttachedOptionsError(
+            "there are --cluster-signing-* files, and csrsigning is not among the controllers", "add it, or drop them"
+        )
+    if len(options.clusters) > 1:
+        # A node's name in one cluster would be a credential for the node of that name in another.
+        raise AttachedOptionsError(
+            "one CA would sign for several clusters", "run a process for each cluster that has --cluster-signing-*"
+        )
+    rules = SigningRules(signing_duration=signing.duration, profile=options.identity.signing_profile)
+    try:
+        return build_signers(SigningOptions(signing.default, signing.pairs, rules, signing.keys, clock))
+    except SignerError as err:
+        raise AttachedOptionsError(str(err), "see the --cluster-signing-* flags") from err
+
+
+def _root_ca(options: AttachedOptions) -> Callable[[], str] | None:
+    """Raises :class:`AttachedOptionsError`."""
+    if options.root_ca_file is None:
+        return None
+    if len(options.clusters) > 1:
+        raise AttachedOptionsError(
+            "one CA would be published as that of several clusters", "run a process for each that has --root-ca-file"
+        )
+    try:
+        return RootCAFile(options.root_ca_file)
+    except RootCAError as err:
+        raise AttachedOptionsError(str(err), "see --root-ca-file") from err
+
+
+def _inventory(options: AttachedOptions) -> Sequence[Source]:
+    """Raises :class:`AttachedOptionsError`."""
+    try:
+        return options.approval.inventory_sources()
+    except ApprovalOptionsError as err:
+        raise AttachedOptionsError(str(err), "see --inventory-config") from err
+
+
+def _serving(options: AttachedOptions) -> ServingRules | None:
+    """Raises :class:`AttachedOptionsError`."""
+    declared = options.approval.serving
+    if declared is None:
+        return None
+    try:
+        ranges = tuple(ipaddress.ip_network(text.strip()) for text in options.service_cluster_ip_range.split(","))
+    except ValueError as err:
+        raise AttachedOptionsError(
+            f"got the service range {options.service_cluster_ip_range}, expected one such as 10.96.0.0/12"
+        ) from err
+    return ServingRules(networks=declared.networks, domains=declared.domains, service_ranges=ranges)

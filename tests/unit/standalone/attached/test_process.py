@@ -1,0 +1,94 @@
+"""What attached controllers refuse to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asynctest import async_test
+from kubevouch.client.credentials import FixedCredential
+from kubevouch.client.options import ClientOptions
+from kubevouch.client.rest_config import RESTConfig
+from kubevouch.client.tls import TLSSources
+from kubevouch.signers.catalog import PairFiles
+from kubevouch.standalone.attached.options import (
+    AttachedCluster,
+    AttachedOptions,
+    AttachedOptionsError,
+    ServingOptions,
+)
+from kubevouch.standalone.attached.process import running
+from kubevouch.standalone.options import ClusterSigning
+from kubevouch.testing.clock import FakeClock
+
+
+def _cluster(name: str = "") -> AttachedCluster:
+    options = ClientOptions(server="https://127.0.0.1:1")
+    return AttachedCluster(name, RESTConfig(options, TLSSources(), lambda _clock: FixedCredential()))
+
+
+async def _refused(**given: Any) -> AttachedOptionsError:
+    options = AttachedOptions(**{"clusters": (_cluster(),), "serving": ServingOptions(port=None), **given})
+    with pytest.raises(AttachedOptionsError) as caught:
+        async with running(options, FakeClock()):
+            pass
+    return caught.value
+
+
+@async_test
+async def test_a_controller_that_there_is_not() -> None:
+    err = await _refused(controllers=("*", "csraproving"))
+    assert '"csraproving" is not in the list' in str(err)
+    assert "csrapproving" in err.hint
+
+
+@pytest.mark.parametrize("alias", ["noderecovery", "resourcequota"])
+def test_a_controller_that_works_with_its_own_server_only(alias: str) -> None:
+    @async_test
+    async def scenario() -> None:
+        assert str(await _refused(controllers=(alias,))).startswith(alias)
+
+    scenario()
+
+
+@async_test
+async def test_no_controller_at_all() -> None:
+    assert "no controller is left" in str(await _refused(controllers=()))
+
+
+@async_test
+async def test_two_clusters_of_one_name() -> None:
+    assert "two clusters are called a" in str(await _refused(clusters=(_cluster("a"), _cluster("a"))))
+
+
+@async_test
+async def test_one_ca_for_several_clusters(tmp_path: Path) -> None:
+    signing = ClusterSigning(PairFiles("ca.crt", "ca.key"))
+    both = (_cluster("a"), _cluster("b"))
+    assert "one CA would sign for several clusters" in str(await _refused(clusters=both, signing=signing))
+    err = await _refused(clusters=both, root_ca_file=tmp_path / "ca.crt")
+    assert "one CA would be published" in str(err)
+
+
+@async_test
+async def test_files_of_a_ca_that_nobody_would_use_or_that_are_not_there() -> None:
+    signing = ClusterSigning(PairFiles("/nowhere/ca.crt", "/nowhere/ca.key"))
+    assert "csrsigning is not among the controllers" in str(
+        await _refused(controllers=("joinstatus",), signing=signing)
+    )
+    assert "/nowhere/ca.crt" in str(await _refused(signing=signing))
+    assert "/nowhere/root.crt" in str(await _refused(root_ca_file=Path("/nowhere/root.crt")))
+
+
+@async_test
+async def test_plain_http_for_other_machines() -> None:
+    serving = ServingOptions(bind_address="0.0.0.0", port=0, is_plain=True)
+    assert "plain HTTP on 0.0.0.0" in str(await _refused(serving=serving))
+
+
+@async_test
+async def test_a_serving_pair_that_is_none() -> None:
+    serving = ServingOptions(bind_address="127.0.0.1", port=0, files=(Path("/nowhere/a"), Path("/nowhere/b")))
+    assert "serving certificate" in str(await _refused(serving=serving))
