@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("kubevouch.cli.backup:restore", "Make a data directory from a backup."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "status": ("kubevouch.cli.status:status", "Say on one screen how a cluster stands."),
+    "revoke": ("kubevouch.cli.revoke:revoke", "Let certificates count no more, and see who learns of it."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
