@@ -21,7 +21,7 @@ from kubevouch.util.clock import SystemClock
 PLAIN = {
     "agent", "agent rotate", "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
-    "recovery forget", "recovery revoke", "node lift", "token delete", "up",
+    "recovery forget", "recovery revoke", "revoke lift", "node lift", "token delete", "up",
 }  # fmt: skip
 
 

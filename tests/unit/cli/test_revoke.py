@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import identity_world as world
+import peers
 from kubevouch.cli.main import run as cli_run
 from kubevouch.client.rest_config import rest_config
 from kubevouch.pki.x509 import x509_certificate
@@ -157,3 +159,14 @@ def test_too_many_serial_numbers_are_refused_and_many_are_several_objects(cluste
     listed.write_text("".join(f"{number:x}\n" for number in range(1, 9_001)))
     tree = rehearsed(cluster, "--serials-file", str(listed), "--issuer", "AB:CD", "--name", "many")
     assert tree["revocations"] == ["many-1", "many-2"] and len(tree["unknown"]) == 9000
+
+
+def test_every_command_of_the_page_is_one(cluster: Cluster) -> None:
+    """Rehearsed where it would change something."""
+    page = (peers.ROOT / "docs" / "howto" / "revocation.md").read_text()
+    typed = [shlex.split(line.strip())[2:] for line in page.splitlines() if line.startswith("    kubevouch revoke ")]
+    assert len(typed) == 4
+    assert run(cluster, "--user", "nobody", "--reason", "certificateHold", "--name", "stolen-laptop", "--yes")[0] == 0
+    for line in typed:
+        rehearsal = () if line[0] in ("list", "show", "lift") else ("--dry-run",)
+        assert run(cluster, *line, *rehearsal)[0] == 0, line
