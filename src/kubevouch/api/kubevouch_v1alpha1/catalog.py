@@ -10,6 +10,7 @@ from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
+from kubevouch.api.kubevouch_v1alpha1.certificate_signers import CertificateSigner
 from kubevouch.api.kubevouch_v1alpha1.own_kind import AGE, Column, OwnKind
 from kubevouch.machinery.scheme import Resource
 
@@ -32,6 +33,11 @@ CERTIFICATE_REQUEST_POLICIES = Resource(
 CERTIFICATE_REVOCATIONS = Resource(
     GROUP, VERSION, "CertificateRevocation", "certificaterevocations", CertificateRevocation, namespaced=False,
     short_names=("certrev",),
+)  # fmt: skip
+
+CERTIFICATE_SIGNERS = Resource(
+    GROUP, VERSION, "CertificateSigner", "certificatesigners", CertificateSigner, namespaced=False,
+    short_names=("csigner",),
 )  # fmt: skip
 
 ALLOWED_MACHINE_KIND = OwnKind(
@@ -81,9 +87,23 @@ CERTIFICATE_REVOCATION_KIND = OwnKind(
     selectable=(".spec.reason",),
 )
 
+CERTIFICATE_SIGNER_KIND = OwnKind(
+    CERTIFICATE_SIGNERS,
+    columns=(
+        Column("Signer", ".spec.signerName"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("CA", ".status.authorities[*].subject"),
+        Column("Ends", ".status.authorities[*].notAfter", wide=True),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True),
+        AGE,
+    ),
+    selectable=(".spec.signerName",),
+)
+
 OWN_KINDS = (
     ALLOWED_MACHINE_KIND,
     CERTIFICATE_APPROVAL_KIND,
     CERTIFICATE_REQUEST_POLICY_KIND,
     CERTIFICATE_REVOCATION_KIND,
+    CERTIFICATE_SIGNER_KIND,
 )
