@@ -1,8 +1,8 @@
 """CertificateSigner: a signer of one's own: what it is called, with which CA it signs, and what it permits.
 
 It is what every signer's author is asked to publish (KEP-1513, "Signers"): distribution of trust, permitted
-subjects, extensions and usages, lifetimes, whether CAs are issued, and what becomes of a request that asks for something
-else. The signer does what is written here, so that the page cannot be wrong.
+subjects, extensions and usages, lifetimes, whether CAs are issued, and what becomes of a request that asks for another
+thing. The signer does what is written here, so that the page cannot be wrong.
 """
 
 from __future__ import annotations
