@@ -43,6 +43,8 @@ DEFAULT_NAMESPACE = "default"
 KUBE_SYSTEM_NAMESPACE = "kube-system"
 KUBE_PUBLIC_NAMESPACE = "kube-public"
 KUBE_NODE_LEASE_NAMESPACE = "kube-node-lease"
+# Ours: the CAs of CertificateSigners, and what is published of them.
+SIGNERS_NAMESPACE = "kubevouch-signers"
 # Made at start and made again whenever one is missing.
 SYSTEM_NAMESPACES = (
     DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE, KUBE_NODE_LEASE_NAMESPACE,
@@ -76,6 +78,7 @@ CONDITION_UNKNOWN = "Unknown"
 
 CSR_APPROVING_CONTROLLER = "certificatesigningrequest-approving-controller"
 CSR_SIGNING_CONTROLLER = "certificatesigningrequest-signing-controller"
+CERTIFICATE_SIGNERS_CONTROLLER = "certificate-signers-controller"
 CSR_CLEANER_CONTROLLER = "certificatesigningrequest-cleaner-controller"
 BOOTSTRAP_SIGNER_CONTROLLER = "bootstrap-signer-controller"
 CERTIFICATE_REVOCATION_CONTROLLER = "certificate-revocation-controller"

@@ -47,4 +47,4 @@ def test_the_gate_has_one_visitor() -> None:
 def test_the_ca_s_key_signs_for_signers_and_for_the_server_s_own_files() -> None:
     """``authority.sign`` is behind the rules of the signers, or makes what ``up`` and ``init`` need for themselves."""
     assert callers("sign", {"authority", "_authority", "ca"}) == {"pki/authority.py", "pki/issuance.py"}
-    assert callers("issue", {"issuance"}) == {"signers/file.py"}
+    assert callers("issue", {"issuance"}) == {"signers/held.py"}

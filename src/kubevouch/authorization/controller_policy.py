@@ -32,6 +32,7 @@ from kubevouch.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
+    CERTIFICATE_SIGNERS_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -58,6 +59,7 @@ from kubevouch.wellknown import (
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
+    SIGNERS_NAMESPACE,
     TOKEN_CLEANER_CONTROLLER,
     TOKEN_USES_CONTROLLER,
     VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
@@ -66,6 +68,7 @@ from kubevouch.wellknown import (
 CONTROLLERS = (
     CSR_APPROVING_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
+    CERTIFICATE_SIGNERS_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
@@ -212,11 +215,28 @@ def kubevouch_controller_policy() -> Policy:
             CSR_SIGNING_CONTROLLER,
             rule(_READ, _CERTIFICATES, _REQUESTS),
             rule("update", _CERTIFICATES, f"{_REQUESTS}/status"),
-            _SIGN,
+            # Of any name: that of a CertificateSigner is not known before. It is the right to write a certificate down;
+            # who has no key of the CA has none that anybody believes.
+            rule("sign", _CERTIFICATES, "signers"),
             EVENTS,
         )
         # Who is locked out.
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_SIGNING_CONTROLLER, rule(_READ, "", "configmaps"))
+        + _cluster_wide(
+            CERTIFICATE_SIGNERS_CONTROLLER,
+            rule(_READ, "kubevouch.io", "certificatesigners"),
+            rule("update", "kubevouch.io", "certificatesigners/status"),
+            rule("attest", _CERTIFICATES, "signers"),
+            rule("create delete get list", _CERTIFICATES, "clustertrustbundles"),
+            EVENTS,
+        )
+        # Their CAs, and no other Secret: a namespace of their own.
+        + _in_namespace(
+            SIGNERS_NAMESPACE,
+            CERTIFICATE_SIGNERS_CONTROLLER,
+            rule(_READ, "", "secrets"),
+            rule("create get update", "", "configmaps"),
+        )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         # What the ledger has recorded.
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_CLEANER_CONTROLLER, rule(_READ, "", "configmaps"))

@@ -20,10 +20,13 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestStatus,
     has_condition,
 )
+from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.ledger import entries
@@ -32,7 +35,7 @@ from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
-from kubevouch.pki.errors import ParseError, PKIError, PolicyError
+from kubevouch.pki.errors import IssuedMismatchError, ParseError, PKIError, PolicyError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
 from kubevouch.pki.x509 import pem, x509_request
@@ -52,6 +55,7 @@ NAME = wellknown.CSR_SIGNING_CONTROLLER
 
 # Kubernetes has five for each signer; here they share commits of the store.
 WORKERS = 32
+STOPPED_REASON = "SignerStopped"
 
 
 def approval_of(csr: CertificateSigningRequest) -> Approval | None:
@@ -99,6 +103,7 @@ class CSRSigner:
         self._ledger = ledger
         self._clock = clock
         self._refusal = refusal
+        self._events = EventRecorder(client, clock, NAME)
         self._away: set[str] = set()
         self._unwritten: dict[str, _Unwritten] = {}
         """By the request's name."""
@@ -130,6 +135,9 @@ class CSRSigner:
             # Not with back-off: who was away for an hour would be noticed a quarter of an hour after its return.
             self._tell_away(csr.spec.signer_name, str(err))
             return Result(requeue_after=err.retry_after)
+        except IssuedMismatchError as err:
+            await self._tell_stop(csr, str(err))
+            raise ReconcileError(f"error auto signing csr: {err}") from err
         except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error auto signing csr: {err}") from err
         self._tell_away(csr.spec.signer_name, "")
@@ -168,6 +176,19 @@ class CSRSigner:
         elif signer_name in self._away:
             self._away.discard(signer_name)
             log.warning("the signer signs again", signer=signer_name)
+
+    async def _tell_stop(self, csr: CertificateSigningRequest, why: str) -> None:
+        """The signer has stopped for good: whoever waits for it has to see that, not only who reads the log."""
+        self._signers.report_stop(csr.spec.signer_name, why)
+        about = ObjectReference(
+            kind=CERTIFICATE_SIGNING_REQUESTS.kind, name=csr.metadata.name, uid=csr.metadata.uid,
+            api_version=CERTIFICATE_SIGNING_REQUESTS.api_version,
+        )  # fmt: skip
+        message = f"{csr.spec.signer_name} has stopped signing: {why}"
+        try:
+            await self._events.record(about, WARNING, STOPPED_REASON, message)
+        except (APIStatusError, TransportError) as err:
+            log.error("an event could not be written", err=str(err), event=message)
 
     async def _fail(self, csr: CertificateSigningRequest, message: str, now: Time) -> None:
         failed = CertificateSigningRequestCondition(

@@ -25,6 +25,7 @@ from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.revocation.revocations import Revocations
+from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 
@@ -100,6 +101,7 @@ class Context:
         connect: a client that acts as the controller of this name.
         signers: those that run, which may change.
         revocations: what is revoked, as it changes.
+        named_authorities: the CAs that the operator lets CertificateSigners name; None where they are not looked after.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
         resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
@@ -122,6 +124,7 @@ class Context:
     informers: InformerFactory
     clock: Clock
     signers: Signers = field(default_factory=Signers)
+    named_authorities: NamedAuthorities | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
     revocations: Revocations = field(default_factory=Revocations.none)
     root_ca: Callable[[], str] | None = None

@@ -7,9 +7,12 @@ Source: cmd/kube-controller-manager/app/certificates.go, …/app/options/csrsign
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import msgspec
 import structlog
 
 from kubevouch.machinery.text.gotext import quote
@@ -78,6 +81,8 @@ class SigningOptions:
     Args:
         keys: what opens the keys.
         clock: for keys that are not in this process.
+        named: the directory of the CAs that CertificateSigners may name; None is the usual one.
+        durations: by signer name, where it is another one than in ``rules``.
     """
 
     default: PairFiles = PairFiles()
@@ -85,6 +90,13 @@ class SigningOptions:
     rules: SigningRules = field(default_factory=SigningRules)
     keys: KeyOptions = field(default_factory=KeyOptions)
     clock: Clock = field(default_factory=SystemClock)
+    named: Path | None = None
+    durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
+
+    def rules_of(self, signer_name: str) -> SigningRules:
+        """The rules of one of the four."""
+        duration = self.durations.get(signer_name)
+        return self.rules if duration is None else msgspec.structs.replace(self.rules, signing_duration=duration)
 
     def problems(self) -> list[str]:
         """What contradicts, in kube-controller-manager's words and order."""
@@ -114,9 +126,13 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
     if problems:
         raise SigningOptionsError(problems)
     if options.default:
-        # One signer for all: the files are looked at once a signature.
-        signer = _load(KUBERNETES_SIGNERS[0], options.default, options)
-        return dict.fromkeys(KUBERNETES_SIGNERS, signer)
+        # One signer for all of the same rules: the files are looked at once a signature.
+        by_rules: dict[dt.timedelta, Signer] = {}
+        for name in KUBERNETES_SIGNERS:
+            duration = options.rules_of(name).signing_duration
+            if duration not in by_rules:
+                by_rules[duration] = _load(name, options.default, options)
+        return {name: by_rules[options.rules_of(name).signing_duration] for name in KUBERNETES_SIGNERS}
     chosen = {name: options.pairs[name] for name in KUBERNETES_SIGNERS if options.pairs.get(name)}
     if not chosen:
         log.info("Skipping CSR signer controller because no csr cert/key was specified")
@@ -133,7 +149,7 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
 def _load(signer_name: str, pair: PairFiles, options: SigningOptions) -> Signer:
     try:
         return FileSigner(
-            pair.certificate_file, pair.key_file, options.rules, bundle=pair.bundle, keys=options.keys,
+            pair.certificate_file, pair.key_file, options.rules_of(signer_name), bundle=pair.bundle, keys=options.keys,
             clock=options.clock,
         )  # fmt: skip
     except AuthorityError as err:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from kubevouch.machinery.text.gotext import quote
-from kubevouch.pki import issuance
 from kubevouch.pki.authority import CertificateAuthority
-from kubevouch.pki.errors import AuthorityError, IssuedMismatchError, NotSingleError
+from kubevouch.pki.errors import AuthorityError, NotSingleError
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers import pkcs11, pkcs11_uri
-from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
+from kubevouch.signers.held import Desk
+from kubevouch.signers.interface import Decision
 from kubevouch.signers.key_threads import KeyThreads
 from kubevouch.signers.keys import FileSource, KeyOptions, KeySource, TokenSource
 from kubevouch.util.clock import Clock, SystemClock
@@ -57,16 +55,16 @@ class FileSigner:
         self._bundle = bundle
         self._certificate_file = str(certificate_file)
         self._rules = rules or SigningRules()
-        self._stopped = ""
         self._unusable: AuthorityError | None = None
         clock = clock or SystemClock()
-        self._threads: KeyThreads | None = None
+        threads: KeyThreads | None = None
         self._source: KeySource
         if pkcs11_uri.is_uri(str(key_file)):
             self._source = TokenSource(str(key_file), keys, clock)
-            self._threads = KeyThreads(pkcs11.MAX_SESSIONS, clock)
+            threads = KeyThreads(pkcs11.MAX_SESSIONS, clock)
         else:
             self._source = FileSource(str(key_file), keys, bundle=bundle)
+        self._desk = Desk(threads)
         self._stamps = self._look()
         try:
             self._authority = self._load()
@@ -93,40 +91,10 @@ class FileSigner:
 
     async def sign(self, decision: Decision) -> Certificate:
         """See ``signers.interface.Signer``."""
-        if not isinstance(decision, Decision):
-            raise UndecidedError(f"got {type(decision).__name__}, expected a decision")
-        if self._stopped:
-            raise SigningStopped(f"this signer has stopped: {self._stopped}")
-        wanted = decision.wanted
+        self._desk.verify_open(decision)
         if self._look() != self._stamps:
             await elsewhere(self._follow)
-        authority = self._usable()
-        rules = decision.rules
-        if self._threads is not None:
-            # A token is as good as what it signs: another key under the same name is found here.
-            rules = msgspec.structs.replace(rules, verify_signature=True)
-
-        def issue() -> Certificate:
-            return issuance.issue(
-                authority,
-                wanted.request,
-                signer_name=wanted.signer_name,
-                usages=wanted.usages,
-                expiration_seconds=wanted.expiration_seconds,
-                now=decision.at,
-                rules=rules,
-                seed=wanted.uid,
-            )
-
-        try:
-            if self._threads is not None:
-                return await self._threads.run(issue)
-            # RSA signs in up to 50 ms, an elliptic curve in less than a thread needs to begin.
-            return await elsewhere(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
-        except IssuedMismatchError as err:
-            self._stopped = str(err)
-            log.critical("signing has stopped: a certificate is not what was allowed", csr=wanted.name, err=str(err))
-            raise
+        return await self._desk.issue(self._usable(), decision)
 
     def chain_of(self, certificate: Certificate) -> Sequence[Certificate]:  # noqa: ARG002 - kube-controller-manager's
         """None: the file holds one certificate."""

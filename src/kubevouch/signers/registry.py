@@ -18,6 +18,8 @@ class Signers:
         self._fixed = dict(fixed or {})
         self._others: dict[str, Signer] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self._stop_listeners: list[Callable[[str], None]] = []
+        self._stops: dict[str, str] = {}
 
     def get(self, signer_name: str) -> Signer | None:
         return self._fixed.get(signer_name) or self._others.get(signer_name)
@@ -48,6 +50,27 @@ class Signers:
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have ``listener`` hear the name of each signer that came, changed or went, once it has."""
         self._listeners.append(listener)
+
+    # -------------------------------------------------------------- signers that have stopped
+
+    def report_stop(self, signer_name: str, why: str) -> None:
+        """A signer has made what was not allowed, and signs no more."""
+        if signer_name not in self._stops:
+            self._stops[signer_name] = why
+            for listener in self._stop_listeners:
+                listener(signer_name)
+
+    def stop_of(self, signer_name: str) -> str:
+        """Why it has stopped; empty if it has not, or if that is written down elsewhere."""
+        return self._stops.get(signer_name, "")
+
+    def clear_stop(self, signer_name: str) -> None:
+        """It is written down elsewhere."""
+        self._stops.pop(signer_name, None)
+
+    def on_stop(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener`` hear the name of each signer that stops."""
+        self._stop_listeners.append(listener)
 
     def _tell(self, signer_name: str) -> None:
         for listener in self._listeners:

@@ -25,6 +25,7 @@ from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.signers.authorities import NAMED_FOLDER, NamedAuthorities
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
@@ -127,19 +128,21 @@ def start_controllers(
     signs = csr_signing.NAME in {each.name for each in selected}
     root_ca = RootCAFile(pair.certificate)
     informers = InformerFactory(reach("informers"), server.clock)
+    named = signing.named or server.pki.folder / NAMED_FOLDER
     context = Context(
         connect=reach,
         informers=informers,
         clock=server.clock,
         signers=Signers(build_signers(signing) if signs else {}),
         revocations=server.revocations,
+        named_authorities=NamedAuthorities(named, signing.keys, server.clock),
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _may_be_there(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),
         recovery=server.recovery,
         allow_name_takeover=identity.allow_name_takeover,
         lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
-        certificate_lifetime=signing.rules.signing_duration,
+        certificate_lifetime=max(signing.rules.signing_duration, *signing.durations.values(), dt.timedelta()),
         count=lambda resource, namespace: _count(server, resource, namespace),
         node_monitor_grace_period=node_monitor_grace_period,
         inventory_sources=inventory,
@@ -155,11 +158,13 @@ def start_controllers(
 
 
 def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions, clock: Clock) -> SigningOptions:
-    rules = SigningRules(signing_duration=signing.duration, profile=identity.signing_profile)
+    rules = SigningRules(
+        signing_duration=signing.duration, profile=identity.signing_profile, post_quantum=signing.post_quantum
+    )
     default = signing.default
     if not signing.is_elsewhere:
         default = PairFiles(str(own.certificate), str(own.key), bundle=True)
-    return SigningOptions(default, signing.pairs, rules, signing.keys, clock)
+    return SigningOptions(default, signing.pairs, rules, signing.keys, clock, signing.named, signing.durations)
 
 
 def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:

@@ -63,12 +63,18 @@ class ClusterSigning:
         pairs: by signer name; then only these sign.
         duration: of certificates, unless a shorter one is asked for.
         keys: what opens the keys of ``default`` and ``pairs``.
+        named: the directory of the CAs that CertificateSigners may name; None is ``signers`` beside the cluster's CA.
+        durations: by signer name, where it is another one.
+        post_quantum: ML-DSA keys are signed, too.
     """
 
     default: PairFiles = field(default_factory=PairFiles)
     pairs: Mapping[str, PairFiles] = field(default_factory=dict)
     duration: dt.timedelta = DEFAULT_SIGNING_DURATION
     keys: KeyOptions = field(default_factory=KeyOptions)
+    named: Path | None = None
+    durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
+    post_quantum: bool = False
 
     @property
     def is_elsewhere(self) -> bool:

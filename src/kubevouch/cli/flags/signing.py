@@ -44,6 +44,19 @@ _FLAGS = (
         show_default=True,
         help="Life of signed certificates, unless a shorter one is asked for.",
     ),
+    *(
+        click.option(
+            f"--cluster-signing-{word}-duration",
+            type=DURATION,
+            help=f"The same for kubernetes.io/{name}.  [default: that of all]",
+        )
+        for word, name in _SIGNERS.items()
+    ),
+    click.option(
+        "--allow-ml-dsa",
+        is_flag=True,
+        help="Sign requests of ML-DSA keys, too, which Kubernetes' own components cannot verify.",
+    ),
     *_pair("", "for all signers.  [default: pki/ca.crt and pki/ca.key of the data directory]"),
     *(
         flag
@@ -61,6 +74,12 @@ _FLAGS = (
         "--pkcs11-pin-file",
         type=_FILE,
         help="File with the PIN of tokens whose URI has no pin-source.  [default: the systemd credential pkcs11-pin]",
+    ),
+    click.option(
+        "--signer-ca-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Directory of the CAs that CertificateSigners may name: NAME.crt with NAME.key, or with NAME.uri, which "
+        "holds a pkcs11: URI.  [default: pki/signers of the data directory]",
     ),
 )
 
@@ -82,11 +101,28 @@ def take_signing(flags: dict[str, Any]) -> ClusterSigning:
         certificate, key = (flags.pop(f"cluster_signing_{word}{part}_file") for part in ("cert", "key"))
         return PairFiles(str(certificate or ""), str(key or ""))
 
-    duration: dt.timedelta = flags.pop("cluster_signing_duration")
-    if duration <= dt.timedelta():
-        raise click.BadParameter("expected a duration such as 8760h", param_hint="'--cluster-signing-duration'")
+    duration = _positive(flags.pop("cluster_signing_duration"), "--cluster-signing-duration")
     names = ("cluster_signing_key_passphrase_file", "pkcs11_module", "pkcs11_pin_file")
     keys = KeyOptions(*(str(flags.pop(name) or "") for name in names))
     default = files("")
     pairs = {f"kubernetes.io/{name}": files(f"{word.replace('-', '_')}_") for word, name in _SIGNERS.items()}
-    return ClusterSigning(default, {name: pair for name, pair in pairs.items() if pair}, duration, keys)
+    durations = {}
+    for word, name in _SIGNERS.items():
+        own: dt.timedelta | None = flags.pop(f"cluster_signing_{word.replace('-', '_')}_duration")
+        if own is not None:
+            durations[f"kubernetes.io/{name}"] = _positive(own, f"--cluster-signing-{word}-duration")
+    return ClusterSigning(
+        default,
+        {name: pair for name, pair in pairs.items() if pair},
+        duration,
+        keys,
+        flags.pop("signer_ca_dir"),
+        durations,
+        flags.pop("allow_ml_dsa"),
+    )
+
+
+def _positive(duration: dt.timedelta, flag: str) -> dt.timedelta:
+    if duration <= dt.timedelta():
+        raise click.BadParameter("expected a duration such as 8760h", param_hint=f"'{flag}'")
+    return duration
