@@ -12,10 +12,12 @@ from prometheus_client.registry import Collector
 
 from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
+from kubevouch.ledger.store import Statistics
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.metrics import flow as flow_metrics
+from kubevouch.server.metrics import issuance
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
@@ -51,6 +53,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     cacher = Cacher(MemoryStore(clock=clock), clock)
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
+    metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
     return _families(metrics.registry)
 
 

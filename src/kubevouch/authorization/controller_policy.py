@@ -49,6 +49,8 @@ from kubevouch.wellknown import (
     KUBE_PUBLIC_NAMESPACE,
     KUBE_SYSTEM_NAMESPACE,
     KUBELET_SERVING_SIGNER,
+    LEDGER_CHECKPOINT_CONFIGMAP,
+    LEDGER_CHECKPOINT_CONTROLLER,
     LEGACY_UNKNOWN_SIGNER,
     MACHINE_INVENTORY_CONTROLLER,
     NAMESPACE_CONTROLLER,
@@ -71,6 +73,7 @@ CONTROLLERS = (
     CERTIFICATE_SIGNERS_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
+    LEDGER_CHECKPOINT_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
     BOOTSTRAP_SIGNER_CONTROLLER,
     TOKEN_CLEANER_CONTROLLER,
@@ -242,6 +245,12 @@ def kubevouch_controller_policy() -> Policy:
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_CLEANER_CONTROLLER, rule(_READ, "", "configmaps"))
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, certificate_ledger.LAYOUT.names)
+        + _in_namespace(
+            KUBE_PUBLIC_NAMESPACE,
+            LEDGER_CHECKPOINT_CONTROLLER,
+            rule("create", "", "configmaps"),
+            rule("get update", "", "configmaps", [LEDGER_CHECKPOINT_CONFIGMAP]),
+        )
         + _cluster_wide(
             CERTIFICATE_REVOCATION_CONTROLLER,
             rule(_READ, _KUBEVOUCH, "certificaterevocations"),
@@ -313,9 +322,9 @@ def _kept_in(controller: str, config_maps: Sequence[str]) -> Policy:
 
 def _collecting() -> Iterator[PolicyRule]:
     """By name, unlike Kubernetes', so that no subresource is among them: neither an approval nor a certificate."""
-    for group in sorted({resource.group for resource in STORED}):
-        names = [resource.plural for resource in STORED if resource.group == group and resource != STORED_EVENTS]
-        yield rule(f"delete patch {_READ}", group, " ".join(names))
+    for name in sorted({resource.group for resource in STORED}):
+        plurals = [resource.plural for resource in STORED if resource.group == name and resource != STORED_EVENTS]
+        yield rule(f"delete patch {_READ}", name, " ".join(plurals))
 
 
 def _leader_election(controller: str) -> Policy:

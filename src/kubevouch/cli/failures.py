@@ -29,6 +29,7 @@ def explain(err: BaseException) -> Failure | None:
     if isinstance(err, CLIError):
         return Failure(str(err), err.hint, err.code)
     from kubevouch.client import interface as client
+    from kubevouch.ledger.interface import LedgerError
     from kubevouch.machinery.errors import APIStatusError
     from kubevouch.storage.interface import StoreError
 
@@ -41,7 +42,7 @@ def explain(err: BaseException) -> Failure | None:
         return Failure(str(err), hint or _NO_ANSWER, ExitCode.NO_ANSWER)
     if isinstance(err, APIStatusError):
         return Failure(f"from server ({err.reason}): {err}", _REFUSED.get(err.code, ""), ExitCode.REFUSED)
-    if isinstance(err, StoreError):
+    if isinstance(err, StoreError | LedgerError):
         return Failure(str(err), hint, ExitCode.FAILED)
     if isinstance(err, OSError) and err.errno:
         return _of_system(err, hint)

@@ -103,8 +103,8 @@ class LedgerFile:
         self._copy_log(sum(len(row[-1]) for row in rows))
         return first
 
-    def checkpoint(self, now: dt.datetime) -> str:
-        """The signed note of what the ledger is by now, which is kept; the same again while nothing was appended.
+    def checkpoint(self, now: dt.datetime) -> tuple[int, str]:
+        """How many entries there are by now, and the signed note of it, which is kept; the same again for as many.
 
         Raises:
             LedgerError
@@ -113,7 +113,7 @@ class LedgerFile:
             self._load()
             kept = reading.one(self._connection, "SELECT note FROM checkpoint WHERE size = ?", self.size)
             if kept is not None:
-                return str(kept)
+                return self.size, str(kept)
             checkpoint = checkpoint_of(self.origin, self.size, self._frontier.root(), CHECKPOINT, now)
             note = checkpoints.sign(checkpoint.text(), self.origin, self._key)
             self._is_certain = False
@@ -124,7 +124,7 @@ class LedgerFile:
             self._connection.execute("UPDATE meta SET value = ? WHERE name = 'head'", (head,))
             self._connection.execute("COMMIT")
             self._is_certain = True
-            return note
+            return self.size, note
         except sqlite3.Error as error:
             self._roll_back()
             raise translated(error, self.path) from error

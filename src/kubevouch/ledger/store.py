@@ -51,8 +51,8 @@ class Statistics:
     commits: int = 0
     failed_commits: int = 0
     commit_seconds: float = 0.0
-    checkpointed: int = 0
-    """Entries that the newest checkpoint covers."""
+    published: int = 0
+    """Entries that the newest checkpoint is about which somebody else may have kept."""
 
 
 @dataclass(slots=True)
@@ -122,6 +122,11 @@ class SQLiteLedger:
         return cls(*await asyncio.to_thread(_opened, path, clock.now()), clock)
 
     @property
+    def identity(self) -> str:
+        """What tells this ledger from others."""
+        return self.origin.rpartition("/")[2]
+
+    @property
     def lag(self) -> float:
         """Seconds that the oldest entry waits which nobody has acknowledged."""
         oldest = next(iter(self._waiting.values()), None)
@@ -149,8 +154,8 @@ class SQLiteLedger:
             return []
         return await self._loop.run_in_executor(self._readers, self._find, query)
 
-    async def checkpoint(self) -> str:
-        """The signed note of what the ledger is by now. Raises LedgerError."""
+    async def checkpoint(self) -> tuple[int, str]:
+        """How many entries there are by now, and the signed note of it. Raises LedgerError."""
         return await self._call(lambda file: file.checkpoint(self._clock.now()))
 
     async def close(self) -> None:

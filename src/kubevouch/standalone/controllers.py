@@ -20,6 +20,8 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.controllers.root_ca_publisher import RootCAFile
+from kubevouch.ledger.interface import Ledger
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
@@ -99,6 +101,7 @@ def start_controllers(
     *,
     signing: ClusterSigning | SigningOptions | None = None,
     identity: IdentityOptions | None = None,
+    ledger: Ledger | None = None,
     inventory: Sequence[Source] = (),
     serving: ServingRules | None = None,
     connect: Connect | None = None,
@@ -109,6 +112,7 @@ def start_controllers(
     Args:
         signing: the signing pairs, or these and their rules; None signs everything with the server's CA.
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
+        ledger: where decisions and certificates are written down; None keeps them in memory.
         inventory: which machines are expected, beside AllowedMachine objects.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
@@ -134,6 +138,7 @@ def start_controllers(
         informers=informers,
         clock=server.clock,
         signers=Signers(build_signers(signing) if signs else {}),
+        ledger=MemoryLedger() if ledger is None else ledger,
         revocations=server.revocations,
         named_authorities=NamedAuthorities(named, signing.keys, server.clock),
         root_ca=root_ca,

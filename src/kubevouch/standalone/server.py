@@ -15,6 +15,7 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
+from kubevouch.authorization.ledger_policy import ledger_policy
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
@@ -66,7 +67,7 @@ def gated_kinds(runtime_config: RuntimeConfig | None = None) -> tuple[str, ...]:
 def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: bool = False) -> Policy:
     """What the server keeps complete at each start. ``recovery``: nodes whose certificate has ended may come back."""
     gated = gated_kinds(runtime_config)
-    policy = bootstrap_policy(*gated) + kubevouch_controller_policy()
+    policy = bootstrap_policy(*gated) + kubevouch_controller_policy() + ledger_policy()
     if CLUSTER_TRUST_BUNDLES.plural in gated:
         policy += cluster_trust_bundle_policy()
     return policy + recovery_policy() if recovery else policy

@@ -14,11 +14,15 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from prometheus_client.core import Metric
 
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
+from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.text import gotext
 from kubevouch.phases import bootstrap_token, cluster_info, upload_config
 from kubevouch.phases.certificates import certs
@@ -32,6 +36,7 @@ from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.metrics import issuance
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone import addresses, network, service_accounts
@@ -40,6 +45,7 @@ from kubevouch.standalone.approval_options import ApprovalOptionsError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
+from kubevouch.standalone.ledger import begin, open_ledger
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
@@ -104,7 +110,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
 
     Raises:
         UpError
-        StoreError, CertsError, OSError: a file in the directory cannot be used.
+        StoreError, LedgerError, CertsError, OSError: a file in the directory cannot be used.
     """
     begun = clock.monotonic()
     _require_parser()
@@ -161,9 +167,15 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
         tokens = None
         if options.token_ttl is not None and options.access.bootstrap_token_auth:
             tokens = await bootstrap_token.find(server.client, now=clock.now())
+        issued = await open_ledger(spec, options.data_dir, clock)
+        if isinstance(issued, SQLiteLedger):
+            stack.push_async_callback(issued.close)
+            await begin(issued, server.client, clock.now())
+            server.api.metrics.read_at_scrape(partial(_of_ledger, issued))
         controllers = start_controllers(
             server,
             options.controllers,
+            ledger=issued,
             signing=options.signing,
             identity=options.identity,
             inventory=inventory,
@@ -185,6 +197,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             moved=tuple(moved),
             is_out_of_reach=addresses.is_out_of_reach(sent, endpoint, options.bind_address, network.is_ours),
         )
+
+
+def _of_ledger(ledger: SQLiteLedger) -> Iterator[Metric]:
+    return issuance.collect(ledger.statistics, ledger.lag)
 
 
 async def _keep_endpoint(

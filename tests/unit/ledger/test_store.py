@@ -162,7 +162,7 @@ async def test_a_checkpoint_is_made_once_for_a_size(tmp_path: Path) -> None:
         first = await ledger.checkpoint()
         assert await ledger.checkpoint() == first
         await ledger.append(world.entry(1))
-        assert await ledger.checkpoint() != first
+        assert await ledger.checkpoint() != first and first[0] == 1
     assert world.verified(ledger.path).checkpoints == 3
 
 

@@ -1,0 +1,76 @@
+"""The ledger of a standalone server: in its data directory, or in memory where the store is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import structlog
+
+from kubevouch import wellknown
+from kubevouch.api.catalog import CONFIG_MAPS
+from kubevouch.client.interface import Client
+from kubevouch.ledger.entries import BEGUN, ISSUED, Entry
+from kubevouch.ledger.interface import Ledger
+from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.ledger.store import SQLiteLedger
+from kubevouch.records import certificate_ledger
+from kubevouch.storage.options import MemorySpec, StoreSpec
+from kubevouch.util.clock import Clock
+
+LEDGER_FILE = "ledger.db"
+
+_BATCH = 256
+
+log = structlog.get_logger("standalone.ledger")
+
+
+async def open_ledger(spec: StoreSpec, data_dir: Path, clock: Clock) -> Ledger:
+    """Where the store is in memory, so is the ledger. Raises LedgerError."""
+    if isinstance(spec, MemorySpec):
+        return MemoryLedger()
+    return await SQLiteLedger.open(data_dir / LEDGER_FILE, clock)
+
+
+async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
+    """The first entries of a ledger that is new: since when it is kept, and what is known from before.
+
+    A data directory may be older than the ledger. The records of names (``records.certificate_ledger``) then tell which
+    certificates are alive, though neither what they say in full nor who has approved them.
+
+    Raises:
+        APIStatusError, TransportError, LedgerError
+    """
+    if ledger.statistics.entries:
+        return
+    found: list[Entry] = []
+    listed = await client.list(CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE)
+    for config_map in listed.items:
+        if config_map.metadata.name.startswith(certificate_ledger.PREFIX):
+            found += _entries(certificate_ledger.decode(config_map.data).values(), now)
+    message = "nothing was written down before"
+    if found:
+        message = f"{len(found)} certificates were issued before and may be alive; who approved them is not known"
+        log.warning("the ledger begins after certificates were issued", certificates=len(found))
+    batch = [Entry(kind=BEGUN, at=now, message=message), *found]
+    for at in range(0, len(batch), _BATCH):
+        await ledger.append(*batch[at : at + _BATCH])
+
+
+def _entries(issued: Iterable[certificate_ledger.IssuedCertificate], now: dt.datetime) -> Iterator[Entry]:
+    for each in issued:
+        yield Entry(
+            kind=ISSUED,
+            at=now,
+            signer=each.signer_name,
+            reason="FoundInRecords",
+            message="it was issued before this ledger began",
+            serial=each.serial,
+            issuer_key=each.authority,
+            subject=each.common_name,
+            not_before=each.not_before,
+            not_after=each.not_after,
+            token=each.token,
+            node=each.machine,
+        )
