@@ -17,6 +17,7 @@ from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
+from kubevouch.controllers.interface import ApproverService
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
@@ -124,7 +125,11 @@ class World:
         await self._store.create(key, resource_store._value(obj))
 
     def start(
-        self, *names: str, signing: SigningOptions | None = None, serving: ServingRules | None = None
+        self,
+        *names: str,
+        signing: SigningOptions | None = None,
+        serving: ServingRules | None = None,
+        services: Sequence[ApproverService] = (),
     ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
@@ -132,17 +137,27 @@ class World:
             client: Client = cue
             return client
 
-        running = start_controllers(self.server, names, signing=signing, serving=serving, connect=connect)
+        running = start_controllers(
+            self.server, names, signing=signing, serving=serving, approver_services=services, connect=connect
+        )
         self._running.append(running)
         return running
 
     async def run(
-        self, *names: str, signing: SigningOptions | None = None, serving: ServingRules | None = None
+        self,
+        *names: str,
+        signing: SigningOptions | None = None,
+        serving: ServingRules | None = None,
+        services: Sequence[ApproverService] = (),
     ) -> RunningControllers:
         """Start controllers and let them do all that there is to do."""
-        running = self.start(*names, signing=signing, serving=serving)
+        running = self.start(*names, signing=signing, serving=serving, services=services)
         await running.settle()
         return running
+
+    async def settle(self) -> None:
+        """Let what was started last do all that there is to do."""
+        await self._running[-1].settle()
 
     def as_user(self, name: str, *groups: str, **more: Any) -> Client:
         return self.server.api.loopback(UserInfo(name, groups=(*groups, "system:authenticated"), **more), "test")

@@ -34,6 +34,7 @@ from kubevouch.pki.errors import PKIError
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.policy import approval_review
 from kubevouch.records import cluster_info
 from kubevouch.registry import paging
 from kubevouch.server import decoding, negotiation, query_options, request_info
@@ -332,6 +333,16 @@ REVIEW = (
     b'{"code":403,"message":"no","details":{"causes":[{"reason":"x"}]}},"patchType":"JSONPatch","patch":"W10=",'
     b'"auditAnnotations":{"a":"b"},"warnings":["w"]}}'
 )
+
+
+APPROVAL = (
+    b'{"apiVersion":"approval.kubevouch.io/v1alpha1","kind":"CertificateApprovalReview","response":{"uid":"u",'
+    b'"outcome":"approve","reason":"Known","message":"m"}}'
+)
+
+
+def approval_answered(data: bytes) -> object:
+    return approval_review.verdict("webhook/w", "u", data)
 
 
 def reviewed(data: bytes) -> object:

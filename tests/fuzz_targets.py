@@ -50,6 +50,7 @@ from kubevouch.pki import certificate_chain, keys
 from kubevouch.pki.errors import PKIError, RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.policy.approval_review import ReviewError
 from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
@@ -288,6 +289,7 @@ TARGETS: dict[str, Target] = {
     "recovery-answer": Target(
         parsers.recovery_answer, (RecoveryProofError, *UNREADABLE), [parsers.RECOVERY_ANSWER], JSON_WORDS
     ),
+    "approval review": Target(parsers.approval_answered, (ReviewError,), [parsers.APPROVAL], PATCH_WORDS),
     "admission-review": Target(
         parsers.reviewed, (review.InvalidResponse, APIStatusError, *UNREADABLE), [REVIEW], PATCH_WORDS
     ),

@@ -154,7 +154,7 @@ async def _approve(client: Client, each: _Judged, safe: Safe, message: str, reas
 
     from kubevouch.reviews.csr_review import ReviewError, decide
 
-    said = message or f"This CSR was approved by kubevouch csr approve --safe: {each.verdict.message}"
+    said = message or f"{each.verdict.message} (kubevouch csr approve --safe)"
     try:
         await decide(client, each.csr, "Approved", said, reason)
     except ReviewError as err:

@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval import kubelet_client, kubelet_serving, revocations
+from kubevouch.controllers.approval import kubelet_client, kubelet_serving, revocations, webhook
 from kubevouch.controllers.approval.interface import Approver, Bound, RefusedError
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
@@ -159,5 +159,6 @@ def build(context: Context) -> QueueController:
         approver = make(context, controller)
         if approver is not None:
             approvers.append(approver)
+    approvers += webhook.build(context, controller)
     bounds.append(kubelet_client.build_bounds(context, client, controller))
     return controller

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
+from kubevouch.client.webhook import Webhook
+from kubevouch.config.approver_webhooks import ApproverWebhook
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers.inventory import MachineInventory
 from kubevouch.ledger.interface import Ledger
@@ -93,6 +95,13 @@ class Controller(Protocol):
         ...
 
 
+class ApproverService(NamedTuple):
+    """A service that is asked about requests for certificates, and how."""
+
+    settings: ApproverWebhook
+    webhook: Webhook
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What controllers are built from.
@@ -116,6 +125,7 @@ class Context:
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         inventory: which machines the operator expects; empty unless machine-inventory-controller runs.
         inventory_sources: beside AllowedMachine objects, in their order.
+        approver_services: services that are asked about requests, in their order.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
         running: the names of the controllers that are built over this.
     """
@@ -139,6 +149,7 @@ class Context:
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     inventory: MachineInventory = field(default_factory=MachineInventory)
     inventory_sources: Sequence[Source] = ()
+    approver_services: Sequence[ApproverService] = ()
     kubelet_serving: ServingRules | None = None
     running: frozenset[str] = frozenset()
 

@@ -17,7 +17,7 @@ from kubevouch.client.interface import Client
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.interface import Context
+from kubevouch.controllers.interface import ApproverService, Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.controllers.root_ca_publisher import RootCAFile
 from kubevouch.ledger.interface import Ledger
@@ -104,6 +104,7 @@ def start_controllers(
     ledger: Ledger | None = None,
     inventory: Sequence[Source] = (),
     serving: ServingRules | None = None,
+    approver_services: Sequence[ApproverService] = (),
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
@@ -114,6 +115,7 @@ def start_controllers(
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
         ledger: where decisions and certificates are written down; None keeps them in memory.
         inventory: which machines are expected, beside AllowedMachine objects.
+        approver_services: services that are asked about requests.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
@@ -152,6 +154,7 @@ def start_controllers(
         node_monitor_grace_period=node_monitor_grace_period,
         inventory_sources=inventory,
         kubelet_serving=serving,
+        approver_services=approver_services,
     )
     built = catalog.build(selected, context)
     for controller in built:

@@ -22,6 +22,7 @@ from prometheus_client.core import Metric
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
+from kubevouch.controllers.interface import ApproverService
 from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.text import gotext
 from kubevouch.phases import bootstrap_token, cluster_info, upload_config
@@ -120,7 +121,10 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     audit = _verified_audit(options, clock)
     tracing = _verified_tracing(options)
     inventory = _verified_inventory(options)
+    services = _verified_services(options, clock)
     async with contextlib.AsyncExitStack() as stack:
+        for service in services:
+            stack.push_async_callback(service.webhook.close)
         if tracing is not None:
             stack.push_async_callback(asyncio.to_thread, tracing.tracer.close)
         stack.enter_context(_only_here(options.data_dir))
@@ -180,6 +184,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             identity=options.identity,
             inventory=inventory,
             serving=_serving_rules(options, names),
+            approver_services=services,
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
@@ -302,6 +307,13 @@ def _verified_tracing(options: StandaloneOptions) -> Tracing | None:
 def _verified_inventory(options: StandaloneOptions) -> Sequence[Source]:
     try:
         return options.approval.inventory_sources()
+    except ApprovalOptionsError as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_services(options: StandaloneOptions, clock: Clock) -> Sequence[ApproverService]:
+    try:
+        return options.approval.approver_services(clock)
     except ApprovalOptionsError as err:
         raise InvalidOptionsError(str(err)) from err
 

@@ -53,6 +53,11 @@ _FLAGS = (
         type=click.Path(path_type=Path),
         help="An InventoryConfiguration: files, URLs and objects that list the machines to expect.",
     ),
+    click.option(
+        "--approver-webhook-config",
+        type=click.Path(path_type=Path),
+        help="An ApproverWebhookConfiguration: services that are asked about requests for certificates.",
+    ),
     *_DECLARED,
     click.option(
         "--no-kubelet-serving-approval",
@@ -73,5 +78,6 @@ def take_approval(flags: dict[str, Any]) -> ApprovalOptions:
     serving = ServingApproval(flags.pop("kubelet_serving_networks"), flags.pop("kubelet_serving_domains"))
     return ApprovalOptions(
         inventory_config=flags.pop("inventory_config"),
+        webhook_config=flags.pop("approver_webhook_config"),
         serving=None if flags.pop("no_kubelet_serving_approval") else serving,
     )

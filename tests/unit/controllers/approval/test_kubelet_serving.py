@@ -26,17 +26,13 @@ MACHINES: Resource[CustomObject] = Resource(
 CONTROL_PLANE = {wellknown.CONTROL_PLANE_LABEL: ""}
 
 
-async def settle(at: World) -> None:
-    await at._running[-1].settle()
-
-
 @async_test
 async def test_from_the_first_minute() -> None:
     async with world() as at:
         await at.run(APPROVING, SIGNING, serving=RULES)
         await report(at, node_with())
         await post(at, asks("csr-1"))
-        await settle(at)
+        await at.settle()
         csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
         assert [each.reason for each in csr.status.conditions] == ["AutoApproved"]
         assert csr.status.certificate
@@ -48,7 +44,7 @@ async def test_left_to_people_where_nothing_is_said_of_it() -> None:
         await at.run(APPROVING)
         await report(at, node_with())
         await post(at, asks("csr-1"))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Pending", "")
 
 
@@ -57,13 +53,13 @@ async def test_looked_at_again_when_its_node_comes_and_changes() -> None:
     async with world() as at:
         await at.run(APPROVING, serving=RULES)
         await post(at, asks("csr-1", ips=("10.0.0.9", "fd00::9")))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Pending", "")
         await report(at, node_with())
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Pending", "")
         await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "fd00::9"))))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
 
 
@@ -74,10 +70,10 @@ async def test_looked_at_again_when_another_node_gives_an_address_up() -> None:
         await report(at, node_with())
         await report(at, node_with("n2", [("InternalIP", "10.0.0.9")]))
         await post(at, asks("csr-1"))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Pending", "")
         await at.client.delete(NODES, "n2")
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
 
 
@@ -87,14 +83,14 @@ async def test_an_address_that_another_node_holds_is_denied() -> None:
         await at.run(APPROVING, SIGNING, serving=RULES)
         await report(at, node_with())
         await post(at, asks("csr-1"))
-        await settle(at)
+        await at.settle()
         await report(at, node_with("n2", [("Hostname", "n2"), ("InternalIP", "10.0.0.9")]))
         await post(at, asks("csr-2", "n2", ("n2",)))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-2") == ("Denied", "AddressOfAnotherNode")
         # Whose it is gets it again.
         await post(at, asks("csr-3"))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-3") == ("Approved", "AutoApproved")
 
 
@@ -105,7 +101,7 @@ async def test_an_address_of_a_control_plane_is_not_a_workers() -> None:
         await report(at, node_with("cp", [("InternalIP", "10.0.0.2")], **CONTROL_PLANE))
         await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "10.0.0.2"))))
         await post(at, asks("csr-1", ips=("10.0.0.2", "10.0.0.9")))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Denied", "AddressOfAnotherNode")
 
 
@@ -116,10 +112,10 @@ async def test_the_label_of_control_planes_wakes_it() -> None:
         addresses = (("Hostname", "n1"), ("InternalIP", "192.0.2.10"))
         await report(at, node_with(addresses=addresses))
         await post(at, asks("csr-1", ips=("192.0.2.10",)))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Pending", "")
         await report(at, node_with(addresses=addresses, **CONTROL_PLANE))
-        await settle(at)
+        await at.settle()
         assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
 
 
@@ -132,7 +128,7 @@ async def test_what_the_cluster_says_of_its_api_servers() -> None:
         for number, address in enumerate(("127.0.0.1", service.spec.cluster_ip)):
             await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", address))))
             await post(at, asks(f"csr-{number}", ips=("10.0.0.9", address)))
-            await settle(at)
+            await at.settle()
             assert (await decision(at, f"csr-{number}"))[0] != "Approved"
 
 
@@ -150,7 +146,7 @@ class TestStale:
             await report(at, node_with())
             for number, expected in enumerate((("Denied", "StaleAddresses"), ("Pending", ""))):
                 await post(at, asks(f"csr-{number}", ips=("10.0.0.8",)))
-                await settle(at)
+                await at.settle()
                 assert await decision(at, f"csr-{number}") == expected
 
     @async_test
@@ -159,10 +155,10 @@ class TestStale:
             await at.run(APPROVING, serving=RULES)
             await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "192.0.2.10"))))
             await post(at, asks("csr-1", ips=("10.0.0.9", "192.0.2.10")))
-            await settle(at)
+            await at.settle()
             assert await decision(at, "csr-1") == ("Pending", "")
             await report(at, node_with())
-            await settle(at)
+            await at.settle()
             assert await decision(at, "csr-1") == ("Denied", "StaleAddresses")
 
 
@@ -174,11 +170,11 @@ class TestLastCertificate:
             await report(at, node_with())
             for number in (1, 2):
                 await post(at, asks(f"csr-{number}", dns=("n1", "extra")))
-                await settle(at)
+                await at.settle()
                 if number == 1:
                     assert await decision(at, "csr-1") == ("Pending", "")
                     await _approve(at, "csr-1")
-                    await settle(at)
+                    await at.settle()
                     # Requests are cleaned after an hour; the ledger remembers.
                     await at.client.delete(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
             assert await decision(at, "csr-2") == ("Approved", "AutoApproved")
@@ -187,7 +183,7 @@ class TestLastCertificate:
             await post(at, asks("csr-3", "n2", ("n2", "extra"), ("10.0.0.2",)))
             at.clock.advance(dt.timedelta(days=400).total_seconds())
             await post(at, asks("csr-4", dns=("n1", "extra")))
-            await settle(at)
+            await at.settle()
             assert [await decision(at, name) for name in ("csr-3", "csr-4")] == [("Pending", "")] * 2
 
 
@@ -239,10 +235,10 @@ class TestMachines:
             await at.run(APPROVING, serving=RULES)
             await report(at, node_with(addresses=(("Hostname", "n1"), ("InternalIP", "192.0.2.10"))))
             await post(at, asks("csr-1", ips=("192.0.2.10",)))
-            await settle(at)
+            await at.settle()
             assert await decision(at, "csr-1") == ("Pending", "")
             await put_machine(at, machine("m", "n1", ("InternalIP", "192.0.2.10")))
-            await settle(at)
+            await at.settle()
             assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
 
     @async_test
@@ -251,9 +247,9 @@ class TestMachines:
             await at.run(APPROVING, serving=RULES)
             # The kind may come while it runs.
             await at.client.create(CUSTOM_RESOURCE_DEFINITIONS, decoded(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION))
-            await settle(at)
+            await at.settle()
             await put_machine(at, machine("m", "n2", ("InternalIP", "10.0.0.9")))
             await report(at, node_with())
             await post(at, asks("csr-1"))
-            await settle(at)
+            await at.settle()
             assert await decision(at, "csr-1") == ("Denied", "AddressOfAnotherNode")

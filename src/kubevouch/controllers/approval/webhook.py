@@ -1,0 +1,106 @@
+"""Services outside of the cluster that are asked about requests, each with its own name among the approvers.
+
+Nothing but a whole and fitting answer approves. A service that is slow or away holds up neither the requests that it is
+not asked about nor, for longer than once in a while, those that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.client.webhook import WebhookError
+from kubevouch.config.approver_webhooks import DENY, WAIT
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import ApproverService, Context, IgnorableError, Request, request_of
+from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.policy import approval_review
+from kubevouch.policy.approval_review import ReviewError
+from kubevouch.policy.facts import RequestFacts
+from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
+from kubevouch.util.clock import Clock
+from kubevouch.util.uuids import random_uuid
+
+log = structlog.get_logger("controllers.approver_webhook")
+
+AT_ONCE = 8
+"""Questions to one service: of the controller's workers most are left for what needs no service."""
+FAILED_REASON = "WebhookFailed"
+FIRST_REST, LONGEST_REST = 1.0, 30.0
+"""Seconds for which a service that gave no answer is not asked again; the second doubles."""
+_REMEMBERED = 4096
+
+
+class WebhookApprover:
+    """See :class:`kubevouch.controllers.approval.interface.Approver`."""
+
+    def __init__(self, service: ApproverService, clock: Clock, wake: Callable[[Request], None]) -> None:
+        self._settings = service.settings
+        self._webhook = service.webhook
+        self._clock = clock
+        self._wake = wake
+        self._asking = 0
+        # Until when it rests, and for how long it will the next time.
+        self._resting, self._rest = 0.0, FIRST_REST
+        self._why = ""
+        self._waiting: dict[Request, None] = {}
+
+    @property
+    def name(self) -> str:
+        return f"webhook/{self._settings.name}"
+
+    def has_loaded(self) -> bool:
+        return True
+
+    async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:  # noqa: ARG002 - the facts have it all
+        """See the protocol."""
+        if facts.signer_name not in self._settings.signer_names:
+            return Verdict(Outcome.NO_OPINION, self.name)
+        if self._asking >= AT_ONCE:
+            raise IgnorableError(f"{self.name} has {AT_ONCE} questions to answer already")
+        if self._clock.monotonic() < self._resting:
+            return self._without_answer(csr, self._why)
+        uid = random_uuid()
+        self._asking += 1
+        try:
+            answer = await self._webhook.ask_bytes(approval_review.question(uid, facts, csr), attempts=1)
+            verdict = approval_review.verdict(self.name, uid, answer)
+        except (WebhookError, ReviewError) as err:
+            self._fail(str(err))
+            return self._without_answer(csr, str(err))
+        finally:
+            self._asking -= 1
+        self._answered()
+        return verdict
+
+    def _fail(self, why: str) -> None:
+        self._why = why
+        self._resting = self._clock.monotonic() + self._rest
+        self._rest = min(self._rest * 2, LONGEST_REST)
+        log.warning("no answer of an approver", approver=self.name, policy=self._settings.failure_policy, err=why)
+
+    def _answered(self) -> None:
+        self._resting, self._rest = 0.0, FIRST_REST
+        waiting, self._waiting = self._waiting, {}
+        for each in waiting:
+            self._wake(each)
+
+    def _without_answer(self, csr: CertificateSigningRequest, why: str) -> Verdict:
+        """By the failure policy. Raises IgnorableError where the request waits."""
+        step = Step("answer", StepResult.ERROR, why)
+        if self._settings.failure_policy == DENY:
+            message = f"{self.name} gave no answer: {why}"
+            return Verdict(Outcome.DENY, self.name, FAILED_REASON, message, steps=(step,))
+        if len(self._waiting) < _REMEMBERED:
+            self._waiting[request_of(csr)] = None
+        if self._settings.failure_policy == WAIT:
+            raise IgnorableError(f"{self.name} gave no answer: {why}")
+        missing = f"an answer of the service: {why}"
+        return Verdict(Outcome.NO_OPINION, self.name, FAILED_REASON, missing=missing, steps=(step,), retry=True)
+
+
+def build(context: Context, controller: QueueController) -> Sequence[WebhookApprover]:
+    """One for each service, in their order."""
+    return [WebhookApprover(each, context.clock, controller.queue.add) for each in context.approver_services]
