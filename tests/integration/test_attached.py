@@ -26,8 +26,10 @@ from attached_world import (
 from kubevouch.api import catalog
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.standalone.attached.options import AttachedCluster, ServingOptions
 from kubevouch.testing.cluster import Cluster
+from serving_requests import asks, node_with
 
 _HERE = ServingOptions(bind_address="127.0.0.1", port=0)
 
@@ -212,3 +214,28 @@ async def test_samples_of_several_clusters_say_which_and_a_family_stands_in_one_
             assert f"[+]informer-sync-{name} ok" in ready
         heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
         assert len(heads) == len(set(heads))
+
+
+@async_test
+async def test_serving_certificates_are_approved_where_nobody_else_does_and_by_nothing_that_a_node_writes() -> None:
+    async with foreign() as cluster, attached(cluster, controllers=("*",)) as found:
+        await until_leading(found)
+        admin, kubelet = cluster.client(), cluster.client("system:node:n1", ("system:nodes",))
+        addresses = (("Hostname", "n1"), ("InternalIP", "10.0.0.9"), ("InternalIP", "127.0.0.9"))
+        await admin.create(catalog.NODES, node_with(addresses=addresses))
+        # On another server a requester writes its annotations itself.
+        forged = {SOURCE_ADDRESS_ANNOTATION: "10.0.0.8"}
+        await kubelet.create(catalog.CERTIFICATE_SIGNING_REQUESTS, asks("loopback", ips=("10.0.0.9", "127.0.0.9")))
+        await kubelet.create(
+            catalog.CERTIFICATE_SIGNING_REQUESTS, asks("forged", dns=("n1", "x"), ips=("10.0.0.8",), annotations=forged)
+        )
+        await kubelet.create(catalog.CERTIFICATE_SIGNING_REQUESTS, asks("good"))
+        decided = {
+            name: (await until(cluster, name, lambda csr: bool(csr.status.conditions))).status.conditions[0]
+            for name in ("good", "loopback", "forged")
+        }
+        assert {name: (each.type, each.reason) for name, each in decided.items()} == {
+            "good": ("Approved", "AutoApproved"),
+            "loopback": ("Denied", "ForbiddenName"),
+            "forged": ("Denied", "StaleAddresses"),
+        }

@@ -28,7 +28,7 @@ from kubevouch.controllers import catalog
 from kubevouch.controllers.catalog import Entry
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
-from kubevouch.controllers.interface import Context
+from kubevouch.controllers.interface import ApproverService, Context
 from kubevouch.controllers.manager import Manager
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.policy.kubelet_serving import ServingRules, normalized
@@ -62,12 +62,14 @@ class Shared:
         root_ca: the CA that publishers publish; None publishes nothing.
         inventory: which machines are expected, beside AllowedMachine objects.
         serving: what is declared of kubelets' serving certificates; None leaves them to people.
+        approver_services: services that are asked about requests for certificates.
     """
 
     signers: Mapping[str, Signer]
     root_ca: Callable[[], str] | None
     inventory: Sequence[Source]
     serving: ServingRules | None
+    approver_services: Sequence[ApproverService] = ()
 
 
 class ClusterControllers:
@@ -232,6 +234,7 @@ class ClusterControllers:
             node_monitor_grace_period=self._options.node_monitor_grace_period,
             inventory_sources=shared.inventory,
             kubelet_serving=self._serving_rules(),
+            approver_services=shared.approver_services,
         )
 
     def _serving_rules(self) -> ServingRules | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.catalog import Attached, Entry
+from kubevouch.controllers.interface import ApproverService
 from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.policy.kubelet_serving import ServingRules
@@ -44,7 +45,9 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
         AttachedOptionsError, AttachedError
     """
     selected = _selected(options)
-    shared = Shared(_signers(options, selected, clock), _root_ca(options), _inventory(options), _serving(options))
+    signers, root_ca = _signers(options, selected, clock), _root_ca(options)
+    services = _services(options, clock)
+    shared = Shared(signers, root_ca, _inventory(options), _serving(options), services)
     clusters = tuple(ClusterControllers(each, options, selected, clock, shared=shared) for each in options.clusters)
     live: dict[str, Check] = {"ping": _passes}
     ready: dict[str, Check] = {"ping": _passes}
@@ -54,7 +57,11 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
     health = [Health("healthz", live), Health("livez", live), Health("readyz", ready)]
     pages = Pages(health, registry_of({each.name: each.metrics for each in clusters}))
     authority = options.authority or options.clusters[0].config
-    async with listening(pages, options.serving, authority, clock) as port, Supervisor(clock) as tasks:
+    async with AsyncExitStack() as stack:
+        for service in services:
+            stack.push_async_callback(service.webhook.close)
+        port = await stack.enter_async_context(listening(pages, options.serving, authority, clock))
+        tasks = await stack.enter_async_context(Supervisor(clock))
         for each in clusters:
             tasks.start(f"cluster-{each.name}" if each.name else "cluster", each.run)
         yield RunningAttached(clusters, selected, port)
@@ -127,6 +134,21 @@ def _inventory(options: AttachedOptions) -> Sequence[Source]:
         return options.approval.inventory_sources()
     except ApprovalOptionsError as err:
         raise AttachedOptionsError(str(err), "see --inventory-config") from err
+
+
+def _services(options: AttachedOptions, clock: Clock) -> Sequence[ApproverService]:
+    """Raises :class:`AttachedOptionsError`."""
+    try:
+        found = options.approval.approver_services(clock)
+    except ApprovalOptionsError as err:
+        raise AttachedOptionsError(str(err), "see --approver-webhook-config") from err
+    if found and len(options.clusters) > 1:
+        # A review does not say of which cluster it is, and each of them has nodes of the same names.
+        raise AttachedOptionsError(
+            "services would be asked about several clusters without being told which",
+            "run a process for each cluster that has --approver-webhook-config",
+        )
+    return found
 
 
 def _serving(options: AttachedOptions) -> ServingRules | None:

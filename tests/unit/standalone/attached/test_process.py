@@ -13,6 +13,7 @@ from kubevouch.client.options import ClientOptions
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import TLSSources
 from kubevouch.signers.catalog import PairFiles
+from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.standalone.attached.options import (
     AttachedCluster,
     AttachedOptions,
@@ -92,3 +93,22 @@ async def test_plain_http_for_other_machines() -> None:
 async def test_a_serving_pair_that_is_none() -> None:
     serving = ServingOptions(bind_address="127.0.0.1", port=0, files=(Path("/nowhere/a"), Path("/nowhere/b")))
     assert "serving certificate" in str(await _refused(serving=serving))
+
+
+@async_test
+async def test_services_that_are_not_told_which_cluster_it_is(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "cmdb.conf"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: w\ncontexts: [{name: w, context: {cluster: w, user: w}}]\n"
+        "clusters: [{name: w, cluster: {server: 'https://127.0.0.1:1/'}}]\nusers: [{name: w, user: {}}]\n"
+    )
+    path = tmp_path / "webhooks.yaml"
+    path.write_text(
+        "apiVersion: kubevouch.io/v1alpha1\nkind: ApproverWebhookConfiguration\n"
+        f"webhooks: [{{name: cmdb, kubeConfigFile: {kubeconfig}, signerNames: [a.b/c]}}]\n"
+    )
+    approval = ApprovalOptions(webhook_config=path)
+    err = await _refused(clusters=(_cluster("a"), _cluster("b")), approval=approval)
+    assert "services would be asked about several clusters" in str(err)
+    path.write_text("x")
+    assert "--approver-webhook-config" in (await _refused(approval=approval)).hint
