@@ -18,6 +18,7 @@ from kubevouch.cli.exit_codes import ExitCode
 # A module is loaded when its command is used: the credential plug-in has 150 ms.
 COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("kubevouch.cli.agent:agent", "Keep this machine's certificates fresh."),
+    "audit": ("kubevouch.cli.audit:audit", "Show that the ledger is what was written, and what is in it."),
     "ca": ("kubevouch.cli.ca:ca", "Replace a cluster's certificate authority, with nobody locked out."),
     "certs": ("kubevouch.cli.certs:certs", "Check, renew, request and import a control plane's certificates."),
     "init": ("kubevouch.cli.init:init", "Make a control plane's files, and what machines need to join."),
@@ -37,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "join-phase": ("kubevouch.cli.join_phase:join_phase", "Run one phase of a join alone."),
     "backup": ("kubevouch.cli.backup:backup", "Copy a cluster to one file, also while it runs."),
     "restore": ("kubevouch.cli.backup:restore", "Make a data directory from a backup."),
+    "issued": ("kubevouch.cli.issued:issued", "Look at which certificates were issued, to whom and why."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
     "status": ("kubevouch.cli.status:status", "Say on one screen how a cluster stands."),
     "revoke": ("kubevouch.cli.revoke:revoke", "Let certificates count no more, and see who learns of it."),

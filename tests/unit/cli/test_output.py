@@ -19,7 +19,8 @@ from kubevouch.util.clock import SystemClock
 
 # What these print is a script, a credential or a log, or that what was asked for is done.
 PLAIN = {
-    "agent", "agent rotate", "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
+    "agent", "agent rotate", "audit prove", "issued export",
+    "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "node lift", "token delete", "up",
 }  # fmt: skip

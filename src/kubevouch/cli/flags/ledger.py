@@ -1,0 +1,35 @@
+"""Which ledger a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags import together
+from kubevouch.cli.flags.paths import FOLDER
+
+ledger_flags = together(
+    click.option(
+        "--ledger", type=click.Path(path_type=Path, dir_okay=False), help="The file of a ledger; a copy will do."
+    ),
+    click.option("--data-dir", type=FOLDER, help="Of kubevouch up, which keeps one.  [default: as for kubevouch up]"),
+)
+
+
+def ledger_path(ledger: Path | None, data_dir: Path | None) -> Path:
+    """Raises CLIError, UsageError."""
+    from kubevouch.standalone.ledger import LEDGER_FILE
+    from kubevouch.standalone.options import default_data_dir
+
+    if ledger is not None and data_dir is not None:
+        raise click.UsageError("got --ledger and --data-dir, expected one of them")
+    path = ledger or (data_dir or default_data_dir()) / LEDGER_FILE
+    if not path.is_file():
+        raise ui.CLIError(
+            f"got {path}, expected the file of a ledger", hint="kubevouch up keeps one in its data directory, unless"
+            " its store is memory:", code=ExitCode.INVALID,
+        )  # fmt: skip
+    return path
