@@ -31,6 +31,7 @@ from kubevouch.revocation import node_records
 from kubevouch.wellknown import (
     BOOTSTRAP_SIGNER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
+    CERTIFICATE_POLICY_STATUS_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
     CERTIFICATE_SIGNERS_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
@@ -82,6 +83,7 @@ CONTROLLERS = (
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
     MACHINE_INVENTORY_CONTROLLER,
+    CERTIFICATE_POLICY_STATUS_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
     RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
@@ -193,7 +195,9 @@ def kubevouch_controller_policy() -> Policy:
             CSR_APPROVING_CONTROLLER,
             rule(_READ, _CERTIFICATES, _REQUESTS),
             rule("update", _CERTIFICATES, f"{_REQUESTS}/approval"),
-            rule("approve", _CERTIFICATES, "signers", [KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER]),
+            # Policies may be about any signer.
+            rule("approve", _CERTIFICATES, "signers"),
+            rule(_READ, _KUBEVOUCH, "certificaterequestpolicies certificateapprovals"),
             _ACCESS_REVIEWS,
             rule(_READ, "", "nodes"),
             # What machines have, and whether such objects are served.
@@ -239,6 +243,11 @@ def kubevouch_controller_policy() -> Policy:
             CERTIFICATE_SIGNERS_CONTROLLER,
             rule(_READ, "", "secrets"),
             rule("create get update", "", "configmaps"),
+        )
+        + _cluster_wide(
+            CERTIFICATE_POLICY_STATUS_CONTROLLER,
+            rule(_READ, _KUBEVOUCH, "certificaterequestpolicies"),
+            rule("update", _KUBEVOUCH, "certificaterequestpolicies/status"),
         )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         # What the ledger has recorded.

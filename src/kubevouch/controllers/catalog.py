@@ -15,6 +15,7 @@ from enum import Enum
 from kubevouch.controllers import (
     bootstrap_signer,
     certificate_ledger,
+    certificate_policy_status,
     certificate_revocations,
     certificate_signers,
     cluster_trust_bundle_publisher,
@@ -76,6 +77,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     # Before the approvers, who ask it.
     Entry(machine_inventory.NAME, "machineinventory", machine_inventory.build),
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
+    Entry(certificate_policy_status.NAME, "certificaterequestpolicy-status", certificate_policy_status.build),
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
     Entry(certificate_signers.NAME, "certificatesigners", certificate_signers.build),
     Entry(csr_cleaner.NAME, "csrcleaner", csr_cleaner.build, Attached.TWIN),

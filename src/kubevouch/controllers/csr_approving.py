@@ -5,6 +5,8 @@ What Kubernetes' controller of this name approves is in :mod:`kubevouch.controll
 
 from __future__ import annotations
 
+import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -19,11 +21,15 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval import kubelet_client, kubelet_serving, revocations, webhook
-from kubevouch.controllers.approval.interface import Approver, Bound, RefusedError
+from kubevouch.controllers.approval import certificate_policies, kubelet_client, kubelet_serving, revocations, webhook
+from kubevouch.controllers.approval.approval_news import ApprovalNews
+from kubevouch.controllers.approval.certificate_policies import PolicyApprover
+from kubevouch.controllers.approval.interface import ApprovalMetrics, Approver, Bound, RefusedError
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
+from kubevouch.ledger.entries import APPROVED, DENIED, Entry, Query, bounded_trace, entry_of_request
+from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
@@ -31,6 +37,7 @@ from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.verdict import Outcome, Verdict, combine
+from kubevouch.util.clock import Clock
 
 NAME = wellknown.CSR_APPROVING_CONTROLLER
 
@@ -38,15 +45,21 @@ NAME = wellknown.CSR_APPROVING_CONTROLLER
 WORKERS = 32
 # Decisions that a cache may not have heard of.
 _REMEMBERED = 1024
+# Undecided requests of which it is known what they wait for.
+_PENDING = 20_000
+_UNKNOWN_REASON = "NoApprover"
+"""Of requests that no approver knows: a person has to decide."""
 
 APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
     revocations.build,
     kubelet_client.build,
     kubelet_serving.build,
+    certificate_policies.build,
 )
 """In the order in which they are asked. One that is not configured is None."""
 
 _CONDITIONS = {Outcome.APPROVE: wellknown.CSR_APPROVED, Outcome.DENY: wellknown.CSR_DENIED}
+_ENTRIES = {Outcome.APPROVE: APPROVED, Outcome.DENY: DENIED}
 
 
 def is_open(csr: CertificateSigningRequest) -> bool:
@@ -65,17 +78,28 @@ class CSRApprover:
         csrs: Lister[CertificateSigningRequest],
         approvers: Sequence[Approver],
         bounds: Sequence[Bound],
+        ledger: Ledger,
+        clock: Clock,
+        metrics: ApprovalMetrics,
     ) -> None:
         self._client = client
         self._csrs = csrs
         self._approvers = approvers
         self._bounds = bounds
+        self._ledger = ledger
+        self._clock = clock
+        self._metrics = metrics
+        self._news = ApprovalNews(client, clock)
         self._decided: dict[str, str] = {}
+        # By name: the signer, and why nobody has decided.
+        self._pending: dict[str, tuple[str, str]] = {}
+        metrics.pending(lambda: Counter(self._pending.values()))
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
         # Others than its own changes wake a request, too: sooner than the cache hears of the decision.
         if csr is None or not is_open(csr) or self._decided.get(csr.metadata.uid) == csr.metadata.resource_version:
+            self._pending.pop(request.name, None)
             return DONE
         for approver in self._approvers:
             if not approver.has_loaded():
@@ -84,28 +108,28 @@ class CSRApprover:
             wanted = x509_request.parse_pem(csr.spec.request or b"")
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
-        verdict = await self._judge(csr, facts_of(csr, wanted), wanted)
+        facts = facts_of(csr, wanted)
+        verdict = await judged(self._approvers, csr, facts, wanted)
         if verdict.outcome is Outcome.APPROVE:
             verdict = await self._within_bounds(csr, wanted, verdict)
-        if verdict.outcome is not Outcome.NO_OPINION:
-            await self._decide(csr, verdict)
-        elif verdict.retry:
-            raise IgnorableError(verdict.missing)
+        if verdict.outcome is Outcome.NO_OPINION:
+            await self._leave(csr, verdict)
+            return DONE
+        await self._record(csr, wanted, verdict)
+        await self._decide(csr, verdict)
+        waited = self._clock.now() - facts.created if facts.created is not None else dt.timedelta()
+        self._metrics.decided(facts.signer_name, verdict.approver, verdict.outcome.value, waited.total_seconds())
+        await self._news.decided(csr, verdict)
         return DONE
 
-    async def _judge(self, csr: CertificateSigningRequest, facts: RequestFacts, wanted: CertificateRequest) -> Verdict:
-        """Raises what an approver raises, unless another one denies: it might have denied, too."""
-        verdicts: list[Verdict] = []
-        failure: Exception | None = None
-        for approver in self._approvers:
-            try:
-                verdicts.append(await approver.judge(csr, facts, wanted))
-            except (ReconcileError, APIStatusError, TransportError) as err:
-                failure = failure or err
-        verdict = combine(verdicts)
-        if failure is not None and verdict.outcome is not Outcome.DENY:
-            raise failure
-        return verdict
+    async def _leave(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
+        """Raises :class:`IgnorableError` if it has to come again by itself."""
+        name = csr.metadata.name
+        if name in self._pending or len(self._pending) < _PENDING:
+            self._pending[name] = csr.spec.signer_name, verdict.reason or _UNKNOWN_REASON
+        await self._news.waits(csr, verdict)
+        if verdict.retry:
+            raise IgnorableError(verdict.missing)
 
     async def _within_bounds(
         self, csr: CertificateSigningRequest, wanted: CertificateRequest, approved: Verdict
@@ -117,6 +141,37 @@ class CSRApprover:
             refused = Verdict(Outcome.DENY, err.bound, err.reason, str(err))
             return combine([refused, approved])
         return approved
+
+    async def _record(self, csr: CertificateSigningRequest, wanted: CertificateRequest, verdict: Verdict) -> None:
+        """Once, before anybody can see the decision: after a conflict the same one is not written down again."""
+        spec, meta, created = csr.spec, csr.metadata, csr.metadata.creation_timestamp
+        entry = msgspec.structs.replace(
+            entry_of_request(
+                _ENTRIES[verdict.outcome],
+                self._clock.now(),
+                wanted,
+                name=meta.name,
+                uid=meta.uid,
+                signer=spec.signer_name,
+                requester=spec.username,
+                groups=spec.groups,
+                extra=spec.extra,
+                usages=spec.usages,
+                expiration_seconds=spec.expiration_seconds,
+                created=None if created is None else created.datetime(),
+            ),
+            approver=verdict.approver,
+            reason=verdict.reason,
+            message=verdict.message,
+            trace=bounded_trace(verdict.steps),
+        )
+        try:
+            query = Query(kinds=frozenset(_ENTRIES.values()), uid=meta.uid, newest_first=True, limit=1)
+            former = await self._ledger.find(query)
+            if not any(_same(each.entry, entry) for each in former):
+                await self._ledger.append(entry)
+        except LedgerError as err:
+            raise ReconcileError(f"the decision about csr {quote(meta.name)} cannot be written down: {err}") from err
 
     async def _decide(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         # The server fills in the times.
@@ -133,9 +188,38 @@ class CSRApprover:
             )
         except (APIStatusError, TransportError) as err:
             raise ReconcileError(f"error updating approval for csr: {err}") from err
+        self._pending.pop(csr.metadata.name, None)
         self._decided[csr.metadata.uid] = csr.metadata.resource_version
         if len(self._decided) > _REMEMBERED:
             del self._decided[next(iter(self._decided))]
+
+
+def _same(former: Entry, entry: Entry) -> bool:
+    return (former.kind, former.digest, former.reason) == (entry.kind, entry.digest, entry.reason)
+
+
+async def judged(
+    approvers: Iterable[Approver], csr: CertificateSigningRequest, facts: RequestFacts, wanted: CertificateRequest
+) -> Verdict:
+    """What all say together.
+
+    Raises:
+        ReconcileError, APIStatusError, TransportError: what an approver raised, unless another one denies: it might
+            have denied, too.
+    """
+    verdicts: list[Verdict] = []
+    failure: Exception | None = None
+    for approver in approvers:
+        try:
+            found = await approver.judge(csr, facts, wanted)
+        except (ReconcileError, APIStatusError, TransportError) as err:
+            failure = failure or err
+        else:
+            verdicts += [found] if isinstance(found, Verdict) else found
+    verdict = combine(verdicts)
+    if failure is not None and verdict.outcome is not Outcome.DENY:
+        raise failure
+    return verdict
 
 
 def _requests(csr: CertificateSigningRequest) -> Iterable[Request]:
@@ -149,16 +233,20 @@ def build(context: Context) -> QueueController:
     bounds: list[Bound] = []
     controller = QueueController(
         NAME,
-        CSRApprover(client, informer.lister, approvers, bounds),
+        CSRApprover(
+            client, informer.lister, approvers, bounds, context.ledger, context.clock, context.approval_metrics
+        ),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
     )
-    controller.watch(informer, on_add=_requests, on_update=_requests)
+    controller.watch(informer, on_add=_requests, on_update=_requests, on_delete=_requests)
     for make in APPROVERS:
         approver = make(context, controller)
         if approver is not None:
             approvers.append(approver)
+        if isinstance(approver, PolicyApprover):
+            bounds.append(approver)
     approvers += webhook.build(context, controller)
     bounds.append(kubelet_client.build_bounds(context, client, controller))
     return controller

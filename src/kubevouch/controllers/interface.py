@@ -17,6 +17,7 @@ from kubevouch.client.interface import Client
 from kubevouch.client.webhook import Webhook
 from kubevouch.config.approver_webhooks import ApproverWebhook
 from kubevouch.config.inventory_config import Source
+from kubevouch.controllers.approval.interface import ApprovalMetrics, Uncounted
 from kubevouch.controllers.inventory import MachineInventory
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
@@ -127,6 +128,7 @@ class Context:
         inventory_sources: beside AllowedMachine objects, in their order.
         approver_services: services that are asked about requests, in their order.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
+        approval_metrics: what is counted of decisions about requests.
         running: the names of the controllers that are built over this.
     """
 
@@ -151,6 +153,7 @@ class Context:
     inventory_sources: Sequence[Source] = ()
     approver_services: Sequence[ApproverService] = ()
     kubelet_serving: ServingRules | None = None
+    approval_metrics: ApprovalMetrics = field(default_factory=Uncounted)
     running: frozenset[str] = frozenset()
 
 

@@ -5,6 +5,7 @@ Source: docs/adr/0021-policies-that-approve-and-deny.md.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -33,7 +34,7 @@ from kubevouch.policy.constraints import (
     record_needs,
 )
 from kubevouch.policy.expressions import POLICY_BUDGET, VALIDATIONS, Expressions, Surroundings, namespace_of
-from kubevouch.policy.facts import RequestFacts
+from kubevouch.policy.facts import RequestFacts, SubjectFacts
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
 
 APPROVED_REASON = "ApprovedByPolicy"
@@ -143,6 +144,40 @@ def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
         people=spec.people,
         authors=authors_of(policy),
     )
+
+
+_MANY = tuple(f"{'h' * 40}-{number}.example.com" for number in range(100))
+_LARGE = RequestFacts(
+    name="large",
+    signer_name="example.com/large",
+    username="system:serviceaccount:default:large",
+    groups=_MANY[:16],
+    extra={"example.com/large": _MANY[:16]},
+    usages=("server auth",),
+    expiration_seconds=3600,
+    key_fingerprint="0" * 64,
+    key_algorithm="RSA",
+    key_bits=4096,
+    subject=SubjectFacts(common_name=_MANY[0], organizations=_MANY[:16]),
+    dns_names=_MANY,
+    ip_addresses=tuple(f"10.0.0.{number}" for number in range(100)),
+    email_addresses=_MANY,
+    uris=_MANY,
+    created=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+)
+
+
+def fault_of(policy: CertificateRequestPolicy) -> tuple[str, str]:
+    """Why the policy cannot be evaluated, or not for a request with a hundred names of each kind, as the reason and the
+    message of a condition; both empty if it can."""
+    compiled = compile_policy(policy)
+    if compiled.fault or compiled.expressions is None:
+        return "Invalid", compiled.fault
+    around = Surroundings(now=dt.datetime(2026, 1, 1, 1, tzinfo=dt.UTC))
+    for step in compiled.expressions.look(_LARGE, around, Budget(POLICY_BUDGET), None):
+        if step.result == StepResult.ERROR and "cost" in step.got:
+            return "TooExpensive", f"spec.{step.rule}: with {len(_MANY)} names of each kind: {step.got}"
+    return "", ""
 
 
 def needs_of(policies: Iterable[CompiledPolicy]) -> RecordNeeds:

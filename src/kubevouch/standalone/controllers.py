@@ -155,6 +155,7 @@ def start_controllers(
         inventory_sources=inventory,
         kubelet_serving=serving,
         approver_services=approver_services,
+        approval_metrics=server.api.metrics.approvals,
     )
     built = catalog.build(selected, context)
     for controller in built:

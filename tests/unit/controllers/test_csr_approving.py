@@ -17,7 +17,7 @@ from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers import csr_approving
 from kubevouch.controllers.approval import name_admission
-from kubevouch.controllers.approval.interface import RefusedError
+from kubevouch.controllers.approval.interface import RefusedError, Uncounted
 from kubevouch.controllers.approval.kubelet_client import KubeletClientApprover, MachineBounds
 from kubevouch.controllers.approval.name_admission import NameAdmission, NameCaches
 from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
@@ -26,6 +26,9 @@ from kubevouch.controllers.csr_approving import CSRApprover
 from kubevouch.controllers.interface import DONE, IgnorableError, ReconcileError, request_of
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.controllers.recovery_records import RecoveryRecords
+from kubevouch.ledger.entries import DENIED, Entry, Query
+from kubevouch.ledger.interface import Ledger, LedgerUnavailable
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.policy.verdict import Outcome, Verdict
 from kubevouch.standalone.controllers import controller_user
@@ -45,7 +48,8 @@ def approver(at: World, cached: Indexer[CertificateSigningRequest]) -> CSRApprov
     names = NameAdmission(connect(csr_approving.NAME), caches, tokens, at.clock, takeover=False)
     client = connect(csr_approving.NAME)
     bounds = MachineBounds(tokens, recovery, names)
-    return CSRApprover(client, Lister(cached), [KubeletClientApprover(client)], [bounds])
+    approvers = [KubeletClientApprover(client)]
+    return CSRApprover(client, Lister(cached), approvers, [bounds], MemoryLedger(), at.clock, Uncounted())
 
 
 async def asked(at: World) -> CertificateSigningRequest:
@@ -120,7 +124,9 @@ class Admits:
             raise self._refusal
 
 
-async def decided(at: World, approvers: list[Says], bound: Admits) -> tuple[list[str], Exception | None]:
+async def decided(
+    at: World, approvers: list[Says], bound: Admits, ledger: Ledger | None = None
+) -> tuple[list[str], Exception | None]:
     """Types and reasons of the conditions, and what was raised."""
     csr = await asked(at)
     cached: Indexer[CertificateSigningRequest] = Indexer()
@@ -128,7 +134,9 @@ async def decided(at: World, approvers: list[Says], bound: Admits) -> tuple[list
     client = at.server.api.loopback(controller_user(csr_approving.NAME), "test")
     raised = None
     try:
-        await CSRApprover(client, Lister(cached), approvers, [bound]).reconcile(request_of(csr))
+        lister = Lister(cached)
+        approver = CSRApprover(client, lister, approvers, [bound], ledger or MemoryLedger(), at.clock, Uncounted())
+        await approver.reconcile(request_of(csr))
     except (ReconcileError, TransportError) as err:
         raised = err
     after = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, csr.metadata.name)
@@ -181,3 +189,48 @@ async def test_what_nobody_decides_stays_open() -> None:
         bound = Admits()
         assert await decided(at, [Says(Outcome.NO_OPINION)], bound) == ([], None)
         assert bound.asked == 0
+
+
+@async_test
+async def test_the_ledger_has_the_decision_with_what_was_looked_at() -> None:
+    async with world() as at:
+        ledger = MemoryLedger()
+        await decided(at, [Says(Outcome.APPROVE), Says(Outcome.DENY)], Admits(), ledger)
+        (entry,) = [each.entry for each in await ledger.find(Query())]
+        assert (entry.kind, entry.request, entry.requester, entry.approver, entry.reason, entry.message) == (
+            DENIED, "csr-1", "system:bootstrap:abcdef", "deny", "ReasonDeny", "why",
+        )  # fmt: skip
+        assert [(step["rule"], step["result"]) for step in entry.trace] == [("deny", "unmet"), ("approve", "met")]
+
+
+class FullLedger(MemoryLedger):
+    """It takes nothing."""
+
+    async def append(self, *entries: Entry) -> int:
+        raise LedgerUnavailable(f"no room for {len(entries)}")
+
+
+@async_test
+async def test_nobody_sees_a_decision_that_cannot_be_written_down() -> None:
+    async with world() as at:
+        conditions, raised = await decided(at, [Says(Outcome.APPROVE)], Admits(), FullLedger())
+        assert conditions == []
+        assert "cannot be written down: no room" in str(raised)
+
+
+@async_test
+async def test_a_decision_that_is_written_again_is_in_the_ledger_once() -> None:
+    async with world() as at:
+        csr = await asked(at)
+        cached: Indexer[CertificateSigningRequest] = Indexer()
+        # A cache that is behind makes a conflict.
+        cached.put(replace_metadata(csr, resource_version="1"))
+        ledger, client = MemoryLedger(), at.server.api.loopback(controller_user(csr_approving.NAME), "test")
+        approves = CSRApprover(
+            client, Lister(cached), [Says(Outcome.APPROVE)], [Admits()], ledger, at.clock, Uncounted()
+        )
+        with pytest.raises(ReconcileError, match="error updating approval for csr"):
+            await approves.reconcile(request_of(csr))
+        cached.put(csr)
+        await approves.reconcile(request_of(csr))
+        assert len(await ledger.find(Query())) == 1

@@ -32,6 +32,7 @@ from kubevouch.policy.certificate_policies import (
     Known,
     compile_policy,
     decide,
+    fault_of,
     look,
     needs_of,
     would_approve,
@@ -212,6 +213,22 @@ def test_a_broken_policy_of_other_signers_is_no_business_of_this_one() -> None:
     )
     assert broken.fault
     assert not broken.selects(FACTS)
+
+
+def test_what_the_status_of_a_policy_says() -> None:
+    def fault(*expressions: str, **spec: Any) -> tuple[str, str]:
+        validations = [PolicyValidation(expression=each) for each in expressions]
+        selector = PolicySelector(signer_names=["*"])
+        declared = CertificateRequestPolicySpec(effect=REQUIRE, selector=selector, validations=validations, **spec)
+        return fault_of(CertificateRequestPolicy(metadata=ObjectMeta(name="p"), spec=declared))
+
+    assert fault("x509.dnsNames.under('example.com')", "has(node.metadata)") == ("", "")
+    assert fault("nothing")[0] == "Invalid"
+    slow = "x509.dnsNames.all(a, x509.dnsNames.all(b, x509.dnsNames.all(c, (a + b + c).size() > 0)))"
+    reason, message = fault("true", slow)
+    assert (reason, message.partition(":")[0]) == ("TooExpensive", "spec.validations[1]")
+    # What fails for want of a Node does not fail for being slow.
+    assert fault("node.metadata.labels['rack'] == '7'") == ("", "")
 
 
 def test_a_requirement_is_above_an_approval() -> None:

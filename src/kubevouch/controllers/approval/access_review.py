@@ -11,18 +11,20 @@ from kubevouch.client.interface import Client
 async def may_create(client: Client, spec: CertificateSigningRequestSpec, subresource: str) -> bool:
     """Whether the requester may create ``certificatesigningrequests/<subresource>``. Raises APIStatusError,
     TransportError."""
-    asked = SubjectAccessReviewSpec(
-        user=spec.username,
-        uid=spec.uid,
-        groups=spec.groups,
-        extra=spec.extra,
-        resource_attributes=ResourceAttributes(
-            group=GROUP,
-            version="*",
-            resource=CERTIFICATE_SIGNING_REQUESTS.plural,
-            subresource=subresource,
-            verb="create",
-        ),
+    asked = ResourceAttributes(
+        group=GROUP,
+        version="*",
+        resource=CERTIFICATE_SIGNING_REQUESTS.plural,
+        subresource=subresource,
+        verb="create",
     )
-    answer = await client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=asked))
+    return await is_allowed(client, spec, asked)
+
+
+async def is_allowed(client: Client, spec: CertificateSigningRequestSpec, asked: ResourceAttributes) -> bool:
+    """Whether the requester may do that. Raises APIStatusError, TransportError."""
+    review = SubjectAccessReviewSpec(
+        user=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra, resource_attributes=asked
+    )
+    answer = await client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=review))
     return answer.status.allowed

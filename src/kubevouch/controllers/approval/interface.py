@@ -8,6 +8,7 @@ RefusedError         a bound that the request is outside of, for ever
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
@@ -28,8 +29,12 @@ class Approver(Protocol):
         """Whether it knows all that it decides by: nothing is decided before every approver does."""
         ...
 
-    async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:
+    async def judge(
+        self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest
+    ) -> Verdict | Sequence[Verdict]:
         """What it says of an undecided request, whose ``facts`` and ``request`` are derived of ``csr``.
+
+        One that speaks for several, such as policies, has a verdict of each.
 
         Raises:
             ReconcileError, APIStatusError, TransportError: it cannot say now. Nobody's approval counts until it can.
@@ -48,6 +53,35 @@ class Bound(Protocol):
             IgnorableError, ReconcileError, APIStatusError, TransportError: not now.
         """
         ...
+
+
+class ApprovalMetrics(Protocol):
+    """What is counted."""
+
+    def decided(self, signer: str, approver: str, outcome: str, seconds: float) -> None:
+        """A request was approved or denied, ``seconds`` after it came."""
+        ...
+
+    def policy_failed(self, policy: str) -> None:
+        """A rule of the policy could not be looked at: an expression failed, a record could not be read."""
+        ...
+
+    def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        """Ask this, at each scrape, for the number of undecided requests by signer and reason."""
+        ...
+
+
+class Uncounted:
+    """For whoever has no metrics."""
+
+    def decided(self, signer: str, approver: str, outcome: str, seconds: float) -> None:
+        """See :class:`ApprovalMetrics`, as with the next two."""
+
+    def policy_failed(self, policy: str) -> None:
+        pass
+
+    def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        pass
 
 
 class RefusedError(Exception):

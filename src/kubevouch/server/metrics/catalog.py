@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from kubevouch.authentication.interface import Authentication
 from kubevouch.authentication.service_account import METHOD as SERVICE_ACCOUNT_TOKEN
 from kubevouch.server.metrics.access import AccessMetrics
+from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram, Level
 from kubevouch.server.metrics.storage import StorageMetrics
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
@@ -52,6 +53,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.workqueues = WorkqueueFamilies(self.registry)
         self.access = AccessMetrics(self.registry)
+        self.approvals = ApprovalFamilies(self.registry)
         self._requests = Counter(
             "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS,
             registry=self.registry, max_series=_MAX_REQUEST_SERIES,

@@ -1,0 +1,287 @@
+"""Requests that CertificateRequestPolicies approve, deny or keep waiting: what they look at is gathered here.
+
+What follows is decided in :mod:`kubevouch.policy.certificate_policies`. The rules about what was issued before are
+looked at once more, one request at a time, right before an approval: of two requests at once, one would not be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import structlog
+
+from kubevouch import wellknown
+from kubevouch.api.authorization_v1 import ResourceAttributes
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
+from kubevouch.api.core_v1 import Node
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS, CERTIFICATE_REQUEST_POLICIES
+from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
+    CertificateRequestPolicy,
+    CertificateRequestPolicySpec,
+)
+from kubevouch.api.kubevouch_v1alpha1.guards import authors_of
+from kubevouch.cel.environment import TURN, Budget, Turn, TurnOver
+from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client
+from kubevouch.controllers.approval.access_review import is_allowed
+from kubevouch.controllers.approval.interface import ApprovalMetrics, RefusedError
+from kubevouch.controllers.approval.policy_records import PolicyRecords
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.interface import Context, IgnorableError, Request, request_of
+from kubevouch.machinery.codec import json_codec
+from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.policy import inventory
+from kubevouch.policy.certificate_policies import (
+    CompiledPolicy,
+    Known,
+    compile_policy,
+    decide,
+    look,
+    needs_of,
+    would_approve,
+)
+from kubevouch.policy.constraints import node_of
+from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings, machine_value
+from kubevouch.policy.facts import RequestFacts, facts_of
+from kubevouch.policy.inventory import Inventory
+from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
+from kubevouch.records.bootstrap_tokens import token_id_of_user
+from kubevouch.records.node_recovery import is_recovering
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.util.clock import Clock
+from kubevouch.util.worker import elsewhere
+
+log = structlog.get_logger("controllers.certificate_policies")
+
+NAME = "policy"
+REQUEST_INDEX = "request-uid"
+"""Of CertificateApprovals, by the UID of the request that they are about."""
+# Requests of which is known by which policies they would be approved, between that and their approval.
+_REMEMBERED = 4096
+
+
+class Policies:
+    """All policies, each compiled once for each of its specs.
+
+    Args:
+        changed: is told whenever a policy comes, goes or says something else.
+    """
+
+    def __init__(self, informer: SharedInformer[CertificateRequestPolicy], changed: Callable[[], None]) -> None:
+        self._informer = informer
+        self._told = changed
+        self._stale: dict[str, CertificateRequestPolicy] = {}
+        self._compiled: dict[str, CompiledPolicy] = {}
+        self._specs: dict[str, tuple[CertificateRequestPolicySpec, frozenset[str]]] = {}
+        self._compiling = asyncio.Lock()
+        self.handler = ChangeHandler(self._changed)
+
+    def have_loaded(self) -> bool:
+        return self._informer.synced
+
+    async def current(self) -> Sequence[CompiledPolicy]:
+        """By name."""
+        if self._stale:
+            async with self._compiling:
+                while self._stale:
+                    name, policy = next(iter(self._stale.items()))
+                    compiled = await elsewhere(partial(compile_policy, policy))
+                    # It stays stale until it is compiled, so that whoever else asks waits; and may have changed again.
+                    if self._stale.get(name) is policy:
+                        del self._stale[name]
+                        self._compiled[name] = compiled
+        return [self._compiled[name] for name in sorted(self._compiled)]
+
+    def _changed(self, policy: CertificateRequestPolicy, gone: bool) -> None:
+        name, said = policy.metadata.name, (policy.spec, authors_of(policy))
+        if gone:
+            for known in (self._stale, self._compiled, self._specs):
+                known.pop(name, None)
+        elif self._specs.get(name) == said:
+            # Its status, as a rule.
+            return
+        else:
+            self._specs[name] = said
+            self._stale[name] = policy
+            # Until it is compiled, nobody may go by what it was.
+            self._compiled.pop(name, None)
+        self._told()
+
+
+class PolicyApprover:
+    """See :class:`kubevouch.controllers.approval.interface.Approver`, and ``Bound`` there."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        client: Client,
+        policies: Policies,
+        records: PolicyRecords,
+        nodes: Lister[Node],
+        approvals: Lister[CertificateApproval],
+        machines: Inventory,
+        clock: Clock,
+        metrics: ApprovalMetrics,
+        *,
+        trusts_annotations: bool,
+    ) -> None:
+        """Args:
+        approvals: with :data:`REQUEST_INDEX`.
+        trusts_annotations: the API server says from where a request came, and lets nobody else say it.
+        """
+        self._client = client
+        self._policies = policies
+        self._records = records
+        self._nodes = nodes
+        self._approvals = approvals
+        self._machines = machines
+        self._clock = clock
+        self._metrics = metrics
+        self._trusts_annotations = trusts_annotations
+        self._admitting = asyncio.Lock()
+        # By the UID of a request, whether all that approve it go by what was issued before.
+        self._relying: dict[str, bool] = {}
+
+    def has_loaded(self) -> bool:
+        return self._policies.have_loaded()
+
+    async def judge(
+        self,
+        csr: CertificateSigningRequest,
+        facts: RequestFacts,
+        request: CertificateRequest,  # noqa: ARG002 - the facts have it all
+    ) -> Sequence[Verdict]:
+        """One verdict of each policy that selects the request."""
+        selected = [policy for policy in await self._policies.current() if policy.selects(facts)]
+        if not selected:
+            return ()
+        verdicts = await self._verdicts(csr, facts, selected)
+        approving = [each for each, verdict in zip(selected, verdicts, strict=True)
+                     if verdict.outcome is Outcome.APPROVE]  # fmt: skip
+        self._relying[facts.uid] = bool(approving) and all(each.needs for each in approving)
+        if len(self._relying) > _REMEMBERED:
+            del self._relying[next(iter(self._relying))]
+        for policy, verdict in zip(selected, verdicts, strict=True):
+            self._count(policy, verdict)
+        return verdicts
+
+    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
+        """See ``Bound``."""
+        facts = facts_of(csr, request)
+        asking = [each for each in await self._policies.current() if each.needs and each.selects(facts)]
+        relying = self._relying.pop(facts.uid, False)
+        if not asking:
+            return
+        async with self._admitting:
+            verdicts = await self._verdicts(csr, facts, asking)
+            for each in verdicts:
+                if each.outcome is Outcome.DENY:
+                    raise RefusedError(each.approver, each.reason, each.message)
+            approves = any(each.outcome is Outcome.APPROVE for each in verdicts)
+            missing = next((each.missing for each in verdicts if each.blocks or (relying and not approves)), None)
+            if missing is not None:
+                raise IgnorableError(missing)
+            self._records.granted(facts, self._clock.now())
+
+    async def _verdicts(
+        self, csr: CertificateSigningRequest, facts: RequestFacts, policies: Sequence[CompiledPolicy]
+    ) -> list[Verdict]:
+        now = self._clock.now()
+        records = await self._records.look(facts, needs_of(policies), now)
+        approvals = self._approvals.by_index(REQUEST_INDEX, facts.uid)
+        known = Known(around=self._surroundings(csr, facts, policies), records=records, approvals=approvals)
+        whole = Budget(REQUEST_BUDGET)
+        verdicts = []
+        for policy in policies:
+            steps = await _looked(policy, facts, known, whole)
+            may_use = await self._may_use(csr, policy) if would_approve(policy, steps) else None
+            verdicts.append(decide(policy, steps, may_use))
+        return verdicts
+
+    def _surroundings(
+        self, csr: CertificateSigningRequest, facts: RequestFacts, policies: Sequence[CompiledPolicy]
+    ) -> Surroundings:
+        used = frozenset[str]().union(*(each.names for each in policies))
+        now, name = self._clock.now(), node_of(facts)
+        node = self._nodes.get(name) if name and "node" in used else None
+        if "machine" in used and not self._machines.has_loaded():
+            raise IgnorableError("the inventory of machines has not been read, and a policy asks for it")
+        expected = inventory.current(self._machines.machines(name), now) if name and "machine" in used else ()
+        return Surroundings(
+            now=now,
+            node={} if node is None else json_codec.to_builtins(node),
+            machine=machine_value(expected[0]) if expected else {},
+            evidence=evidence_of(csr, trusts_annotations=self._trusts_annotations),
+        )
+
+    async def _may_use(self, csr: CertificateSigningRequest, policy: CompiledPolicy) -> bool:
+        resource = CERTIFICATE_REQUEST_POLICIES
+        asked = ResourceAttributes(
+            group=resource.group, version="*", resource=resource.plural, name=policy.name, verb="use"
+        )
+        return await is_allowed(self._client, csr.spec, asked)
+
+    def _count(self, policy: CompiledPolicy, verdict: Verdict) -> None:
+        for step in verdict.steps:
+            if step.result == StepResult.ERROR:
+                self._metrics.policy_failed(policy.name)
+                log.debug("a rule of a policy failed", policy=policy.name, rule=step.rule, why=step.got)
+
+
+async def _looked(policy: CompiledPolicy, facts: RequestFacts, known: Known, whole: Budget) -> tuple[Step, ...]:
+    """What takes long is done beside the loop, from the beginning."""
+    try:
+        return look(policy, facts, known, whole, Turn(TURN))
+    except TurnOver:
+        return await elsewhere(lambda: look(policy, facts, known, whole))
+
+
+def evidence_of(csr: CertificateSigningRequest, *, trusts_annotations: bool) -> Mapping[str, Any]:
+    """What was seen of how the request came; nothing that its requester says."""
+    token = token_id_of_user(csr.spec.username)
+    source = csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "") if trusts_annotations else ""
+    found: dict[str, Any] = {"recovered": is_recovering(csr.spec.username)}
+    return found | ({"token": token} if token else {}) | ({"sourceAddress": source} if source else {})
+
+
+def _spoken_of(approval: CertificateApproval) -> Iterable[Request]:
+    return (Request(approval.spec.request_name),)
+
+
+def build(context: Context, controller: QueueController) -> PolicyApprover:
+    client = context.connect(wellknown.CSR_APPROVING_CONTROLLER)
+    csrs = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    nodes = context.informers.informer(NODES, client=client)
+
+    def changed() -> None:
+        """Every request that nobody has decided may be another policy's business now."""
+        for csr in csrs.indexer.values():
+            if is_undecided(csr):
+                controller.queue.add(request_of(csr))
+
+    informer = context.informers.informer(CERTIFICATE_REQUEST_POLICIES, client=client)
+    policies = Policies(informer, changed)
+    controller.follow(informer, policies.handler)
+    approvals = context.informers.informer(CERTIFICATE_APPROVALS, client=client)
+    with suppress(ValueError):  # somebody who shares the cache has added it
+        approvals.indexer.add_index(REQUEST_INDEX, lambda each: (each.spec.request_uid,))
+    controller.watch(approvals, on_add=_spoken_of, on_update=_spoken_of, on_delete=_spoken_of)
+    return PolicyApprover(
+        client,
+        policies,
+        PolicyRecords(context.ledger, csrs.indexer),
+        nodes.lister,
+        approvals.lister,
+        context.inventory,
+        context.clock,
+        context.approval_metrics,
+        trusts_annotations=context.count is not None,
+    )

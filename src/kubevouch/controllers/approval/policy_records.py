@@ -1,0 +1,215 @@
+"""What was issued and approved before, for policies that ask: from the ledger, the requests that are there, and memory.
+
+The ledger knows what was signed beside it, however long ago; the requests also what others sign, for the hour that they
+stay; the memory what was approved a moment ago, of which neither has heard.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from kubevouch import wellknown
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
+from kubevouch.client.cache.indexer import Indexer
+from kubevouch.ledger.entries import APPROVED, INTENDED, ISSUED, REVOKED, Entry, Query
+from kubevouch.ledger.interface import LedgerError, ReadableLedger
+from kubevouch.pki.errors import ParseError
+from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.x509 import x509_certificate, x509_request
+from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.policy.constraints import RecordNeeds, Records, names_of, node_of
+from kubevouch.policy.facts import RequestFacts, facts_of
+
+KEY_INDEX, NODE_INDEX, NAME_INDEX = "policy-key", "policy-node", "policy-name"
+_DECIDED = frozenset({APPROVED, INTENDED})
+_MAX_NAMES = 100
+# Entries that are looked at for one name or key: whoever has as many certificates for it has it.
+_LOOKED_AT = 100
+# By then the ledger has every approval that is written at all.
+_GRANT_SECONDS = 300
+_MAX_GRANTS = 4096
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    facts: RequestFacts
+    at: dt.datetime
+
+
+class PolicyRecords:
+    """``csrs`` gets three indexes more."""
+
+    def __init__(self, ledger: ReadableLedger, csrs: Indexer[CertificateSigningRequest]) -> None:
+        self._ledger = ledger
+        self._csrs = csrs
+        self._grants: dict[str, _Grant] = {}
+        for name, function in ((KEY_INDEX, _keys), (NODE_INDEX, _nodes), (NAME_INDEX, _names)):
+            with suppress(ValueError):  # somebody who shares the cache has added it
+                csrs.add_index(name, function)
+
+    def granted(self, facts: RequestFacts, now: dt.datetime) -> None:
+        """The request is about to be approved."""
+        self._grants[facts.uid] = _Grant(facts, now)
+        if len(self._grants) > _MAX_GRANTS:
+            del self._grants[next(iter(self._grants))]
+
+    async def look(self, facts: RequestFacts, needs: RecordNeeds, now: dt.datetime) -> Records:
+        """What ``needs`` asks about a request; a ledger that cannot be read is the records' fault."""
+        if not needs:
+            return Records()
+        try:
+            key, waits = await self._key(facts, now) if needs.key else ("", "")
+            return Records(
+                key=key,
+                key_waits=waits,
+                approved={period: await self._approved(facts, period, now) for period in needs.periods},
+                certificates=await self._certificates(facts, now) if needs.certificates else 0,
+                holders=await self._holders(facts, now) if needs.holders else {},
+            )
+        except LedgerError as err:
+            return Records(fault=f"the ledger cannot be read: {err}")
+
+    def _recent(self, facts: RequestFacts, now: dt.datetime, seconds: int = _GRANT_SECONDS) -> Iterator[RequestFacts]:
+        """Other requests that were approved a moment ago."""
+        first = now - dt.timedelta(seconds=min(seconds, _GRANT_SECONDS))
+        return (each.facts for uid, each in self._grants.items() if uid != facts.uid and each.at >= first)
+
+    def _others(self, index: str, value: str, facts: RequestFacts) -> Iterator[CertificateSigningRequest]:
+        return (csr for csr in self._csrs.by_index(index, value) if csr.metadata.uid != facts.uid)
+
+    async def _key(self, facts: RequestFacts, now: dt.datetime) -> tuple[str, str]:
+        """Who has a certificate for the key, and who may be about to get one."""
+        key = facts.key_fingerprint
+        issued = await self._ledger.find(Query(kinds=frozenset({ISSUED}), key=key, limit=_LOOKED_AT))
+        for each in issued:
+            if each.entry.uid != facts.uid:
+                return f"{each.entry.request} had a certificate for it", ""
+        waits = ""
+        for csr in self._others(KEY_INDEX, key, facts):
+            if csr.status.certificate:
+                return f"{csr.metadata.name} has a certificate for it", ""
+            if _may_be_signed(csr):
+                waits = f"{csr.metadata.name} is approved for it"
+        for each in await self._ledger.find(Query(kinds=_DECIDED, key=key, limit=_LOOKED_AT)):
+            if each.entry.uid != facts.uid and not self._has_failed(each.entry):
+                waits = waits or f"{each.entry.request} was approved for it"
+        for other in self._recent(facts, now):
+            if other.key_fingerprint == key:
+                waits = waits or f"{other.name} is approved for it"
+        return "", waits
+
+    def _has_failed(self, entry: Entry) -> bool:
+        """Whether the request is still there and will get no certificate."""
+        csr = self._csrs.get(entry.request)
+        return csr is not None and csr.metadata.uid == entry.uid and not _may_be_signed(csr)
+
+    async def _approved(self, facts: RequestFacts, period: int, now: dt.datetime) -> int:
+        since = now - dt.timedelta(seconds=period)
+        query = Query(
+            kinds=_DECIDED, requester=facts.username, signer=facts.signer_name, since=since, newest_first=True
+        )
+        uids = {each.entry.uid for each in await self._ledger.find(query)}
+        uids |= {
+            other.uid
+            for other in self._recent(facts, now, period)
+            if (other.username, other.signer_name) == (facts.username, facts.signer_name)
+        }
+        return len(uids - {facts.uid})
+
+    async def _certificates(self, facts: RequestFacts, now: dt.datetime) -> int:
+        node, signer = node_of(facts), facts.signer_name
+        if not node:
+            return 0
+        live = Query(kinds=frozenset({ISSUED}), node=node, signer=signer, ends_after=now)
+        issued = {each.entry.uid: each.entry for each in await self._ledger.find(live)}
+        revoked = await self._ledger.find(Query(kinds=frozenset({REVOKED}), node=node)) if issued else ()
+        serials = {each.entry.serial for each in revoked}
+        count = sum(uid != facts.uid and entry.serial not in serials for uid, entry in issued.items())
+        seen = {*issued, facts.uid}
+        for csr in self._others(NODE_INDEX, node, facts):
+            if csr.spec.signer_name != signer or csr.metadata.uid in seen:
+                continue
+            leaf = _leaf(csr)
+            if _may_be_signed(csr) if leaf is None else now < leaf.not_after:
+                seen.add(csr.metadata.uid)
+                count += 1
+        return count + sum(
+            other.uid not in seen and (node_of(other), other.signer_name) == (node, signer)
+            for other in self._recent(facts, now)
+        )
+
+    async def _holders(self, facts: RequestFacts, now: dt.datetime) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in names_of(facts)[:_MAX_NAMES]:
+            for spelled in _spellings(name):
+                holder = await self._holder(spelled, facts, now)
+                if holder:
+                    found[name] = holder
+                    break
+        return found
+
+    async def _holder(self, name: str, facts: RequestFacts, now: dt.datetime) -> str:
+        query = Query(kinds=frozenset({ISSUED}), name=name, ends_after=now, newest_first=True, limit=_LOOKED_AT)
+        own = node_name_of(facts.username)
+        for each in await self._ledger.find(query):
+            entry = each.entry
+            if entry.requester != facts.username and not (own and entry.node == own):
+                return f"{entry.requester} has a certificate for it until {entry.not_after}"
+        for csr in self._others(NAME_INDEX, name.lower(), facts):
+            if csr.spec.username == facts.username:
+                continue
+            leaf = _leaf(csr)
+            if leaf is not None and now < leaf.not_after:
+                return f"{csr.spec.username} has a certificate for it until {leaf.not_after}"
+            if leaf is None and _may_be_signed(csr):
+                return f"{csr.metadata.name} of {csr.spec.username} is approved for it"
+        for other in self._recent(facts, now):
+            if other.username != facts.username and name.lower() in map(str.lower, names_of(other)):
+                return f"{other.name} of {other.username} is approved for it"
+        return ""
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """``name``, and the wild card that stands for it, too."""
+    yield name
+    host, dot, domain = name.rstrip(".").partition(".")
+    if dot and "." in domain and host != "*":
+        yield f"*.{domain}"
+
+
+def _may_be_signed(csr: CertificateSigningRequest) -> bool:
+    refused = has_condition(csr, wellknown.CSR_DENIED) or has_condition(csr, wellknown.CSR_FAILED)
+    return has_condition(csr, wellknown.CSR_APPROVED) and not refused
+
+
+def _leaf(csr: CertificateSigningRequest) -> Certificate | None:
+    try:
+        return x509_certificate.parse_bundle(csr.status.certificate)[0] if csr.status.certificate else None
+    except ParseError:
+        return None
+
+
+def _facts(csr: CertificateSigningRequest) -> RequestFacts | None:
+    try:
+        return facts_of(csr, x509_request.parse_pem(csr.spec.request or b""))
+    except ParseError:
+        return None
+
+
+def _keys(csr: CertificateSigningRequest) -> Iterable[str]:
+    facts = _facts(csr)
+    return () if facts is None else (facts.key_fingerprint,)
+
+
+def _nodes(csr: CertificateSigningRequest) -> Iterable[str]:
+    facts = _facts(csr)
+    node = "" if facts is None else node_of(facts)
+    return (node,) if node else ()
+
+
+def _names(csr: CertificateSigningRequest) -> Iterable[str]:
+    facts = _facts(csr)
+    return () if facts is None else {each.lower() for each in names_of(facts)[:_MAX_NAMES]}

@@ -1,0 +1,62 @@
+"""Decisions about requests for certificates: how many, by whom, how soon, and what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kubevouch.server.metrics.series import MAX_SERIES, OTHER, Counter, Histogram
+
+_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
+
+
+class ApprovalFamilies(Collector):
+    """A ``controllers.approval.interface.ApprovalMetrics``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._decisions = Counter(
+            "kubevouch_csr_decisions", "Decisions about CertificateSigningRequests.", ("approver", "outcome"),
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "kubevouch_csr_decision_seconds",
+            "From the request to the decision.",
+            ("signer",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "kubevouch_policy_errors", "Rules of CertificateRequestPolicies that could not be looked at.", ("policy",),
+            registry=registry,
+        )  # fmt: skip
+        self._count: Callable[[], Mapping[tuple[str, str], int]] = dict
+        registry.register(self)
+
+    def decided(self, signer: str, approver: str, outcome: str, seconds: float) -> None:
+        self._decisions.labels(approver, outcome).inc()
+        self._seconds.observe((signer,), seconds)
+
+    def policy_failed(self, policy: str) -> None:
+        self._failures.labels(policy).inc()
+
+    def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[Metric]:
+        bounded: dict[tuple[str, str], int] = {}
+        for labels, number in self._count().items():
+            # Whoever may post requests chooses the names of their signers.
+            known = labels in bounded or len(bounded) < MAX_SERIES
+            key = labels if known else (OTHER, OTHER)
+            bounded[key] = bounded.get(key, 0) + number
+        family = GaugeMetricFamily(
+            "kubevouch_csr_pending",
+            "CertificateSigningRequests that nobody has decided, by what is missing.",
+            labels=("signer", "reason"),
+        )
+        for labels, number in bounded.items():
+            family.add_metric(labels, number)
+        yield family

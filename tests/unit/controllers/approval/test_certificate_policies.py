@@ -1,0 +1,301 @@
+"""controllers/approval/certificate_policies.py over a server: who is approved, what waits, and what wakes it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from asynctest import async_test
+from controller_world import World, world
+from kubevouch import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REQUEST_POLICIES
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
+    REQUIRE,
+    AllowedHosts,
+    AllowedSubject,
+    AllowedTexts,
+    CertificateRequestPolicy,
+    CertificateRequestPolicySpec,
+    ExpirationBounds,
+    PolicySelector,
+    PolicyValidation,
+    RateBound,
+)
+from kubevouch.api.rbac_v1 import PolicyRule
+from kubevouch.authorization.policy import cluster_role, cluster_role_binding
+from kubevouch.authorization.policy import user as user_subject
+from kubevouch.controllers import certificate_policy_status, csr_approving
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+
+SIGNER = "example.com/hosts"
+HOST = "a.k8s.example.com"
+
+
+@functools.cache
+def pem(key: int, names: tuple[str, ...], common_name: str) -> bytes:
+    private = ec.derive_private_key(key, ec.SECP256R1())
+    return build_request(private, Subject(common_name=common_name), SubjectAltNames(dns_names=names))
+
+
+async def ask(
+    at: World, name: str, *, user: str = "alice", key: int = 7, names: tuple[str, ...] = (HOST,), seconds: int = 3600,
+    signer: str = SIGNER, common_name: str = HOST,
+) -> CertificateSigningRequest:  # fmt: skip
+    spec = CertificateSigningRequestSpec(
+        request=pem(key, names, common_name), signer_name=signer, usages=["server auth"], expiration_seconds=seconds
+    )
+    client = at.as_user(user, "system:masters") if user == "root" else at.as_user(user)
+    made = CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
+    return await client.create(CERTIFICATE_SIGNING_REQUESTS, made)
+
+
+async def rights(at: World, *users: str, policy: str = "hosts") -> None:
+    """May post requests, and use the policy."""
+    rules = [
+        PolicyRule(
+            verbs=["create", "get"], api_groups=["certificates.k8s.io"], resources=["certificatesigningrequests"]
+        ),
+        PolicyRule(
+            verbs=["use"],
+            api_groups=["kubevouch.io"],
+            resources=["certificaterequestpolicies"],
+            resource_names=[policy],
+        ),
+    ]
+    for user in users:
+        await at.client.create(CLUSTER_ROLES, cluster_role(f"r-{user}", *(rules[:1] if user == "eve" else rules)))
+        await at.client.create(CLUSTER_ROLE_BINDINGS, cluster_role_binding(f"r-{user}", user_subject(user)))
+
+
+async def policy(at: World, name: str = "hosts", **spec: Any) -> CertificateRequestPolicy:
+    hosts = ["*.k8s.example.com"]
+    declared = CertificateRequestPolicySpec(
+        **{
+            "effect": "ApproveOrDeny",
+            "selector": PolicySelector(signer_names=[SIGNER]),
+            "subject": AllowedSubject(common_name=AllowedTexts(patterns=hosts)),
+            "dns_names": AllowedHosts(patterns=hosts),
+            "usages": ["server auth"],
+            "expiration_seconds": ExpirationBounds(maximum=2592000),
+            **spec,
+        }
+    )
+    made = CertificateRequestPolicy(metadata=ObjectMeta(name=name), spec=declared)
+    return await at.client.create(CERTIFICATE_REQUEST_POLICIES, made)
+
+
+async def run(at: World, *more: str) -> Any:
+    return await at.run(csr_approving.NAME, *more)
+
+
+async def conditions(at: World, name: str) -> list[tuple[str, str]]:
+    csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, name)
+    return [(each.type, each.reason) for each in csr.status.conditions]
+
+
+YES, NO = [("Approved", "ApprovedByPolicy")], [("Denied", "DeniedByPolicy")]
+
+
+@async_test
+async def test_the_example_of_the_first_design() -> None:
+    async with world() as at:
+        await rights(at, "alice", "eve")
+        await policy(at, fresh_key=True)
+        running = await run(at)
+        await ask(at, "good")
+        await running.settle()
+        await ask(at, "same-key", names=(HOST, "b.k8s.example.com"))
+        await ask(at, "long", key=8, seconds=2592001)
+        await ask(at, "evil", key=9, names=(HOST, "evil.com"))
+        await ask(at, "no-right", key=10, user="eve")
+        await running.settle()
+        found = {name: await conditions(at, name) for name in ("good", "same-key", "long", "evil", "no-right")}
+        # Whoever was approved for the key may still fail to get a certificate.
+        assert found == {"good": YES, "same-key": [], "long": NO, "evil": NO, "no-right": []}
+
+
+@async_test
+async def test_a_key_that_had_a_certificate_is_denied() -> None:
+    async with world() as at:
+        await rights(at, "alice")
+        await policy(at, fresh_key=True)
+        running = await run(at)
+        await ask(at, "first")
+        await running.settle()
+        csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, "first")
+        issued = msgspec.structs.replace(csr.status, certificate=at.server.pki.ca_certificate)
+        await at.client.update(
+            CERTIFICATE_SIGNING_REQUESTS, msgspec.structs.replace(csr, status=issued), subresource="status"
+        )
+        await ask(at, "again", names=("b.k8s.example.com",), common_name="")
+        await running.settle()
+        assert await conditions(at, "again") == NO
+
+
+@async_test
+async def test_nothing_is_decided_by_a_policy_that_comes_later_than_the_approver() -> None:
+    """A requirement that is read with the first request is kept, and a policy that comes wakes what waits."""
+    async with world() as at:
+        await rights(at, "alice")
+        running = await run(at)
+        await ask(at, "early")
+        await running.settle()
+        assert await conditions(at, "early") == []
+        await policy(at)
+        await running.settle()
+        assert await conditions(at, "early") == YES
+
+
+@async_test
+async def test_a_broken_requirement_holds_back_what_others_approve_and_a_repair_lets_it_go() -> None:
+    async with world() as at:
+        await rights(at, "alice")
+        await policy(at)
+        broken = await policy(
+            at, "strict", effect=REQUIRE, usages=[], validations=[PolicyValidation(expression="nothing == 1")]
+        )
+        running = await run(at, certificate_policy_status.NAME)
+        await ask(at, "held")
+        await running.settle()
+        assert await conditions(at, "held") == []
+        stored = await at.client.get(CERTIFICATE_REQUEST_POLICIES, "strict")
+        (ready,) = stored.status.conditions
+        assert (ready.type, ready.status, ready.reason) == ("Ready", "False", "Invalid")
+        assert ready.message.startswith("spec.validations[0].expression: compilation failed")
+        assert broken.metadata.generation == stored.status.observed_generation
+        repaired = msgspec.structs.replace(
+            stored.spec, validations=[PolicyValidation(expression="x509.keyBits == 256")]
+        )
+        await at.client.update(CERTIFICATE_REQUEST_POLICIES, msgspec.structs.replace(stored, spec=repaired))
+        await running.settle()
+        assert await conditions(at, "held") == YES
+        stored = await at.client.get(CERTIFICATE_REQUEST_POLICIES, "strict")
+        assert [each.status for each in stored.status.conditions] == ["True"]
+
+
+@async_test
+async def test_a_requirement_is_above_kubernetes_own_approval() -> None:
+    async with world() as at:
+        selector = PolicySelector(signer_names=[wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER])
+        small = [PolicyValidation(expression="x509.keyBits >= 384", message="a curve of 384 bits", reason="WeakKey")]
+        await policy(
+            at, effect=REQUIRE, selector=selector, subject=None, dns_names=None, usages=[], expiration_seconds=None,
+            validations=small,
+        )  # fmt: skip
+        running = await run(at)
+        spec = CertificateSigningRequestSpec(
+            request=build_request(
+                ec.derive_private_key(7, ec.SECP256R1()),
+                Subject(common_name="system:node:n1", organizations=("system:nodes",)),
+            ),
+            signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+            usages=["digital signature", "client auth"],
+        )
+        machine = at.as_user("system:bootstrap:abcdef", "system:bootstrappers", wellknown.DEFAULT_NODE_TOKEN_GROUP)
+        made = CertificateSigningRequest(metadata=ObjectMeta(name="n1"), spec=spec)
+        await machine.create(CERTIFICATE_SIGNING_REQUESTS, made)
+        await running.settle()
+        assert await conditions(at, "n1") == [("Denied", "WeakKey")]
+
+
+@async_test
+async def test_of_many_at_once_only_so_many_are_approved() -> None:
+    async with world() as at:
+        await rights(at, "alice", "bob")
+        await policy(at, rate=RateBound(requests=3, period_seconds=60))
+        for number in range(10):
+            await ask(at, f"csr-{number}", key=20 + number)
+        await ask(at, "bobs", user="bob", key=50)
+        running = await run(at)
+
+        async def approved() -> int:
+            return [await conditions(at, f"csr-{number}") for number in range(10)].count(YES)
+
+        assert await approved() == 3
+        assert await conditions(at, "bobs") == YES
+        # What waits comes again by itself.
+        await at.clock.run(110)
+        await running.settle()
+        assert await approved() == 6
+
+
+@pytest.mark.parametrize("names", [("x.k8s.example.com",), ("X.K8S.example.com",)])
+@async_test
+async def test_a_name_that_another_is_about_to_have(names: Sequence[str]) -> None:
+    async with world() as at:
+        await rights(at, "alice", "bob")
+        await policy(at, unique_names=True)
+        running = await run(at)
+        await ask(at, "alices", names=("x.k8s.example.com",))
+        await running.settle()
+        await ask(at, "bobs", user="bob", key=8, names=tuple(names), common_name="")
+        await ask(at, "alices-2", key=9, names=tuple(names))
+        await running.settle()
+        assert await conditions(at, "bobs") == []
+        assert await conditions(at, "alices-2") == YES
+
+
+@async_test
+async def test_events_tell_what_was_decided_and_what_is_missing() -> None:
+    async with world() as at:
+        await rights(at, "alice", "eve")
+        await policy(at)
+        running = await run(at)
+        await ask(at, "good")
+        await ask(at, "evil", key=8, names=("evil.com",))
+        await ask(at, "no-right", key=9, user="eve")
+        await running.settle()
+        events = (await at.client.list(EVENTS, "default")).items
+        told = {each.involved_object.name: (each.type, each.reason, each.message) for each in events}
+        assert told["good"] == ("Normal", "CertificateRequestApproved", "policy/hosts: policy hosts: all rules are met")
+        assert told["evil"][:2] == ("Warning", "CertificateRequestDenied")
+        assert told["no-right"][:2] == ("Warning", "CertificateRequestWaits")
+        assert "the right to use certificaterequestpolicies/hosts" in told["no-right"][2]
+
+
+@async_test
+async def test_metrics() -> None:
+    async with world() as at:
+        await rights(at, "alice", "eve")
+        await policy(at)
+        running = await run(at)
+        await ask(at, "good")
+        await ask(at, "no-right", key=9, user="eve")
+        await running.settle()
+        await policy(at, "failing", validations=[PolicyValidation(expression="requester.extra['none'] == []")])
+        await ask(at, "waits", key=10)
+        await running.settle()
+        value = at.server.api.metrics.registry.get_sample_value
+        assert value("kubevouch_csr_decisions_total", {"approver": "policy/hosts", "outcome": "approve"}) == 1
+        assert value("kubevouch_csr_pending", {"signer": SIGNER, "reason": "PolicyError"}) == 2
+        assert value("kubevouch_csr_decision_seconds_count", {"signer": SIGNER}) == 1
+        assert (value("kubevouch_policy_errors_total", {"policy": "failing"}) or 0) >= 2
+        await at.client.delete(CERTIFICATE_SIGNING_REQUESTS, "no-right")
+        await running.settle()
+        assert value("kubevouch_csr_pending", {"signer": SIGNER, "reason": "PolicyError"}) == 1
+
+
+SLOW = "x509.dnsNames.all(a, x509.dnsNames.all(b, x509.dnsNames.all(c, (a + b + c).size() > 0)))"
+
+
+@async_test
+async def test_a_slow_policy_holds_up_nobody() -> None:
+    async with world() as at:
+        await rights(at, "alice")
+        await policy(at, "aslow", effect="Approve", validations=[PolicyValidation(expression=SLOW)])
+        await policy(at)
+        running = await run(at)
+        names = tuple(f"h{number}.k8s.example.com" for number in range(200))
+        await ask(at, "many", names=names)
+        await running.settle()
+        assert await conditions(at, "many") == YES
