@@ -28,8 +28,10 @@ FAILED = "failed"
 """A request that the signer can never sign."""
 DISCARDED = "discarded"
 """A certificate that was signed and never handed out: another one of the same request counts."""
-REVOKED, POLICY, BEGUN = "revoked", "policy", "begun"
-"""``begun``: the ledger itself, since when; what was issued before is not in it, or only as it was found."""
+REVOKED, POLICY = "revoked", "policy"
+BEGUN, RESTORED = "begun", "restored"
+"""Of the ledger itself: since when it is kept, for what was issued before is not in it, or only as it was found; and
+that it goes on from a copy, for what was written to the other after it is not here."""
 
 MAX_TRACE_BYTES = 16 << 10
 MAX_IDENTITY_BYTES = 16 << 10

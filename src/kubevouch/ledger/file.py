@@ -45,8 +45,11 @@ class LedgerFile:
         mark: Mark,
         origin: str,
         key: Ed25519PrivateKey,
+        copied: str,
     ) -> None:
+        """``copied``: when this was copied from another ledger, that may have gone on; empty if it was not."""
         self.path = path
+        self.copied = copied
         self.origin = origin
         self.verifier_key = checkpoints.verifier_key(origin, key)
         self._connection = connection

@@ -22,6 +22,8 @@ from kubevouch.storage.sqlite.mark import Mark, Noted, read_mark, write_mark
 from kubevouch.storage.sqlite.schema import run_script
 from kubevouch.util import files
 
+DEFAULT_FILE = "ledger.db"
+"""In the data directory of ``kubevouch up``."""
 ORIGIN_PREFIX = "kubevouch.io/ledger/"
 BUSY_SECONDS = 5.0
 
@@ -62,7 +64,8 @@ def open_ledger(path: Path, now: dt.datetime) -> LedgerFile:
             key = _key_of(path, connection)
             mark = _mark(path, connection)
             undo.callback(mark.close)
-            opened = LedgerFile(path, connection, lock, mark, origin, key)
+            copied = reading.one(connection, "SELECT value FROM meta WHERE name = 'copied'")
+            opened = LedgerFile(path, connection, lock, mark, origin, key, copied or "")
             opened.expect_whole()
             connection.execute("DELETE FROM meta WHERE name = 'copied'")
             undo.pop_all()

@@ -97,6 +97,7 @@ class SQLiteLedger:
     def __init__(self, file: LedgerFile, reader: Connection, recent: _Known, clock: Clock) -> None:
         self.path = file.path
         self.origin = file.origin
+        self.copied = file.copied
         self.verifier_key: VerifierKey = file.verifier_key
         self.statistics = Statistics(entries=file.size)
         self._file = file

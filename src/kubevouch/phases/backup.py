@@ -1,4 +1,4 @@
-"""All that a cluster is, in one file: a copy of the store, the PKI and the kubeconfigs of a data directory.
+"""All that a cluster is, in one file: copies of store and ledger, the PKI and the kubeconfigs of a data directory.
 
 The file is a tar archive that begins with ``manifest.json``: the store's revision, and size and SHA-256 of every other
 member. Nothing in it is encrypted.
@@ -25,6 +25,8 @@ from typing import IO, Self
 import msgspec
 
 from kubevouch import __version__
+from kubevouch.ledger import checkpoints, keys, opening, reading, schema
+from kubevouch.ledger import verification as ledger_verification
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
 from kubevouch.phases import store
@@ -35,6 +37,7 @@ from kubevouch.storage.sqlite.copy import copy_store
 from kubevouch.util import files
 
 FORMAT = 1
+LEDGER, LEDGER_KEY = opening.DEFAULT_FILE, keys.key_of(Path(opening.DEFAULT_FILE)).name
 MANIFEST = "manifest.json"
 PKI = "pki"
 MOST_MANIFEST_BYTES = 1 << 20
@@ -47,7 +50,8 @@ _TRIES = 3
 _CHUNK = 1 << 20
 # A member is one of these and nothing else: whoever makes an archive does not choose where in the system it ends up.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
-_MEMBER = re.compile(rf"{re.escape(DEFAULT_FILE)}|{_PART}\.conf|{PKI}(?:/{_PART})+", re.ASCII)
+_LARGE = (DEFAULT_FILE, LEDGER)
+_MEMBER = re.compile(rf"{'|'.join(map(re.escape, (*_LARGE, LEDGER_KEY)))}|{_PART}\.conf|{PKI}(?:/{_PART})+", re.ASCII)
 
 
 class BackupError(Exception):
@@ -95,7 +99,7 @@ def backup(data_dir: Path, spec: SQLiteSpec | MemorySpec, into: Path, now: dt.da
     """Copy what is in ``data_dir`` to the file ``into``, which is made, private; a server may run meanwhile.
 
     Raises:
-        BackupError, StoreError
+        BackupError, StoreError, LedgerError
         OSError: among others, there is something at ``into``.
     """
     if isinstance(spec, MemorySpec):
@@ -108,15 +112,18 @@ def backup(data_dir: Path, spec: SQLiteSpec | MemorySpec, into: Path, now: dt.da
     if into.exists():
         raise BackupError(f"there is a file {into}", "choose another name; a backup is never overwritten")
     with _workplace(into) as folder:
-        copied = folder / DEFAULT_FILE
-        revision, small = _of_one_moment(data_dir, spec.path, copied)
-        with verification.alone(copied) as real:
+        copied = {DEFAULT_FILE: folder / DEFAULT_FILE}
+        revision, small = _of_one_moment(data_dir, spec.path, copied[DEFAULT_FILE])
+        with verification.alone(copied[DEFAULT_FILE]) as real:
             damaged = verification.verify(real, store.judged).damaged
         if damaged:
             raise BackupError(
                 f"{spec.path} is damaged: {damaged[0]}", "kubevouch store verify says more; restore a backup"
             )
-        members = {DEFAULT_FILE: Member(copied.stat().st_size, _sum_of(copied))}
+        # After the store: it has all that led to what the store has.
+        if (data_dir / LEDGER).exists():
+            copied[LEDGER] = _copied_ledger(data_dir / LEDGER, folder / LEDGER, now)
+        members = {name: Member(path.stat().st_size, _sum_of(path)) for name, path in copied.items()}
         members |= {name: Member(len(content), hashlib.sha256(content).hexdigest()) for name, content in small.items()}
         manifest = Manifest(FORMAT, __version__, str(Time.of(now)), revision, members)
         draft = folder / "backup.tar"
@@ -128,6 +135,17 @@ def backup(data_dir: Path, spec: SQLiteSpec | MemorySpec, into: Path, now: dt.da
         os.link(draft, into)
         files.sync_folder(into.parent)
     return manifest
+
+
+def _copied_ledger(path: Path, into: Path, now: dt.datetime) -> Path:
+    """Raises BackupError, LedgerError."""
+    opening.copy_ledger(path, into, now)
+    with contextlib.closing(opening.connect_to_read(into)) as connection:
+        key = checkpoints.parse_key(reading.meta(connection, schema.KEY, into))
+        findings = ledger_verification.verify(connection, key).findings
+    if findings:
+        raise BackupError(f"{path} is damaged: {findings[0]}", "kubevouch audit verify says more; restore a backup")
+    return into
 
 
 def _of_one_moment(data_dir: Path, path: Path, into: Path) -> tuple[Revision, dict[str, bytes]]:
@@ -142,7 +160,7 @@ def _of_one_moment(data_dir: Path, path: Path, into: Path) -> tuple[Revision, di
 
 
 def _small_files(data_dir: Path) -> Iterator[tuple[str, bytes]]:
-    found = [*data_dir.glob("*.conf"), *(data_dir / PKI).rglob("*")]
+    found = [*data_dir.glob("*.conf"), data_dir / LEDGER_KEY, *(data_dir / PKI).rglob("*")]
     for path in sorted(each for each in found if each.is_file()):
         name = path.relative_to(data_dir).as_posix()
         if not _MEMBER.fullmatch(name):
@@ -154,11 +172,12 @@ def _small_files(data_dir: Path) -> Iterator[tuple[str, bytes]]:
         yield name, content
 
 
-def _write(file: IO[bytes], manifest: Manifest, copied: Path, small: Mapping[str, bytes]) -> None:
+def _write(file: IO[bytes], manifest: Manifest, copied: Mapping[str, Path], small: Mapping[str, bytes]) -> None:
     with tarfile.TarFile(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         _add(archive, MANIFEST, io.BytesIO(content := _encoded(manifest)), len(content))
-        with copied.open("rb") as database:
-            _add(archive, DEFAULT_FILE, database, manifest.files[DEFAULT_FILE].size)
+        for name, path in copied.items():
+            with path.open("rb") as database:
+                _add(archive, name, database, manifest.files[name].size)
         for name, content in small.items():
             _add(archive, name, io.BytesIO(content), len(content))
 
@@ -257,7 +276,7 @@ def _can_be(name: str, size: int, others: Collection[str]) -> bool:
     if not _MEMBER.fullmatch(name) or len(name) > MOST_NAME:
         return False
     folders = {parent.as_posix() for parent in PurePosixPath(name).parents}
-    return folders.isdisjoint(others) and size >= 0 and (size <= MOST_FILE_BYTES or name == DEFAULT_FILE)
+    return folders.isdisjoint(others) and size >= 0 and (size <= MOST_FILE_BYTES or name in _LARGE)
 
 
 class _File(tarfile.TarInfo):

@@ -11,15 +11,14 @@ import structlog
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.client.interface import Client
-from kubevouch.ledger.entries import BEGUN, ISSUED, Entry
+from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, Entry
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.ledger.opening import DEFAULT_FILE
 from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.records import certificate_ledger
 from kubevouch.storage.options import MemorySpec, StoreSpec
 from kubevouch.util.clock import Clock
-
-LEDGER_FILE = "ledger.db"
 
 _BATCH = 256
 
@@ -30,11 +29,11 @@ async def open_ledger(spec: StoreSpec, data_dir: Path, clock: Clock) -> Ledger:
     """Where the store is in memory, so is the ledger. Raises LedgerError."""
     if isinstance(spec, MemorySpec):
         return MemoryLedger()
-    return await SQLiteLedger.open(data_dir / LEDGER_FILE, clock)
+    return await SQLiteLedger.open(data_dir / DEFAULT_FILE, clock)
 
 
 async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
-    """The first entries of a ledger that is new: since when it is kept, and what is known from before.
+    """The first entries of a ledger that is new, or that was copied: since when, and what is known from before.
 
     A data directory may be older than the ledger. The records of names (``records.certificate_ledger``) then tell which
     certificates are alive, though neither what they say in full nor who has approved them.
@@ -42,6 +41,9 @@ async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
     Raises:
         APIStatusError, TransportError, LedgerError
     """
+    if ledger.copied:
+        message = f"it goes on from a copy of {ledger.copied}; what was written to the other one later is not here"
+        await ledger.append(Entry(kind=RESTORED, at=now, message=message))
     if ledger.statistics.entries:
         return
     found: list[Entry] = []

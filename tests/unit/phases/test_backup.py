@@ -16,9 +16,14 @@ from pathlib import Path
 import pytest
 
 import aio
+import ledger_world
 from kubevouch.cli.failures import explain
+from kubevouch.ledger import keys
+from kubevouch.ledger.entries import Query
+from kubevouch.ledger.store import SQLiteLedger, read
 from kubevouch.phases import backup as phase
 from kubevouch.phases.backup import BackupError
+from kubevouch.standalone import ledger
 from kubevouch.storage.interface import Compacted, Revision
 from kubevouch.storage.options import MemorySpec, SQLiteSpec
 from kubevouch.storage.sqlite import SQLiteStore
@@ -260,3 +265,37 @@ def test_what_the_system_refuses_is_said_of_a_file_and_leaves_nothing(made: Path
         signal.signal(signal.SIGXFSZ, former)
     assert explain(caught.value) is not None
     assert {path.name for path in tmp_path.iterdir()} == {"cluster", "backup.tar"}
+
+
+def test_the_ledger_comes_too_and_says_that_it_was_copied(folder: Path, tmp_path: Path) -> None:
+    ledger_world.written(folder / "ledger.db", 1100, checkpoint_at=(500,))
+    before = ledger_world.key_of(folder / "ledger.db")
+
+    async def restored_twice() -> None:
+        held = await SQLiteLedger.open(folder / "ledger.db", FakeClock(NOW))
+        await held.append(ledger_world.entry(1100))
+        phase.backup(folder, spec(folder), tmp_path / "backup.tar", NOW)
+        await held.append(ledger_world.entry(1101))
+        await held.close()
+        phase.restore(tmp_path / "backup.tar", tmp_path / "other", NOW)
+        path = tmp_path / "other" / "ledger.db"
+        assert stat.S_IMODE(keys.key_of(path).stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
+        for _ in range(2):
+            opened = await SQLiteLedger.open(path, FakeClock(NOW))
+            await ledger.begin(opened, None, NOW)  # type: ignore[arg-type]  # it is not new
+            await opened.close()
+
+    aio.run(restored_twice())
+    path = tmp_path / "other" / "ledger.db"
+    assert ledger_world.verified(path, before).findings == []
+    *_, last = read(path, Query(after=1098))
+    assert (last.sequence, last.entry.kind) == (1101, "restored")
+    assert last.entry.message.startswith("it goes on from a copy of 2030-01-01T00:00:00+00:00; what was written")
+
+
+def test_a_damaged_ledger_is_not_backed_up(folder: Path, tmp_path: Path) -> None:
+    ledger_world.written(folder / "ledger.db", 30)
+    ledger_world.change(folder / "ledger.db", "DELETE FROM entry WHERE sequence = 7")
+    with pytest.raises(BackupError, match="is damaged: entry 7: is missing"):
+        phase.backup(folder, spec(folder), tmp_path / "backup.tar", NOW)
+    assert not (tmp_path / "backup.tar").exists()

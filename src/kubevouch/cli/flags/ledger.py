@@ -21,12 +21,12 @@ ledger_flags = together(
 
 def ledger_path(ledger: Path | None, data_dir: Path | None) -> Path:
     """Raises CLIError, UsageError."""
-    from kubevouch.standalone.ledger import LEDGER_FILE
+    from kubevouch.ledger.opening import DEFAULT_FILE
     from kubevouch.standalone.options import default_data_dir
 
     if ledger is not None and data_dir is not None:
         raise click.UsageError("got --ledger and --data-dir, expected one of them")
-    path = ledger or (data_dir or default_data_dir()) / LEDGER_FILE
+    path = ledger or (data_dir or default_data_dir()) / DEFAULT_FILE
     if not path.is_file():
         raise ui.CLIError(
             f"got {path}, expected the file of a ledger", hint="kubevouch up keeps one in its data directory, unless"
