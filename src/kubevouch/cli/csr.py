@@ -413,6 +413,9 @@ def _print(each: Review) -> None:
 
 def _tree(each: Review) -> dict[str, Any]:
     """The stable form for scripts."""
+    import msgspec
+
+    from kubevouch.policy.facts import facts_of
     from kubevouch.reviews.csr_review import names_of
 
     spec = each.csr.spec
@@ -430,10 +433,13 @@ def _tree(each: Review) -> dict[str, Any]:
     if spec.expiration_seconds is not None:
         tree["expirationSeconds"] = spec.expiration_seconds
     if each.request is not None:
-        subject, key = each.request.subject, each.request.public_key
+        facts = facts_of(each.csr, each.request)
+        subject = facts.subject
         tree["subject"] = {"commonName": subject.common_name, "organizations": list(subject.organizations)}
         tree["names"] = names_of(each.request.alt_names)
-        tree["key"] = {"algorithm": key.name, "sha256": key.fingerprint().hex()}
+        tree["key"] = {"algorithm": each.request.public_key.name, "sha256": facts.key_fingerprint}
+        # What every approver, policy and webhook is given.
+        tree["request"] = msgspec.to_builtins(facts)
     if each.changes:
         tree["changes"] = list(each.changes)
     if each.outlook:

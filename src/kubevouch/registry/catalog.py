@@ -41,13 +41,13 @@ def definitions(
     guard: EscalationGuard,
     access: ParamAccess,
     authorizer: Authorizer,
-    refusals: certificatesigningrequests.RecordedRefusals | None = None,
+    requests: Definition[Any] = certificatesigningrequests.DEFINITION,
 ) -> list[Definition[Any]]:
     """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies.
 
     Args:
         authorizer: who may sign for a signer of pods' certificates.
-        refusals: of signing requests with a wrong signature that are stored; None stores none.
+        requests: CertificateSigningRequests, as options have them.
     """
     return [
         configmaps.DEFINITION,
@@ -61,7 +61,7 @@ def definitions(
         secrets.DEFINITION,
         serviceaccounts.DEFINITION,
         services.DEFINITION,
-        certificatesigningrequests.definition(refusals),
+        requests,
         clustertrustbundles.DEFINITION,
         podcertificaterequests.definition(authorizer),
         bindings.cluster_role_binding_definition(guard),

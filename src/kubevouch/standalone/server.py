@@ -27,6 +27,7 @@ from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
+from kubevouch.registry.certificates import certificatesigningrequests
 from kubevouch.registry.certificates.certificatesigningrequests import RecordedRefusals
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import APIServer
@@ -129,12 +130,14 @@ class StandaloneServer:
         security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
-        records = options is not None and options.record_invalid_csr_signatures
-        refusals = RecordedRefusals() if records else None
+        told = options or ServerOptions()
+        requests = certificatesigningrequests.definition(
+            RecordedRefusals() if told.record_invalid_csr_signatures else None, told.csr_columns, told.csr_annotations
+        )
         self.api = APIServer(
             store,
             clock,
-            definitions(security.guard, ParamAccess(security.authorizer), security.authorizer, refusals),
+            definitions(security.guard, ParamAccess(security.authorizer), security.authorizer, requests),
             security.build,
             address=endpoint.address,
             issuer=issuer,

@@ -74,7 +74,7 @@ class UpCommand(GroupedCommand):
             ),
         ),
         FlagGroup("Authorization", ("--authorization-",)),
-        FlagGroup("Admission and API", ("--enable-admission-", "--disable-admission-", "--runtime-config")),
+        FlagGroup("Admission and API", ("--enable-admission-", "--disable-admission-", "--runtime-config", "--csr-")),
         FlagGroup(
             "Server and store",
             (

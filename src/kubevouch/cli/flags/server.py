@@ -46,6 +46,17 @@ class _Verbosity(click.IntRange):
         return super().convert(bare, param, ctx)
 
 
+def _facts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    from kubevouch.registry.certificates import derived_facts
+
+    chosen = tuple(dict.fromkeys(_names(value)))
+    for each in chosen:
+        if each not in derived_facts.NAMES:
+            known = ", ".join(derived_facts.NAMES)
+            raise click.BadParameter(f"got {each!r}, expected some of {known}", param=param)
+    return chosen
+
+
 _FLAGS = (
     click.option(
         "--max-requests-inflight",
@@ -100,6 +111,18 @@ _FLAGS = (
         help="Store requests that their own key has not signed, denied with the reason, 60 an hour at most. Kubernetes "
         "refuses them with 422.",
     ),
+    click.option(
+        "--csr-columns",
+        default="",
+        callback=_facts,
+        help="More columns of kubectl get csr: subject, names, fingerprint, key, by commas.",
+    ),
+    click.option(
+        "--csr-annotations",
+        default="",
+        callback=_facts,
+        help="Annotations kubevouch.io/request-WORD of requests, which no client can change: the same words.",
+    ),
     tracing_flag,
     click.option(
         "-v",
@@ -125,6 +148,8 @@ def take_server(flags: dict[str, Any]) -> ServerOptions:
         logs_requests=flags.pop("verbosity") >= _REQUESTS,
         watch_cache_size=flags.pop("default_watch_cache_size"),
         compaction_interval=flags.pop("compaction_interval"),
+        csr_columns=flags.pop("csr_columns"),
+        csr_annotations=flags.pop("csr_annotations"),
         record_invalid_csr_signatures=flags.pop("record_invalid_csr_signatures"),
         tls=_tls(flags.pop("tls_min_version"), _names(flags.pop("tls_cipher_suites"))),
     )

@@ -27,6 +27,7 @@ from kubevouch.machinery.text.names import path_segment_name
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.x509 import usages
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.registry.certificates import derived_facts
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, Subresource, View
 from kubevouch.registry.printing import AGE, NAME, NONE, age, or_none
 
@@ -91,9 +92,14 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
 
     reset_fields: Sequence[tuple[str, ...]] = (("spec",), ("status",))
 
-    def __init__(self, refusals: RecordedRefusals | None = None) -> None:
-        """``refusals``: of requests with a wrong signature that are stored and denied; None stores none."""
+    def __init__(self, refusals: RecordedRefusals | None = None, annotated: Sequence[str] = ()) -> None:
+        """
+        Args:
+            refusals: of requests with a wrong signature that are stored and denied; None stores none.
+            annotated: which derived facts stand in annotations.
+        """
         self._refusals = refusals
+        self._annotated = annotated
 
     def prepare_for_create(self, ctx: Context, obj: CertificateSigningRequest) -> CertificateSigningRequest:
         """Whatever the body says, the requester is who sent it, and nothing is decided yet."""
@@ -109,7 +115,21 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
             ),
             status=CertificateSigningRequestStatus(),
         )
-        return made if self._refusals is None else self._refusals.denied(ctx, made)
+        return self._told(made if self._refusals is None else self._refusals.denied(ctx, made))
+
+    def _told(self, obj: CertificateSigningRequest) -> CertificateSigningRequest:
+        """With its facts, whatever a client says that they are."""
+        if not self._annotated:
+            return obj
+        kept = {
+            key: value
+            for key, value in obj.metadata.annotations.items()
+            if not key.startswith(derived_facts.ANNOTATION_PREFIX)
+        }
+        told: CertificateSigningRequest = replace_metadata(
+            obj, annotations=kept | derived_facts.annotations_of(obj, self._annotated)
+        )
+        return told
 
     def validate(self, ctx: Context, obj: CertificateSigningRequest) -> list[FieldError]:
         return certificates_v1.validate_certificate_signing_request(obj, v1beta1=_is_v1beta1(ctx))
@@ -117,7 +137,7 @@ class CSRStrategy(Strategy[CertificateSigningRequest]):
     def prepare_for_update(
         self, _ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> CertificateSigningRequest:
-        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=old.status)
+        return self._told(msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=old.status))
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -135,7 +155,7 @@ class CSRApprovalStrategy(CSRStrategy):
     ) -> CertificateSigningRequest:
         conditions = _stamped(new.status.conditions, old.status.conditions, ctx.now)
         status = msgspec.structs.replace(old.status, conditions=conditions)
-        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status)
+        return self._told(msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status))
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -158,7 +178,7 @@ class CSRStatusStrategy(CSRStrategy):
             conditions = _with_old(conditions, old.status.conditions, decision)
         conditions = _stamped(conditions, old.status.conditions, ctx.now)
         status = msgspec.structs.replace(new.status, conditions=conditions)
-        return msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status)
+        return self._told(msgspec.structs.replace(_kept_source(new, old), spec=old.spec, status=status))
 
     def validate_update(
         self, ctx: Context, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -300,6 +320,27 @@ DEFINITION = Definition(
 )
 
 
-def definition(refusals: RecordedRefusals | None) -> Definition[CertificateSigningRequest]:
-    """``refusals``: of requests with a wrong signature that are stored; None stores none."""
-    return replace(DEFINITION, strategy=CSRStrategy(refusals))
+def definition(
+    refusals: RecordedRefusals | None, columns: Sequence[str] = (), annotated: Sequence[str] = ()
+) -> Definition[CertificateSigningRequest]:
+    """
+    Args:
+        refusals: of requests with a wrong signature that are stored; None stores none.
+        columns: which derived facts tables show, behind what Kubernetes shows.
+        annotated: which of them stand in annotations.
+    """
+    printer = DEFINITION.printer
+    if columns:
+        printer = Printer(
+            (*printer.columns, *derived_facts.columns(columns)),
+            lambda obj, now: [*_cells(obj, now), *derived_facts.cells(obj, columns)],
+        )
+    return replace(
+        DEFINITION,
+        strategy=CSRStrategy(refusals, annotated),
+        printer=printer,
+        subresources=(
+            Subresource("approval", CSRApprovalStrategy(annotated=annotated), prints_table=False),
+            Subresource("status", CSRStatusStrategy(annotated=annotated)),
+        ),
+    )
