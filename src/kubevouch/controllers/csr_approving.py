@@ -29,7 +29,7 @@ from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
 from kubevouch.ledger.entries import APPROVED, DENIED, Entry, Query, bounded_trace, entry_of_request
-from kubevouch.ledger.interface import Ledger, LedgerError
+from kubevouch.ledger.interface import Ledger, LedgerError, written_for
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
@@ -166,7 +166,10 @@ class CSRApprover:
             trace=bounded_trace(verdict.steps),
         )
         try:
-            query = Query(kinds=frozenset(_ENTRIES.values()), uid=meta.uid, newest_first=True, limit=1)
+            query = Query(
+                kinds=frozenset(_ENTRIES.values()), uid=meta.uid, since=written_for(entry.created), newest_first=True,
+                limit=1,
+            )  # fmt: skip
             former = await self._ledger.find(query)
             if not any(_same(each.entry, entry) for each in former):
                 await self._ledger.append(entry)

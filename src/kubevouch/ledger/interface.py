@@ -60,8 +60,15 @@ CLOCKS_DIFFER = dt.timedelta(minutes=5)
 """How much later than ours the clock may be that stamps requests: what was written before then is looked at too."""
 
 
-SIGNING = frozenset({INTENDED, ISSUED, FAILED})
-"""What is asked about before each signature."""
+_SIGNING = frozenset({INTENDED, ISSUED, FAILED})
+_DECIDING = frozenset({APPROVED, DENIED, INTENDED})
+OF_REQUESTS = _SIGNING | _DECIDING
+"""What is asked about each request before it is decided and before it is signed."""
+
+
+def written_for(created: dt.datetime | None) -> dt.datetime | None:
+    """Since when there can be entries about a request: told this, a ledger knows of most that it has none."""
+    return None if created is None else created - CLOCKS_DIFFER
 
 
 async def signed_before(
@@ -72,8 +79,7 @@ async def signed_before(
     Args:
         created: when the request was made: before then, nothing was done for it.
     """
-    since = None if created is None else created - CLOCKS_DIFFER
-    return await _of_request(ledger, SIGNING, uid, digest, since)
+    return await _of_request(ledger, _SIGNING, uid, digest, written_for(created))
 
 
 async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Entry | None:
@@ -81,7 +87,7 @@ async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Entry | None
 
     ``intended`` counts too: of what people approve over the API, the signing controller's is the first entry.
     """
-    decisions = await _of_request(ledger, frozenset({APPROVED, DENIED, INTENDED}), uid, digest)
+    decisions = await _of_request(ledger, _DECIDING, uid, digest)
     return decisions[0] if decisions and decisions[0].kind != DENIED else None
 
 

@@ -27,7 +27,7 @@ from kubevouch.ledger.checkpoints import VerifierKey
 from kubevouch.ledger.entries import Entry, Query, Recorded, encode
 from kubevouch.ledger.errors import translated
 from kubevouch.ledger.file import Encoded, LedgerFile
-from kubevouch.ledger.interface import SIGNING, LedgerError, LedgerUnavailable
+from kubevouch.ledger.interface import OF_REQUESTS, LedgerError, LedgerUnavailable
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")
@@ -69,26 +69,36 @@ class _Job:
 
 
 class _Recent:
-    """For which requests something was signed or refused lately. It knows all that was written since ``since``."""
+    """What was done for which requests lately. It knows all that was written since ``since``."""
 
     def __init__(self, newest: Sequence[Recorded], since: dt.datetime | None) -> None:
-        """``since`` None: of what was ever written."""
+        """``since`` None: all that was ever written."""
         self.since = since
-        self._requests = OrderedDict((each.entry.uid, each.entry.at) for each in newest)
+        self._requests: OrderedDict[str, tuple[dt.datetime, frozenset[str]]] = OrderedDict()
+        for each in newest:
+            self.add(each.entry)
 
-    def add(self, encoded: Sequence[Encoded]) -> None:
-        for entry, _ in encoded:
-            if entry.kind in SIGNING and entry.uid:
-                self._requests[entry.uid] = entry.at
-        while len(self._requests) > REMEMBERED:
-            _, at = self._requests.popitem(last=False)
+    def add(self, entry: Entry) -> None:
+        if entry.kind not in OF_REQUESTS or not entry.uid:
+            return
+        _, kinds = self._requests.get(entry.uid, (entry.at, frozenset()))
+        self._requests[entry.uid] = entry.at, _KINDS.setdefault(found := kinds | {entry.kind}, found)
+        if len(self._requests) > REMEMBERED:
+            _, (at, _) = self._requests.popitem(last=False)
             self.since = at if self.since is None else max(at, self.since)
 
     def excludes(self, query: Query) -> bool:
         """Whether there is nothing that ``query`` looks for."""
-        if not query.kinds or not query.kinds <= SIGNING or not query.uid or query.uid in self._requests:
+        if not query.kinds or not query.kinds <= OF_REQUESTS or not query.uid:
+            return False
+        _, kinds = self._requests.get(query.uid, (None, frozenset()))
+        if query.kinds & kinds:
             return False
         return self.since is None or (query.since is not None and query.since > self.since)
+
+
+_KINDS: dict[frozenset[str], frozenset[str]] = {}
+"""So that thousands of requests share a few sets."""
 
 
 class SQLiteLedger:
@@ -265,7 +275,8 @@ class SQLiteLedger:
         for each, outcome in zip(waiting, outcomes, strict=True):
             failed = isinstance(outcome, Exception)
             if isinstance(each, _Pending) and not failed:
-                self._recent.add(each.encoded)
+                for entry, _ in each.encoded:
+                    self._recent.add(entry)
             if each.future.done():
                 continue
             if failed:
@@ -283,8 +294,7 @@ def _opened(path: Path, now: dt.datetime) -> tuple[LedgerFile, Connection, _Know
         reader = opening.connect_to_read(path, beside_writer=True)
         first = file.size - _LOADED
         newest = reading.find(reader, Query(after=first - 1, limit=_LOADED))
-        known = [each for each in newest if each.entry.kind in SIGNING]
-        return file, reader, (known, newest[0].entry.at if first > 0 else None)
+        return file, reader, (newest, newest[0].entry.at if first > 0 else None)
     except BaseException:
         file.close()
         raise

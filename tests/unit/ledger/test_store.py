@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from sqlite3 import Connection
 
+import msgspec
 import pytest
 
 import ledger_world as world
@@ -16,7 +17,7 @@ from asynctest import async_test
 from file_systems import file_size_limit
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Query, Recorded
-from kubevouch.ledger.interface import LedgerUnavailable, signed_before
+from kubevouch.ledger.interface import LedgerUnavailable, allowed, signed_before
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.store import SQLiteLedger, read
 from kubevouch.testing.clock import FakeClock
@@ -202,3 +203,9 @@ async def test_whether_one_was_issued_is_known_without_reading(tmp_path: Path, m
         assert asked == []
         assert await issued(ledger, 149, 140) and await issued(ledger, 50, 48) and not await issued(ledger, 9000, 90)
         assert len(asked) == 3
+        # What was approved a moment ago has not been signed.
+        asked.clear()
+        decided = msgspec.structs.replace(world.entry(600), created=world.NOW, at=world.NOW + dt.timedelta(hours=1))
+        await ledger.append(decided)
+        assert await signed_before(ledger, decided.uid, decided.digest, decided.at) == [] and asked == []
+        assert await allowed(ledger, decided.uid, decided.digest) == decided and len(asked) == 1
