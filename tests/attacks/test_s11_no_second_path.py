@@ -44,7 +44,7 @@ def served_twice() -> dict[str, set[str]]:
 
 
 def test_what_is_served_twice_is_known() -> None:
-    assert set(served_twice()) == {"certificatesigningrequests", "events"}
+    assert set(served_twice()) == {"certificatesigningrequests", "events", "podcertificaterequests"}
 
 
 @async_test

@@ -84,7 +84,7 @@ async def lift(client: Client, node_name: str, clock: Clock) -> None:
 
     await _change(client, node_name, lifted)
     try:
-        revocations = (await client.list(CERTIFICATE_REVOCATIONS)).items
+        revocations = (await list_all(client, CERTIFICATE_REVOCATIONS, "", PAGES)).items
     except APIStatusError as err:
         if err.code != 404:
             raise
