@@ -166,6 +166,7 @@ def test_nobody_may_approve_and_sign() -> None:
                     unlimited.append((role.metadata.name, rule.verbs))
     # Policies may be about any signer, and CertificateSigner objects may have any name but Kubernetes' own.
     assert sorted(unlimited) == [
+        ("system:controller:certificate-signers-controller", ["attest"]),
         ("system:controller:certificatesigningrequest-approving-controller", ["approve"]),
         ("system:controller:certificatesigningrequest-signing-controller", ["sign"]),
     ]

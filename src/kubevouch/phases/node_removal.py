@@ -15,6 +15,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client import stored
 from kubevouch.client.config_map_overflow import data_of, find, find_further, write
 from kubevouch.client.interface import Client, WriteOptions
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION

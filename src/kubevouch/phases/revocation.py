@@ -37,6 +37,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
 )
 from kubevouch.client import stored
 from kubevouch.client.interface import Client, WriteOptions
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.ledger import reading
 from kubevouch.ledger.entries import ISSUED, Entry, Query, Recorded, with_certificate
 from kubevouch.ledger.interface import ReadableLedger
@@ -113,7 +114,7 @@ async def of_cluster(client: Client, keys: Collection[str] = ()) -> Issued:
         APIStatusError, TransportError
     """
     entries: dict[tuple[str, str], Entry] = {}
-    for csr in (await client.list(CERTIFICATE_SIGNING_REQUESTS)).items:
+    for csr in (await list_all(client, CERTIFICATE_SIGNING_REQUESTS, options=PAGES)).items:
         try:
             certificate = x509_certificate.parse_bundle(csr.status.certificate)[0] if csr.status.certificate else None
         except ParseError:
@@ -317,7 +318,7 @@ async def _administrators(client: Client) -> tuple[frozenset[str], frozenset[str
     """Users and groups that may do everything; Kubernetes' own where the bindings may not be read."""
     users, groups = set[str](), set(ADMIN_GROUPS)
     try:
-        bindings = (await client.list(CLUSTER_ROLE_BINDINGS)).items
+        bindings = (await list_all(client, CLUSTER_ROLE_BINDINGS, options=PAGES)).items
     except APIStatusError as err:
         if err.code != 403:
             raise
@@ -354,7 +355,9 @@ def _no_kind() -> RevocationError:
 async def revocations(client: Client) -> list[CertificateRevocation]:
     """All there are. Raises RevocationError, APIStatusError, TransportError."""
     try:
-        return sorted((await client.list(CERTIFICATE_REVOCATIONS)).items, key=lambda each: each.metadata.name)
+        return sorted(
+            (await list_all(client, CERTIFICATE_REVOCATIONS, options=PAGES)).items, key=lambda each: each.metadata.name
+        )
     except APIStatusError as err:
         if err.code == 404:
             raise _no_kind() from err
