@@ -18,6 +18,7 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.controllers.interface import ApproverService
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
@@ -110,6 +111,7 @@ class World:
         self.calls: list[tuple[str, Any]] = []
         self.failures: dict[str, APIStatusError] = {}
         self.reviews: Any = None
+        self.ledger = MemoryLedger()
         self._store = store
         self._running: list[RunningControllers] = []
 
@@ -138,7 +140,13 @@ class World:
             return client
 
         running = start_controllers(
-            self.server, names, signing=signing, serving=serving, approver_services=services, connect=connect
+            self.server,
+            names,
+            signing=signing,
+            serving=serving,
+            approver_services=services,
+            connect=connect,
+            ledger=self.ledger,
         )
         self._running.append(running)
         return running

@@ -66,6 +66,14 @@ class ApprovalMetrics(Protocol):
         """A rule of the policy could not be looked at: an expression failed, a record could not be read."""
         ...
 
+    def asked(self, webhook: str, outcome: str, seconds: float) -> None:
+        """A service was asked, and said ``outcome`` after ``seconds``; ``none`` for no answer."""
+        ...
+
+    def justified(self, source: str) -> None:
+        """A name or an address of a serving certificate that was approved, and by what."""
+        ...
+
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Ask this, at each scrape, for the number of undecided requests by signer and reason."""
         ...
@@ -75,13 +83,22 @@ class Uncounted:
     """For whoever has no metrics."""
 
     def decided(self, signer: str, approver: str, outcome: str, seconds: float) -> None:
-        """See :class:`ApprovalMetrics`, as with the next two."""
+        """See :class:`ApprovalMetrics`, as with the others."""
 
     def policy_failed(self, policy: str) -> None:
         pass
 
+    def asked(self, webhook: str, outcome: str, seconds: float) -> None:
+        pass
+
+    def justified(self, source: str) -> None:
+        pass
+
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         pass
+
+
+UNCOUNTED = Uncounted()
 
 
 class RefusedError(Exception):

@@ -25,6 +25,7 @@ from kubevouch.api.core_v1 import Node
 from kubevouch.api.discovery_v1 import SERVICE_NAME_LABEL
 from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
 from kubevouch.client.workqueue import Workqueue
+from kubevouch.controllers.approval.interface import ApprovalMetrics
 from kubevouch.controllers.approval.name_admission import node_record
 from kubevouch.controllers.approval.serving_sources import (
     MACHINE_GROUP,
@@ -62,12 +63,14 @@ class KubeletServingApprover:
         servers: APIServers,
         records: RecordMaps,
         has_loaded: Callable[[], bool],
+        metrics: ApprovalMetrics,
     ) -> None:
         self._rules = rules
         self._sources = sources
         self._servers = servers
         self._records = records
         self.has_loaded = has_loaded
+        self._metrics = metrics
 
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:  # noqa: ARG002 - the facts have it all
         """See the protocol."""
@@ -82,6 +85,10 @@ class KubeletServingApprover:
         verdict = kubelet_serving.decide(facts, known, rules)
         if verdict.outcome is not Outcome.NO_OPINION:
             self._sources.dropped.forget(node)
+        if verdict.outcome is Outcome.APPROVE:
+            for step in verdict.steps:
+                if step.by:
+                    self._metrics.justified(step.by)
         return verdict
 
 
@@ -207,4 +214,5 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         servers,
         RecordMaps(config_maps.indexer),
         lambda: machines.have_loaded() and context.inventory.has_loaded(),
+        context.approval_metrics,
     )

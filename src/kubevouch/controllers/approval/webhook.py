@@ -13,6 +13,7 @@ import structlog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.webhook import WebhookError
 from kubevouch.config.approver_webhooks import DENY, WAIT
+from kubevouch.controllers.approval.interface import UNCOUNTED, ApprovalMetrics
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import ApproverService, Context, IgnorableError, Request, request_of
 from kubevouch.pki.x509.x509_request import CertificateRequest
@@ -36,11 +37,18 @@ _REMEMBERED = 4096
 class WebhookApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`."""
 
-    def __init__(self, service: ApproverService, clock: Clock, wake: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        service: ApproverService,
+        clock: Clock,
+        wake: Callable[[Request], None],
+        metrics: ApprovalMetrics = UNCOUNTED,
+    ) -> None:
         self._settings = service.settings
         self._webhook = service.webhook
         self._clock = clock
         self._wake = wake
+        self._metrics = metrics
         self._asking = 0
         # Until when it rests, and for how long it will the next time.
         self._resting, self._rest = 0.0, FIRST_REST
@@ -64,14 +72,17 @@ class WebhookApprover:
             return self._without_answer(csr, self._why)
         uid = random_uuid()
         self._asking += 1
+        begun, outcome = self._clock.monotonic(), "none"
         try:
             answer = await self._webhook.ask_bytes(approval_review.question(uid, facts, csr), attempts=1)
             verdict = approval_review.verdict(self.name, uid, answer)
+            outcome = verdict.outcome
         except (WebhookError, ReviewError) as err:
             self._fail(str(err))
             return self._without_answer(csr, str(err))
         finally:
             self._asking -= 1
+            self._metrics.asked(self._settings.name, outcome, self._clock.monotonic() - begun)
         self._answered()
         return verdict
 
@@ -103,4 +114,5 @@ class WebhookApprover:
 
 def build(context: Context, controller: QueueController) -> Sequence[WebhookApprover]:
     """One for each service, in their order."""
-    return [WebhookApprover(each, context.clock, controller.queue.add) for each in context.approver_services]
+    made = (context.clock, controller.queue.add, context.approval_metrics)
+    return [WebhookApprover(each, *made) for each in context.approver_services]

@@ -12,6 +12,8 @@ from kubevouch.server.metrics.series import MAX_SERIES, OTHER, Counter, Histogra
 
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 
+_ANSWER_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30)
+
 
 class ApprovalFamilies(Collector):
     """A ``controllers.approval.interface.ApprovalMetrics``."""
@@ -32,6 +34,21 @@ class ApprovalFamilies(Collector):
             "kubevouch_policy_errors", "Rules of CertificateRequestPolicies that could not be looked at.", ("policy",),
             registry=registry,
         )  # fmt: skip
+        self._answers = Counter(
+            "kubevouch_approver_webhook_requests", "Questions to services, by what they said; none is no answer.",
+            ("name", "outcome"), registry=registry,
+        )  # fmt: skip
+        self._answer_seconds = Histogram(
+            "kubevouch_approver_webhook_seconds",
+            "From the question to the answer, or to giving up.",
+            ("name",),
+            buckets=_ANSWER_SECONDS,
+            registry=registry,
+        )
+        self._justified = Counter(
+            "kubevouch_kubelet_serving_names", "Names and addresses that were approved, by what justified them.",
+            ("source",), registry=registry,
+        )  # fmt: skip
         self._count: Callable[[], Mapping[tuple[str, str], int]] = dict
         registry.register(self)
 
@@ -41,6 +58,13 @@ class ApprovalFamilies(Collector):
 
     def policy_failed(self, policy: str) -> None:
         self._failures.labels(policy).inc()
+
+    def asked(self, webhook: str, outcome: str, seconds: float) -> None:
+        self._answers.labels(webhook, outcome).inc()
+        self._answer_seconds.observe((webhook,), seconds)
+
+    def justified(self, source: str) -> None:
+        self._justified.labels(source).inc()
 
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         self._count = count

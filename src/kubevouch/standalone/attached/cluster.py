@@ -233,6 +233,7 @@ class ClusterControllers:
             certificate_lifetime=self._options.signing.duration,
             node_monitor_grace_period=self._options.node_monitor_grace_period,
             inventory_sources=shared.inventory,
+            approval_metrics=self.metrics.approvals,
             kubelet_serving=self._serving_rules(),
             approver_services=shared.approver_services,
         )

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
 
@@ -31,6 +32,7 @@ class ClusterMetrics:
     def __init__(self, host: str, lease: str) -> None:
         self.registry = CollectorRegistry()
         self.workqueues = WorkqueueFamilies(self.registry)
+        self.approvals = ApprovalFamilies(self.registry)
         self._host = host
         self._requests = Counter(
             "rest_client_requests", "Requests by status code, method and host.", ("code", "host", "method"),

@@ -13,6 +13,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CUSTOM_RESOURCE_DEFINITIONS, NODES
 from kubevouch.controllers.csr_approving import NAME as APPROVING
 from kubevouch.controllers.csr_signing import NAME as SIGNING
+from kubevouch.ledger.entries import APPROVED, Query
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource
@@ -36,6 +37,12 @@ async def test_from_the_first_minute() -> None:
         csr = await at.client.get(CERTIFICATE_SIGNING_REQUESTS, "csr-1")
         assert [each.reason for each in csr.status.conditions] == ["AutoApproved"]
         assert csr.status.certificate
+        counted = at.server.api.metrics.registry.get_sample_value
+        for source in ("identity", "node-addresses"):
+            assert counted("kubevouch_kubelet_serving_names_total", {"source": source}) == 1
+        (decided,) = await at.ledger.find(Query(request="csr-1", kinds=frozenset({APPROVED})))
+        assert (decided.entry.approver, decided.entry.requester) == ("kubelet-serving", "system:node:n1")
+        assert "san.ip 10.0.0.9" in str(decided.entry.trace)
 
 
 @async_test

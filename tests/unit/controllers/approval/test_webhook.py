@@ -14,6 +14,7 @@ from aiohttp import web
 from asynctest import async_test
 from controller_world import World, world
 from kubevouch.config.approver_webhooks import ApproverWebhook
+from kubevouch.controllers.approval.interface import Uncounted
 from kubevouch.controllers.approval.webhook import AT_ONCE, WebhookApprover
 from kubevouch.controllers.csr_approving import NAME as APPROVING
 from kubevouch.controllers.interface import ApproverService, IgnorableError, Request
@@ -40,12 +41,17 @@ def says(outcome: str, **more: Any) -> Handler:
     return answer
 
 
-class Asked:
-    def __init__(self, server: ScriptedServer, approver: WebhookApprover, clock: FakeClock) -> None:
+class Asked(Uncounted):
+    def __init__(self, server: ScriptedServer, service: ApproverService, clock: FakeClock) -> None:
         self.server = server
-        self.approver = approver
         self.clock = clock
         self.woken: list[Request] = []
+        self.counted: list[tuple[str, str]] = []
+        self.approver = WebhookApprover(service, clock, self.woken.append, self)
+
+    def asked(self, webhook: str, outcome: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.counted.append((webhook, str(outcome)))
 
     async def judge(self, name: str = "csr-1") -> Verdict:
         csr = asks(name)
@@ -57,8 +63,7 @@ class Asked:
 async def service(policy: str = "Wait", signer: str = SERVING, **more: Any) -> AsyncIterator[Asked]:
     async with webhook_peer(max_answer=MAX_ANSWER, **more) as (server, webhook, clock):
         settings = ApproverWebhook(name="cmdb", signer_names=[signer], failure_policy=policy)
-        found = Asked(server, None, clock)  # type: ignore[arg-type]  # it is made with what it wakes
-        found.approver = WebhookApprover(ApproverService(settings, webhook), clock, found.woken.append)
+        found = Asked(server, ApproverService(settings, webhook), clock)
         yield found
         await webhook.close()
 
@@ -70,6 +75,7 @@ async def test_what_it_says_counts() -> None:
         verdicts = [await asked.judge() for _ in range(3)]
         assert [each.outcome for each in verdicts] == [Outcome.APPROVE, Outcome.DENY, Outcome.NO_OPINION]
         assert (verdicts[0].approver, verdicts[0].reason, verdicts[1].message) == ("webhook/cmdb", "Known", "not ours")
+        assert asked.counted == [("cmdb", "approve"), ("cmdb", "deny"), ("cmdb", "no-opinion")]
         # Each question has an identifier of its own.
         assert len({json.loads(each.body)["request"]["uid"] for each in asked.server.seen}) == 3
 
@@ -105,6 +111,7 @@ def test_no_answer_never_approves(answer: Handler) -> None:
             asked.server.script(answer)
             verdict = await asked.judge()
             assert (verdict.outcome, verdict.reason) == (Outcome.DENY, "WebhookFailed")
+            assert asked.counted == [("cmdb", "none")]
         async with service("Ignore") as asked:
             asked.server.script(answer)
             verdict = await asked.judge()
