@@ -250,7 +250,7 @@ ALLOWED = {
     "cli/main.py": "/dev/null",
     "client/tls.py": "a pair for OpenSSL, which takes it from a file only; private, and gone at once",
     "util/loop_monitor.py": "reads",
-    "agent/control.py": "a folder, as the address of a socket in it",
+    "util/unix_sockets.py": "a socket, and a folder as the address of one in it",
 }
 
 

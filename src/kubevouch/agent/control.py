@@ -6,10 +6,9 @@ NoAgentError    no agent listens on the socket
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,11 +19,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kubevouch.agent.interface import AgentError
-from kubevouch.util.files import FileInUseError, locked, make_folder, make_private
+from kubevouch.util import unix_sockets
+from kubevouch.util.files import FileInUseError, locked, make_folder
 
 _SECONDS = 10.0
 _MAX_BYTES = 1 << 20
-_SUN_PATH_BYTES = 108  # with the NUL at its end
 
 
 class NoAgentError(AgentError):
@@ -59,7 +58,7 @@ async def listening(
     make_folder(path.parent)
     try:
         with locked(path.with_name(f".{path.name}.lock")):
-            control = _unix_socket(path)
+            control = unix_sockets.bound(path)
             try:
                 async with _served(_control_app(agent), control):
                     if port is None:
@@ -89,33 +88,6 @@ async def _served(app: web.Application, sock: socket.socket) -> AsyncIterator[No
     finally:
         await runner.cleanup()
         sock.close()
-
-
-def _unix_socket(path: Path) -> socket.socket:
-    """0600 before anybody can connect."""
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _address(path) as address:
-            sock.bind(address)
-        make_private(path)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-@contextmanager
-def _address(path: Path) -> Iterator[str]:
-    """The path as a socket's address may have it, which is far shorter than a path may be (unix(7), ``sun_path``)."""
-    if len(os.fsencode(path)) < _SUN_PATH_BYTES:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def _tcp_socket(address: tuple[str, int]) -> socket.socket:
@@ -155,7 +127,7 @@ def _control_app(agent: Controlled) -> web.Application:
 async def _ask(path: Path, method: str, url: str) -> tuple[int, bytes]:
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
-        with _address(path) as address:
+        with unix_sockets.address(path) as address:
             connector = aiohttp.UnixConnector(address)
             async with (
                 aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
