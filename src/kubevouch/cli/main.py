@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("kubevouch.cli.backup:restore", "Make a data directory from a backup."),
     "issued": ("kubevouch.cli.issued:issued", "Look at which certificates were issued, to whom and why."),
     "join": ("kubevouch.cli.join:join", "Let this machine join a cluster."),
+    "sign": ("kubevouch.cli.sign:sign", "Hold a CA's key apart, and sign what a ledger holds as approved."),
     "status": ("kubevouch.cli.status:status", "Say on one screen how a cluster stands."),
     "revoke": ("kubevouch.cli.revoke:revoke", "Let certificates count no more, and see who learns of it."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),

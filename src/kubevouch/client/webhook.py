@@ -38,11 +38,15 @@ _RETRIED = frozenset({429, 500, 504})
 
 
 class WebhookError(Exception):
-    """The webhook could not be asked, or its answer is none; ``code`` is that of a refusal, else 503."""
+    """The webhook could not be asked, or its answer is none; ``code`` is that of a refusal, else 503.
 
-    def __init__(self, text: str, code: int = 503) -> None:
+    ``retry_after``: seconds that it wants to be left alone; 0 if it says nothing of that.
+    """
+
+    def __init__(self, text: str, code: int = 503, retry_after: float = 0) -> None:
         super().__init__(text)
         self.code = code
+        self.retry_after = retry_after
 
 
 class Webhook:
@@ -116,7 +120,8 @@ class Webhook:
             await self._clock.sleep(next(delays))
         refused = refusal(answer, self._transport.peer, self._clock.now())
         text = refused.status.message if isinstance(refused, APIStatusError) else str(refused)
-        raise WebhookError(text, answer.status)
+        wait = backoff.retry_after(answer.headers.get("retry-after", ""), self._clock.now())
+        raise WebhookError(text, answer.status, wait or 0)
 
     def _delays(self) -> Iterator[float]:
         return backoff.added_jitter(backoff.exponential(RETRY_SECONDS, 60.0, RETRY_FACTOR), self._random, RETRY_JITTER)

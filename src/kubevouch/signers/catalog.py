@@ -83,6 +83,8 @@ class SigningOptions:
         clock: for keys that are not in this process.
         named: the directory of the CAs that CertificateSigners may name; None is the usual one.
         durations: by signer name, where it is another one than in ``rules``.
+        socket: of the signing process that has the key of ``default``, which then names its certificate only.
+        outside: a SigningConfiguration; the signers that it names are its authorities' own, whatever else is said here.
     """
 
     default: PairFiles = PairFiles()
@@ -92,6 +94,8 @@ class SigningOptions:
     clock: Clock = field(default_factory=SystemClock)
     named: Path | None = None
     durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
+    socket: Path | None = None
+    outside: Path | None = None
 
     def rules_of(self, signer_name: str) -> SigningRules:
         """The rules of one of the four."""
@@ -102,6 +106,8 @@ class SigningOptions:
         """What contradicts, in kube-controller-manager's words and order."""
         pairs = {name: self.pairs[name] for name in _LABELS if self.pairs.get(name)}
         contradictions = []
+        if self.socket is not None and (self.default.key_file or pairs):
+            contradictions.append("cannot specify --signing-socket and a key at the same time")
         for name, pair in pairs.items():
             if not pair.certificate_file:
                 contradictions.append(f"{quote(_LABELS[name])}: cannot specify key without cert")
@@ -125,6 +131,38 @@ def build_signers(options: SigningOptions) -> dict[str, Signer]:
     problems = options.problems()
     if problems:
         raise SigningOptionsError(problems)
+    signers = _outside(options)
+    return signers | {name: signer for name, signer in _here(options).items() if name not in signers}
+
+
+def _outside(options: SigningOptions) -> dict[str, Signer]:
+    if options.outside is None:
+        return {}
+    # Parsers of YAML and of kubeconfigs, which few signers need.
+    from kubevouch.signers import outside
+
+    signers: dict[str, Signer] = {}
+    for authority in outside.load(options.outside).authorities:
+        for name in authority.signer_names:
+            if name not in KUBERNETES_SIGNERS:
+                raise SignerError(
+                    f"got signerName {name} in {options.outside}, expected {', '.join(KUBERNETES_SIGNERS)}"
+                )
+            signers[name] = outside.remote_signer(
+                authority, options.outside.parent, options.rules_of(name), options.clock
+            )
+    return signers
+
+
+def _here(options: SigningOptions) -> dict[str, Signer]:
+    if options.socket is not None:
+        from kubevouch.signers import outside
+
+        trusted = Path(options.default.certificate_file)
+        return {
+            name: outside.process_signer(options.socket, trusted, options.rules_of(name), options.clock)
+            for name in KUBERNETES_SIGNERS
+        }
     if options.default:
         # One signer for all of the same rules: the files are looked at once a signature.
         by_rules: dict[dt.timedelta, Signer] = {}

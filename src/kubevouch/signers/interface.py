@@ -23,7 +23,9 @@ UNAVAILABLE_RETRY_SECONDS = 5.0
 
 
 class SignerError(Exception):
-    """A signer that cannot be set up or will not sign."""
+    """A signer that cannot be set up or will not sign. ``hint`` says what to do, where the text does not."""
+
+    hint = ""
 
 
 class UndecidedError(SignerError):

@@ -8,17 +8,17 @@ by the request's uid and hands the same certificate out again.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import structlog
 
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Entry
-from kubevouch.ledger.interface import Ledger, signed_before
+from kubevouch.ledger.interface import CLOCKS_DIFFER, Ledger, ReadableLedger, allowed, signed_before
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import verify_signable
-from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Approval, Decision, Requester, Signer, UndecidedError, Wanted, seal
 
@@ -92,6 +92,57 @@ async def issue(
 
 async def _before(ledger: Ledger, asked: Entry) -> Sequence[Entry]:
     return await signed_before(ledger, asked.uid, asked.digest, asked.created)
+
+
+async def sign_recorded(
+    signers: Mapping[str, Signer],
+    ledger: ReadableLedger,
+    uid: str,
+    digest: str,
+    *,
+    now: dt.datetime,
+    longest: dt.timedelta,
+    kinds: frozenset[str] = frozenset({entries.APPROVED, entries.INTENDED}),
+) -> tuple[Signer, Certificate]:
+    """Have signed what the ledger says was allowed, whoever asks: all that is signed is taken from its entry.
+
+    Args:
+        digest: of what is wanted, ``entries.digest_of``.
+        longest: how long ago it may have been allowed.
+        kinds: of the entry that allows it.
+
+    Raises:
+        UndecidedError: the ledger does not allow it, or another signer's.
+        PolicyError, SignerError, PKIError, LedgerError: as :func:`issue`.
+    """
+    entry = await allowed(ledger, uid, digest)
+    if entry is None or entry.kind not in kinds:
+        raise UndecidedError(f"the ledger holds no approval of the request with uid {uid}")
+    if not now - longest <= entry.at <= now + CLOCKS_DIFFER:
+        raise UndecidedError(f"the request with uid {uid} was allowed at {entry.at}, which is too long ago")
+    # What an entry says of itself is not believed: these octets are what is signed.
+    if entries.digest_of(entry.signer, entry.pkcs10, entry.usages, entry.expiration_seconds) != digest:
+        raise UndecidedError(f"the ledger's entry about the request with uid {uid} contradicts itself")
+    signer = _signer_of(signers, entry)
+    wanted = Wanted(
+        entry.request,
+        uid,
+        entry.signer,
+        x509_request.parse_der(entry.pkcs10),
+        entry.usages,
+        entry.expiration_seconds,
+        entry.created,
+    )
+    requester = Requester(entry.requester, groups=entry.groups, extra=entry.extra)
+    approval = Approval(entry.reason, entry.message)
+    return signer, await signer.sign(Decision(requester, approval, wanted, signer.rules, now, seal()))
+
+
+def _signer_of(signers: Mapping[str, Signer], entry: Entry) -> Signer:
+    signer = signers.get(entry.signer)
+    if signer is None:
+        raise UndecidedError(f"nothing is signed here for {entry.signer}")
+    return signer
 
 
 def _entry(requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime) -> Entry:

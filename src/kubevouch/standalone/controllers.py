@@ -173,7 +173,19 @@ def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptio
     default = signing.default
     if not signing.is_elsewhere:
         default = PairFiles(str(own.certificate), str(own.key), bundle=True)
-    return SigningOptions(default, signing.pairs, rules, signing.keys, clock, signing.named, signing.durations)
+    elif signing.socket is not None and not default:
+        default = PairFiles(str(own.certificate))
+    return SigningOptions(
+        default,
+        signing.pairs,
+        rules,
+        signing.keys,
+        clock,
+        signing.named,
+        signing.durations,
+        signing.socket,
+        signing.outside,
+    )
 
 
 def _trust_bundles(server: StandaloneServer, root_ca: Callable[[], str]) -> dict[str, Callable[[], str]]:

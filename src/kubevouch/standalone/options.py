@@ -66,6 +66,8 @@ class ClusterSigning:
         named: the directory of the CAs that CertificateSigners may name; None is ``signers`` beside the cluster's CA.
         durations: by signer name, where it is another one.
         post_quantum: ML-DSA keys are signed, too.
+        socket: of the signing process that has the key of ``default``, or of the CA of the data directory.
+        outside: a SigningConfiguration.
     """
 
     default: PairFiles = field(default_factory=PairFiles)
@@ -75,11 +77,13 @@ class ClusterSigning:
     named: Path | None = None
     durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
     post_quantum: bool = False
+    socket: Path | None = None
+    outside: Path | None = None
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the CA of the data directory signs nothing."""
-        return bool(self.default or self.pairs)
+        """Whether the key of the data directory's CA signs nothing."""
+        return bool(self.default or self.pairs or self.socket)
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,7 +320,7 @@ def _verified_services(options: StandaloneOptions, clock: Clock) -> Sequence[App
 
 def _verify_signing(options: StandaloneOptions) -> None:
     signing = options.signing
-    problems = SigningOptions(signing.default, signing.pairs).problems()
+    problems = SigningOptions(signing.default, signing.pairs, socket=signing.socket).problems()
     if problems:
         raise InvalidOptionsError("; ".join(problems), "a pair for all signers, or one for each that is to sign")
 

@@ -27,9 +27,7 @@ from kubevouch.signers.issuance import issue
 from kubevouch.signers.keys import KeyOptions, token_key
 from kubevouch.testing.clock import FakeClock
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
-from softhsm import ALGORITHMS, PIN, SoftHSM, softhsm
-
-__all__ = ["softhsm"]
+from softhsm import ALGORITHMS, PIN, SoftHSM
 
 WANTED = Wanted(
     "c",

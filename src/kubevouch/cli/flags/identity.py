@@ -12,15 +12,16 @@ from kubevouch.pki.profile import Profile
 if TYPE_CHECKING:
     from kubevouch.standalone.options import IdentityOptions
 
+profile_option = click.option(
+    "--signing-profile",
+    type=click.Choice([each.value for each in Profile]),
+    default=Profile.STRICT.value,
+    show_default=True,
+    callback=lambda _ctx, _param, value: Profile(value),
+    help="strict signs no weak keys, SHA-1 or malformed names; compatible signs whatever Kubernetes signs.",
+)
 _FLAGS = (
-    click.option(
-        "--signing-profile",
-        type=click.Choice([each.value for each in Profile]),
-        default=Profile.STRICT.value,
-        show_default=True,
-        callback=lambda _ctx, _param, value: Profile(value),
-        help="strict signs no weak keys, SHA-1 or malformed names; compatible signs whatever Kubernetes signs.",
-    ),
+    profile_option,
     click.option(
         "--allow-name-takeover",
         is_flag=True,

@@ -69,6 +69,16 @@ _FLAGS = (
         help="File with what opens encrypted keys of the flags above.  [default: the systemd credential "
         "ca-key-passphrase]",
     ),
+    click.option(
+        "--signing-socket",
+        type=_FILE,
+        help="Socket of the kubevouch sign that has the key of the CA; --cluster-signing-cert-file is its certificate.",
+    ),
+    click.option(
+        "--signing-config",
+        type=_FILE,
+        help="SigningConfiguration with CAs whose keys other programs have: webhooks, ACME, CFSSL, Vault.",
+    ),
     click.option("--pkcs11-module", type=_FILE, help="Shared library of the tokens whose URI has no module-path."),
     click.option(
         "--pkcs11-pin-file",
@@ -104,6 +114,7 @@ def take_signing(flags: dict[str, Any]) -> ClusterSigning:
     duration = _positive(flags.pop("cluster_signing_duration"), "--cluster-signing-duration")
     names = ("cluster_signing_key_passphrase_file", "pkcs11_module", "pkcs11_pin_file")
     keys = KeyOptions(*(str(flags.pop(name) or "") for name in names))
+    socket, outside = flags.pop("signing_socket"), flags.pop("signing_config")
     default = files("")
     pairs = {f"kubernetes.io/{name}": files(f"{word.replace('-', '_')}_") for word, name in _SIGNERS.items()}
     durations = {}
@@ -119,6 +130,8 @@ def take_signing(flags: dict[str, Any]) -> ClusterSigning:
         flags.pop("signer_ca_dir"),
         durations,
         flags.pop("allow_ml_dsa"),
+        socket,
+        outside,
     )
 
 
