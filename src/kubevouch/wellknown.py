@@ -82,6 +82,7 @@ CERTIFICATE_SIGNERS_CONTROLLER = "certificate-signers-controller"
 CSR_CLEANER_CONTROLLER = "certificatesigningrequest-cleaner-controller"
 BOOTSTRAP_SIGNER_CONTROLLER = "bootstrap-signer-controller"
 CERTIFICATE_REVOCATION_CONTROLLER = "certificate-revocation-controller"
+CRL_PUBLISHER_CONTROLLER = "crl-publisher-controller"
 TOKEN_CLEANER_CONTROLLER = "token-cleaner-controller"
 TOKEN_USES_CONTROLLER = "token-uses-controller"
 JOIN_STATUS_CONTROLLER = "join-status-controller"
@@ -151,6 +152,8 @@ CA_CERTIFICATE_KEY = "ca.crt"
 
 # ------------------------------------------------------------------ objects with fixed names
 
+# Ours: the highest number of each authority's CRLs.
+CRL_NUMBERS_CONFIGMAP = "kubevouch-crl-numbers"
 CLUSTER_INFO_CONFIGMAP = "cluster-info"
 KUBECONFIG_KEY = "kubeconfig"
 # Before a token ID in the keys of cluster-info; the bootstrap signer owns every key that starts so.

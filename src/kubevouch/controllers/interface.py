@@ -27,6 +27,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.records.node_recovery import RecoveryPolicy
+from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.registry import Signers
@@ -112,6 +113,7 @@ class Context:
         signers: those that run, which may change.
         revocations: what is revoked, as it changes.
         named_authorities: the CAs that the operator lets CertificateSigners name; None where they are not looked after.
+        publication: what anybody may read of that; None publishes nothing.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
         resources: all that the server stores.
         trust_bundles: by signer name, the anchors to publish as ClusterTrustBundle, in PEM; none where that kind is not
@@ -139,6 +141,7 @@ class Context:
     named_authorities: NamedAuthorities | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
     revocations: Revocations = field(default_factory=Revocations.none)
+    publication: Publication | None = None
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
     trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 import msgspec
 
@@ -91,6 +92,16 @@ class CertificateAuthority:
             identifier=identifier,
         )
         return der.encode(der.SEQUENCE, signed, identifier, der.encode_bit_string(b"\0"))
+
+    def signed(self, to_be_signed: Callable[[bytes], bytes]) -> bytes:
+        """Something of the CA's own in DER, such as a CRL: what is signed, the algorithm, the signature.
+
+        Args:
+            to_be_signed: makes it of the AlgorithmIdentifier.
+        """
+        identifier = self._signing.identifier
+        contents = to_be_signed(identifier)
+        return der.encode(der.SEQUENCE, contents, identifier, der.encode_bit_string(self._signing.sign(contents)))
 
     def sign(self, template: CertificateTemplate) -> bytes:
         """The certificate in DER. Raises ``ValueError`` for a name that cannot be written."""

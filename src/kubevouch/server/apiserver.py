@@ -37,6 +37,8 @@ from kubevouch.registry.core.service_account_tokens import TokenRequests
 from kubevouch.registry.interface import Definition
 from kubevouch.registry.store import ResourceStore
 from kubevouch.registry.write_budget import WriteBudget
+from kubevouch.revocation.publication import PREFIX as PUBLICATION_PREFIX
+from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server import node_proxy, version
 from kubevouch.server.audit.build import BuildAudit
@@ -72,6 +74,7 @@ from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import NOT_FOUND, BytesResult, Filter, Handler, Request, Result
+from kubevouch.server.revocation_paths import RevocationPaths
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
@@ -144,6 +147,7 @@ class APIServer:
         options: None means kube-apiserver's defaults.
         tracing: None traces nothing.
         kubelet_credential: what is shown to kubelets, and what they are trusted by; None has no ``nodes/proxy``.
+        publication: what anybody may read of what is revoked; None serves none.
         last_links: of the chain, right before the handlers, for requests over the network.
     """
 
@@ -162,8 +166,10 @@ class APIServer:
         options: ServerOptions | None = None,
         tracing: Tracing | None = None,
         kubelet_credential: Callable[[], ClientTLS] | None = None,
+        publication: Publication | None = None,
         last_links: Sequence[Filter] = (),
     ) -> None:
+        self._publication = publication
         self.clock = clock
         self._options = options or ServerOptions()
         self.tracing = tracing
@@ -368,6 +374,8 @@ class APIServer:
         router.add_path("/openapi/v2", openapi.serve_v2)
         router.add_prefix("/openapi/v3", openapi.serve_v3)
         router.add_path("/version", version.serve)
+        if self._publication is not None:
+            router.add_prefix(PUBLICATION_PREFIX, RevocationPaths(self._publication, self.clock).serve)
         router.add_path("/metrics", self._serve_metrics)
         router.add_path("/", self._serve_index)
         if self.security.recovery is not None:

@@ -143,6 +143,7 @@ def start_controllers(
         ledger=MemoryLedger() if ledger is None else ledger,
         revocations=server.revocations,
         named_authorities=NamedAuthorities(named, signing.keys, server.clock),
+        publication=server.publication,
         root_ca=root_ca,
         resources=[each for each in resources.STORED if _may_be_there(server, each)],
         trust_bundles=_trust_bundles(server, root_ca),

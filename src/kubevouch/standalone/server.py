@@ -19,6 +19,7 @@ from kubevouch.authorization.ledger_policy import ledger_policy
 from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
+from kubevouch.authorization.revocation_policy import revocation_policy
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.tls import ClientTLS
@@ -29,6 +30,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.registry.certificates import certificatesigningrequests
 from kubevouch.registry.certificates.certificatesigningrequests import RecordedRefusals
+from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import APIServer
 from kubevouch.server.audit.build import BuildAudit
@@ -68,7 +70,7 @@ def gated_kinds(runtime_config: RuntimeConfig | None = None) -> tuple[str, ...]:
 def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: bool = False) -> Policy:
     """What the server keeps complete at each start. ``recovery``: nodes whose certificate has ended may come back."""
     gated = gated_kinds(runtime_config)
-    policy = bootstrap_policy(*gated) + kubevouch_controller_policy() + ledger_policy()
+    policy = bootstrap_policy(*gated) + kubevouch_controller_policy() + ledger_policy() + revocation_policy()
     if CLUSTER_TRUST_BUNDLES.plural in gated:
         policy += cluster_trust_bundle_policy()
     return policy + recovery_policy() if recovery else policy
@@ -129,6 +131,7 @@ class StandaloneServer:
         self._service_address = service_address
         security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
+        self.publication = Publication(security.revocations, endpoint.url)
         self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
         told = options or ServerOptions()
         requests = certificatesigningrequests.definition(
@@ -146,6 +149,7 @@ class StandaloneServer:
             options=options,
             tracing=tracing,
             kubelet_credential=self._kubelet_credential,
+            publication=self.publication,
             last_links=last_links,
         )
         security.record_into(self.api.metrics.access)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.revocation.publication import PREFIX as REVOCATION_PREFIX
 from kubevouch.server.flow_control.lanes import DEFAULT_LIMITS, Lane, LaneLimits, classify
 from kubevouch.server.flow_control.public_reads import PublicReads
 from kubevouch.server.flow_control.scheduler import FairScheduler, Outcome
@@ -96,11 +97,14 @@ class FlowControl:
         self._failures = SourceBudget(FAILURES_PER_SECOND, FAILURES_BURST) if failures is None else failures
         self._turn_comes = False
         self.public_reads = PublicReads() if public_reads is None else public_reads
+        # Of their own: whoever asks about certificates keeps nobody from joining.
+        self.revocation_reads = PublicReads(is_public=lambda info: info.path.startswith(f"{REVOCATION_PREFIX}/"))
 
     def forgive(self) -> None:
         """What sources have spent counts no more."""
         self._failures.clear()
         self.public_reads.clear()
+        self.revocation_reads.clear()
 
     # -------------------------------------------------------------- filters
 
@@ -116,9 +120,10 @@ class FlowControl:
         if request.loopback:
             lane, flow = Lane.EXEMPT, ""
         else:
-            wait = self.public_reads.wait(request.target, request.user, source, self._clock.monotonic())
-            if wait:
-                raise too_many_requests(wait)
+            for budget in (self.public_reads, self.revocation_reads):
+                wait = budget.wait(request.target, request.user, source, self._clock.monotonic())
+                if wait:
+                    raise too_many_requests(wait)
             lane, flow = classify(request.target, request.user, source)
         request.reply_headers = _FLOW_HEADERS[lane]
         request.share = Share(self._worker, lane + " " + (flow or request.user.name))

@@ -10,7 +10,7 @@ more of it than the network. It takes a hundred sources to leave nothing to one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
@@ -38,15 +38,25 @@ _Bill = Sequence[tuple[SourceBudget, str]]
 """The budgets that a read takes one from each of."""
 
 
+def is_in_kube_public(info: RequestInfo) -> bool:
+    return info.namespace == wellknown.KUBE_PUBLIC_NAMESPACE
+
+
 class PublicReads:
-    """Budgets of each source, of the networks around it, and of all; and the reserve."""
+    """Budgets of each source, of the networks around it, and of all; and the reserve.
+
+    Args:
+        is_public: which requests take from them.
+    """
 
     def __init__(
         self,
         of_source: SourceBudget | None = None,
         of_all: SourceBudget | None = None,
         reserve: SourceBudget | None = None,
+        is_public: Callable[[RequestInfo], bool] = is_in_kube_public,
     ) -> None:
+        self._is_public = is_public
         # An empty budget is false.
         self._of_source = SourceBudget(SOURCE_PER_SECOND, SOURCE_BURST) if of_source is None else of_source
         self._of_all = SourceBudget(ALL_PER_SECOND, ALL_BURST) if of_all is None else of_all
@@ -69,7 +79,7 @@ class PublicReads:
             source: a prefix: ``util.addresses``.
             now: monotonic, in seconds.
         """
-        if user.name != wellknown.ANONYMOUS_USER or info.namespace != wellknown.KUBE_PUBLIC_NAMESPACE:
+        if user.name != wellknown.ANONYMOUS_USER or not self._is_public(info):
             return 0
         waits = []
         for bill in self._bills(source):
