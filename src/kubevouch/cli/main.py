@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sign": ("kubevouch.cli.sign:sign", "Hold a CA's key apart, and sign what a ledger holds as approved."),
     "status": ("kubevouch.cli.status:status", "Say on one screen how a cluster stands."),
     "revoke": ("kubevouch.cli.revoke:revoke", "Let certificates count no more, and see who learns of it."),
+    "signer": ("kubevouch.cli.signer:signer", "Make signers of one's own, and say what each signer does."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),

@@ -288,9 +288,8 @@ class CertificateSigners:
         if ready is not None and (ready.status, ready.reason) == (standing, reason):
             return
         kind = NORMAL if standing == wellknown.CONDITION_TRUE else WARNING
-        log.info(
-            "signer", name=obj.metadata.name, signer=obj.spec.signer_name, ready=standing, why=reason, text=message
-        )
+        tell = log.info if kind == NORMAL else log.error
+        tell("a signer's standing", signer=obj.spec.signer_name, ready=standing, why=reason, text=message)
         about = ObjectReference(
             kind=CERTIFICATE_SIGNERS.kind, name=obj.metadata.name, uid=obj.metadata.uid,
             api_version=CERTIFICATE_SIGNERS.api_version,

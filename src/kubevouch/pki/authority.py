@@ -207,8 +207,12 @@ def create_authority(
     now: dt.datetime,
     validity: dt.timedelta = AUTHORITY_VALIDITY,
     serial: int | None = None,
+    named: bool = True,
 ) -> CertificateAuthority:
     """A self-signed authority as kubeadm makes it: its name is also a DNS subjectAltName, it starts five minutes ago.
+
+    Args:
+        named: False leaves that subjectAltName out, which no CA needs and not every name fits into.
 
     Raises:
         ValueError: ``common_name`` is not ASCII.
@@ -221,7 +225,7 @@ def create_authority(
         not_before=now - BACKDATE,
         not_after=now + validity,
         usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CERT_SIGN)),
-        alt_names=SubjectAltNames(dns_names=(common_name,)),
+        alt_names=SubjectAltNames(dns_names=(common_name,) if named else ()),
         is_ca=True,
         with_subject_key_id=True,
     )

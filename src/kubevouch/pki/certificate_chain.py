@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubevouch.machinery.text.gotext import quote
-from kubevouch.pki.client_certificate import is_issued_by
+from kubevouch.pki.client_certificate import is_issued_by, is_self_signed
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_concatenated
@@ -47,7 +47,7 @@ def chain_behind(leaf: Certificate, pool: Iterable[Certificate]) -> tuple[Certif
     first. Self-signed certificates are left out: whoever trusts one has it (RFC 8446 section 4.4.2).
     """
     others = {each.contents: each for each in pool if each.contents != leaf.contents}
-    left = [each for each in others.values() if each.subject_name != each.issuer_name]
+    left = [each for each in others.values() if not is_self_signed(each)]
     behind: list[Certificate] = []
     heads = [leaf]
     while heads and len(behind) < MAX_CHAIN:

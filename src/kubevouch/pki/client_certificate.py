@@ -217,6 +217,11 @@ def is_issued_by(certificate: Certificate, authority: Certificate) -> bool:
     return True
 
 
+def is_self_signed(certificate: Certificate) -> bool:
+    """Whether its own key has signed it; a next CA of the same name that the former one has signed is not."""
+    return certificate.subject_name == certificate.issuer_name and is_issued_by(certificate, certificate)
+
+
 def _verify_valid(
     certificate: Certificate, below: tuple[Certificate, ...], now: dt.datetime, *, intermediate: bool
 ) -> None:

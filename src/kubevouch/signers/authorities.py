@@ -17,7 +17,7 @@ from kubevouch.api.core_v1 import Secret
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki import authority as authority_module
 from kubevouch.pki.authority import CertificateAuthority
-from kubevouch.pki.client_certificate import is_issued_by
+from kubevouch.pki.client_certificate import is_issued_by, is_self_signed
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -58,7 +58,7 @@ class Source:
 
     def anchors_of(self, certificate: Certificate) -> tuple[Certificate, ...]:
         """What has to be trusted so that what ``certificate`` issues is: the roots above it that were found, or it."""
-        if certificate.subject_name == certificate.issuer_name:
+        if is_self_signed(certificate):
             return (certificate,)
         above, seen = [certificate], {certificate.contents}
         roots: list[Certificate] = []
@@ -68,7 +68,7 @@ class Source:
                 if each.contents in seen or not is_issued_by(child, each):
                     continue
                 seen.add(each.contents)
-                (roots if each.subject_name == each.issuer_name else above).append(each)
+                (roots if is_self_signed(each) else above).append(each)
         return tuple(roots) or (certificate,)
 
 

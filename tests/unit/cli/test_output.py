@@ -22,7 +22,8 @@ PLAIN = {
     "agent", "agent rotate", "audit prove", "issued export",
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
-    "recovery forget", "recovery revoke", "revoke lift", "node lift", "token delete", "up",
+    "recovery forget", "recovery revoke", "revoke lift", "node lift", "signer create",
+    "signer resume", "signer rotate", "signer trust", "token delete", "up",
 }  # fmt: skip
 
 

@@ -82,6 +82,12 @@ def test_a_cross_signed_authority_leads_to_each_of_those_who_signed_it() -> None
     assert chain_behind(leaf_of(later), [later.certificate, cross, former.certificate]) == (cross,)
 
 
+def test_a_next_root_of_the_same_name_is_no_anchor_when_the_former_one_has_signed_it() -> None:
+    former, later = root("root"), root("root")
+    cross = authority.cross_sign(former, later.certificate, now=NOW)
+    assert chain_behind(leaf_of(later), [later.certificate, cross, former.certificate]) == (cross,)
+
+
 def test_an_authority_of_the_same_name_and_another_key_is_not_in_the_way() -> None:
     top = root("root")
     issuing, (certificate,) = below("issuing", top)
