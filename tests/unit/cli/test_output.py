@@ -23,7 +23,7 @@ PLAIN = {
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "node lift", "signer create",
-    "signer resume", "signer rotate", "signer trust", "token delete", "up",
+    "signer resume", "signer rotate", "signer trust", "sign", "token delete", "up",
 }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ class UpCommand(GroupedCommand):
                 "--no-kubelet-serving-approval",
             ),
         ),
-        FlagGroup("Signing", ("--signing-profile", "--cluster-signing-")),
+        FlagGroup("Signing", ("--signing-", "--cluster-signing-", "--signer-", "--pkcs11-", "--allow-ml-dsa")),
         FlagGroup(
             "Authentication",
             (
