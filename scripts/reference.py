@@ -2,7 +2,7 @@
 """Makes from the program itself: the reference, the list of differences, and the definitions of kubevouch's own kinds.
 
 scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md, docs/compatibility.md,
-                                docs/request-*.svg and deploy/crds/*.yaml
+                                docs/request-*.svg and deploy/**/*.yaml
 scripts/reference.py --man DIR  a manual page for each command
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
 from kubevouch.machinery.codec.yamltext import dumps
 from kubevouch.machinery.scheme import Resource
+from kubevouch.standalone.attached import manifests
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
@@ -84,6 +85,7 @@ def metrics_reference() -> str:
     return metric_reference.page(_MADE)
 
 
+_OWN_KINDS = (*(f"crds/{each.definition_name}.yaml" for each in OWN_KINDS), "crds/guards.yaml")
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/api.md": lambda: api_reference.page(_MADE),
     "docs/reference/attacks.md": lambda: attack_reference.page(_MADE),
@@ -94,6 +96,18 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: guards(),
+    "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
+    "deploy/controllers/deployment.yaml": lambda: documents(manifests.deployments()),
+    "deploy/kustomization.yaml": lambda: dumps(
+        manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml"))
+    ),
+    "deploy/kubevouch.yaml": lambda: "---\n".join(
+        (
+            *(definition(each) for each in OWN_KINDS),
+            guards(),
+            documents([*manifests.access(), *manifests.deployments()]),
+        )
+    ),
 }
 
 
@@ -155,6 +169,10 @@ def definition(kind: OwnKind) -> str:
     return manifest(CUSTOM_RESOURCE_DEFINITIONS, definition_of(kind))
 
 
+def documents(trees: Iterable[Any]) -> str:
+    return "---\n".join(dumps(each) for each in trees)
+
+
 def guards() -> str:
     return "---\n".join(manifest(resource, guard) for resource, guard in GUARDS)
 
@@ -168,8 +186,8 @@ def main() -> None:
         written = write_man_pages(arguments.man)
         sys.stdout.write(f"{len(written)} pages in {arguments.man}\n")
         return
-    manifests = {f"deploy/crds/{each.definition_name}.yaml": partial(definition, each) for each in OWN_KINDS}
-    for name, make in (PAGES | manifests).items():
+    kinds = {f"deploy/crds/{each.definition_name}.yaml": partial(definition, each) for each in OWN_KINDS}
+    for name, make in (PAGES | kinds).items():
         path: Path = arguments.into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make())

@@ -14,8 +14,11 @@ from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec, has_condition
 from kubevouch.api.core_v1 import ServiceAccount
+from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.kubeconfig import load
+from kubevouch.client.options import ClientOptions
 from kubevouch.client.rest_config import RESTConfig, resolve
+from kubevouch.client.tls import TLSSources
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -89,6 +92,17 @@ async def account_token(cluster: Cluster, namespace: str, name: str) -> str:
     """A token of a new service account."""
     account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace))
     await cluster.client().create(catalog.SERVICE_ACCOUNTS, account)
+    return await token_of(cluster, namespace, name)
+
+
+async def account_config(cluster: Cluster, namespace: str, name: str) -> RESTConfig:
+    """Of a service account that is there, and nobody else."""
+    credential = FixedCredential.token(await token_of(cluster, namespace, name))
+    tls = TLSSources(ca_bundle=cluster.pki.ca_certificate)
+    return RESTConfig(ClientOptions(server=cluster.url), tls, lambda _clock: credential)
+
+
+async def token_of(cluster: Cluster, namespace: str, name: str) -> str:
     answer = await cluster.client().raw(
         "POST",
         f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",

@@ -24,10 +24,13 @@ from attached_world import (
     until_leading,
 )
 from kubevouch.api import catalog
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached.options import AttachedCluster, ServingOptions
+from kubevouch.testing.clock import settle
 from kubevouch.testing.cluster import Cluster
 from serving_requests import asks, node_with
 
@@ -62,6 +65,29 @@ async def test_without_a_name_of_its_own_the_approver_leaves_kubelets_clients_to
         await holds(lambda: requests.lister.get("csr-1") is not None and manager.is_idle)
         stored = await cluster.client().get(catalog.CERTIFICATE_SIGNING_REQUESTS, "csr-1")
         assert not stored.status.conditions
+
+
+@async_test
+async def test_a_cluster_without_our_kinds_is_worked_for_and_they_count_once_they_are_applied() -> None:
+    async with (
+        Cluster(https=True) as cluster,
+        attached(cluster, clock=cluster.clock, controllers=JOINING, signing=signing_of(cluster)) as found,
+    ):
+        await until_leading(found)
+        await asked(cluster, "csr-1", "worker-1")
+        await until(cluster, "csr-1", is_issued)
+        first = found.clusters[0].manager
+        await own_kinds.ensure(cluster.server.client)
+        await cluster.clock.until_asleep()
+        for _ in range(40):
+            cluster.clock.advance(1.0)
+            await settle()
+        await holds(lambda: found.clusters[0].manager not in (None, first))
+        await until_leading(found)
+        manager = found.clusters[0].manager
+        assert manager is not None
+        followed = {each.resource for each in manager.informers.informers if each.resource_version}
+        assert CERTIFICATE_REVOCATIONS in followed
 
 
 @async_test

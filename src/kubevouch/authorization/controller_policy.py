@@ -206,6 +206,8 @@ def kubevouch_controller_policy() -> Policy:
             # What machines have, and whether such objects are served.
             rule(_READ, "cluster.x-k8s.io", "machines"),
             rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
+            # What is revoked: read as itself where no server is beside it.
+            rule(_READ, _KUBEVOUCH, "certificaterevocations"),
             EVENTS,
         )
         # Where API servers are, whose names no kubelet gets.
@@ -228,6 +230,8 @@ def kubevouch_controller_policy() -> Policy:
             # Of any name: that of a CertificateSigner is not known before. It is the right to write a certificate down;
             # who has no key of the CA has none that anybody believes.
             rule("sign", _CERTIFICATES, "signers"),
+            # What is revoked: read as itself where no server is beside it.
+            rule(_READ, _KUBEVOUCH, "certificaterevocations"),
             EVENTS,
         )
         # Who is locked out.

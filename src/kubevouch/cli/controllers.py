@@ -36,7 +36,7 @@ class ControllersGroup(ui.Group, GroupedCommand):
 
     groups = (
         FlagGroup(
-            "What matters first", ("--kubeconfig", "--cluster", "--context", "--controllers", "--log-level")
+            "What matters first", ("--kubeconfig", "--cluster", "--context", "--controllers", "--ledger", "--log-level")
         ),
         FlagGroup("Leader election", ("--leader-elect", "--leader-elect-")),
         FlagGroup(
@@ -66,6 +66,9 @@ class ControllersGroup(ui.Group, GroupedCommand):
 @cluster_flags
 @controllers_option
 @attached_flags
+@click.option(
+    "--ledger", type=FILE, help="File in which decisions and certificates are written down.  [default: in memory]"
+)
 @click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish.")
 @click.option(
     "--node-monitor-grace-period",

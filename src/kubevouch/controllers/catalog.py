@@ -59,7 +59,7 @@ class Attached(Enum):
     SAFE = "safe"
     """Nobody else does this; ``*`` means these."""
     TWIN = "twin"
-    """kube-controller-manager does this: to be named, and to be switched off there."""
+    """kube-controller-manager does this, or what it is about: to be named, and the other one to be switched off."""
     NEVER = "never"
     """It works with what only a server in the same process has."""
 
@@ -88,8 +88,8 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(crl_publisher.NAME, "crlpublisher", crl_publisher.build),
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build, Attached.TWIN),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build, Attached.TWIN),
-    Entry(token_uses.NAME, "tokenuses", token_uses.build),
-    Entry(join_status.NAME, "joinstatus", join_status.build),
+    Entry(token_uses.NAME, "tokenuses", token_uses.build, Attached.TWIN),
+    Entry(join_status.NAME, "joinstatus", join_status.build, Attached.TWIN),
     Entry(node_recovery.NAME, "noderecovery", node_recovery.build, Attached.NEVER),
     Entry(removed_nodes.NAME, "noderemoval", removed_nodes.build),
     Entry(node_lifecycle.NAME, "nodelifecycle", node_lifecycle.build, Attached.TWIN),

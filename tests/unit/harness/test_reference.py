@@ -35,7 +35,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "docs/compatibility.md",
         "docs/request-life.svg",
         "docs/request-decision.svg",
+        "deploy/controllers/access.yaml",
+        "deploy/controllers/deployment.yaml",
         "deploy/crds/guards.yaml",
+        "deploy/kubevouch.yaml",
+        "deploy/kustomization.yaml",
         *(f"deploy/crds/{kind.definition_name}.yaml" for kind in OWN_KINDS),
     ],
 )

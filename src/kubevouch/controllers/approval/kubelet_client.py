@@ -14,19 +14,19 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Secret
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.access_review import may_create
-from kubevouch.controllers.approval.interface import RefusedError
+from kubevouch.controllers.approval.interface import Bound, RefusedError
 from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, name_caches
 from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.bootstrap_secrets import TOKEN_INDEX, requests_by_token, token_informer
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.interface import Context, Request, request_of
+from kubevouch.controllers.interface import Context, IgnorableError, Request, request_of
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
-from kubevouch.records.bootstrap_tokens import token_id_of_name
+from kubevouch.records.bootstrap_tokens import token_id_of_name, token_id_of_user
 from kubevouch.records.node_recovery import RecoveryRefusedError
 from kubevouch.records.token_bounds import DENIED_REASON, TokenBoundError
 
@@ -92,8 +92,25 @@ class MachineBounds:
             raise RefusedError("node-recovery", RECOVERY_DENIED_REASON, str(err)) from err
 
 
-def build_bounds(context: Context, client: Client, controller: QueueController) -> MachineBounds:
+class LeftToOthers:
+    """Where somebody else approves the client certificates of kubelets: whatever is for them, or came with a bootstrap
+    token, is theirs alone, whoever here would approve it. So nobody here has to read bootstrap tokens.
+    """
+
+    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:  # noqa: ARG002
+        """Raises :class:`IgnorableError`."""
+        is_kubelets = csr.spec.signer_name == wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+        if is_kubelets or token_id_of_user(csr.spec.username):
+            raise IgnorableError(
+                f"csr {csr.metadata.name} is left to kube-controller-manager: "
+                "the controller csrapproving was not named, which would approve the client certificates of kubelets"
+            )
+
+
+def build_bounds(context: Context, client: Client, controller: QueueController) -> Bound:
     """Wakes the requests that a use of their token may have become free for."""
+    if not context.approves_kubelet_clients:
+        return LeftToOthers()
     tokens = context.connect(wellknown.TOKEN_USES_CONTROLLER)
     informer = requests_by_token(context, client)
     secrets = token_informer(context, tokens)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,22 +32,32 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import ApproverService, Context
 from kubevouch.controllers.manager import Manager
+from kubevouch.ledger.interface import Ledger, LedgerError
+from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.policy.kubelet_serving import ServingRules, normalized
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.health import Check, HealthError
+from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.interface import Signer
 from kubevouch.signers.registry import Signers
+from kubevouch.standalone.attached import own_kinds
 from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
+from kubevouch.standalone.attached.own_kinds import KindsChangedError
+from kubevouch.standalone.ledger import begin
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
-from kubevouch.util.tasks import Supervisor
+from kubevouch.util.tasks import OnCrash, Supervisor
 
 log = structlog.get_logger("attached")
 
 ELECTION = "leader-election"
 _DISCOVERY = "discovery"
 _RETRY_SECONDS, _RETRY_CAP_SECONDS, _RETRY_CALM_SECONDS = 1.0, 30.0, 120.0
+_KNOW_RECORDS = (wellknown.CSR_SIGNING_CONTROLLER, wellknown.CSR_APPROVING_CONTROLLER)
+_KNOW_REVOCATIONS = (*_KNOW_RECORDS, wellknown.CERTIFICATE_REVOCATION_CONTROLLER)
 _NEEDS_EVERY_KIND = frozenset({wellknown.NAMESPACE_CONTROLLER, wellknown.GARBAGE_COLLECTOR_CONTROLLER})
 
 
@@ -62,14 +74,16 @@ class Shared:
         root_ca: the CA that publishers publish; None publishes nothing.
         inventory: which machines are expected, beside AllowedMachine objects.
         serving: what is declared of kubelets' serving certificates; None leaves them to people.
-        approver_services: services that are asked about requests for certificates.
+        services: that are asked about requests.
+        named: the CAs that CertificateSigners may name.
     """
 
     signers: Mapping[str, Signer]
     root_ca: Callable[[], str] | None
     inventory: Sequence[Source]
     serving: ServingRules | None
-    approver_services: Sequence[ApproverService] = ()
+    services: Sequence[ApproverService]
+    named: NamedAuthorities
 
 
 class ClusterControllers:
@@ -91,6 +105,7 @@ class ClusterControllers:
         self._clock = clock
         self._shared = shared
         self.identity = own_identity()
+        self._memory = MemoryLedger()
         self.metrics = ClusterMetrics(
             urlsplit(cluster.config.options.server).netloc,
             options.election.name if options.election is not None else "",
@@ -113,7 +128,10 @@ class ClusterControllers:
                 await self._stand()
             except LeaseLostError as err:
                 log.error("leader election lost", cluster=self.name, err=str(err))
-            except (APIStatusError, TransportError, IncompleteDiscoveryError) as err:
+            except KindsChangedError as err:
+                log.info("the controllers begin anew", cluster=self.name, why=str(err))
+                continue
+            except (APIStatusError, TransportError, IncompleteDiscoveryError, LedgerError) as err:
                 log.error("the controllers cannot start", cluster=self.name, server=self.server, err=str(err))
             await self._clock.sleep(delays.next(self._clock.monotonic()))
 
@@ -160,18 +178,55 @@ class ClusterControllers:
 
     async def _term(self) -> None:
         """Everything anew: what an earlier term knew may be wrong by now."""
-        async with self._clients() as connect:
+        async with AsyncExitStack() as stack:
+            connect = await stack.enter_async_context(self._clients())
             found = await self._discovered(connect(_DISCOVERY))
-            informers = InformerFactory(connect("informers"), self._clock)
-            built = catalog.build(self._selected, self._context(connect, informers, found))
+            absent = own_kinds.missing(found)
+            if absent:
+                kinds = ", ".join(each.plural for each in absent)
+                log.warning("kinds of ours are not served, and count as empty", cluster=self.name, kinds=kinds)
+            informers = own_kinds.AttachedInformers(connect("informers"), self._clock, absent)
+            revocations = Revocations()
+            if (reader := self._first_of(_KNOW_REVOCATIONS)) is not None:
+                await own_kinds.follow_revocations(
+                    revocations, connect(reader), informers, absent,
+                    has_lockouts=reader != wellknown.CERTIFICATE_REVOCATION_CONTROLLER,
+                )  # fmt: skip
+            ledger = await self._opened_ledger(stack, connect)
+            context = replace(self._context(connect, informers, found), revocations=revocations, ledger=ledger)
+            built = catalog.build(self._selected, context)
             for controller in built:
                 if isinstance(controller, QueueController):
                     controller.queue.report_to(self.metrics.workqueues.queue(controller.name))
             self.manager = Manager(built, informers, self._clock)
             try:
-                await self.manager.run()
+                async with Supervisor(self._clock) as tasks:
+                    if absent:
+                        client = connect(_DISCOVERY)
+                        looking = partial(own_kinds.until_they_come, client, absent, self._clock)
+                        tasks.start("own-kinds", looking, OnCrash.ESCALATE)
+                    await self.manager.run()
             finally:
                 self.manager = None
+
+    def _first_of(self, controllers: Sequence[str]) -> str | None:
+        """The first of them that runs."""
+        names = {each.name for each in self._selected}
+        return next((each for each in controllers if each in names), None)
+
+    async def _opened_ledger(self, stack: AsyncExitStack, connect: Callable[[str], Client]) -> Ledger:
+        """While this process leads: two could not have the file open. Raises :class:`LedgerError`."""
+        path = self._options.ledger
+        if path is None:
+            return self._memory
+        ledger = await SQLiteLedger.open(path, self._clock)
+        stack.push_async_callback(ledger.close)
+        if (
+            reader := next((each for each in _KNOW_RECORDS if each in {e.name for e in self._selected}), None)
+        ) is not None:
+            await begin(ledger, connect(reader), self._clock.now())
+        self.metrics.of_ledger(ledger)
+        return ledger
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[Callable[[str], Client]]:
@@ -212,7 +267,7 @@ class ClusterControllers:
 
     def _context(self, connect: Callable[[str], Client], informers: InformerFactory, found: Discovered) -> Context:
         """What ``kubevouch up`` takes from its own server is asked of this one, given by flags, or left out."""
-        identity, shared = self._options.identity, self._shared
+        identity, signing, shared = self._options.identity, self._options.signing, self._shared
         bundles: dict[str, Callable[[], str]] = {}
         if shared.root_ca is not None and found.serves(CLUSTER_TRUST_BUNDLES):
             bundles[wellknown.KUBE_APISERVER_SERVING_SIGNER] = shared.root_ca
@@ -230,12 +285,13 @@ class ClusterControllers:
             approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, self._options.controllers),
             allow_name_takeover=identity.allow_name_takeover,
             lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
-            certificate_lifetime=self._options.signing.duration,
+            certificate_lifetime=max(signing.duration, *signing.durations.values(), dt.timedelta()),
             node_monitor_grace_period=self._options.node_monitor_grace_period,
             inventory_sources=shared.inventory,
             approval_metrics=self.metrics.approvals,
+            approver_services=shared.services,
+            named_authorities=shared.named,
             kubelet_serving=self._serving_rules(),
-            approver_services=shared.approver_services,
         )
 
     def _serving_rules(self) -> ServingRules | None:

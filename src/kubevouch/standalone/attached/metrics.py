@@ -12,6 +12,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from kubevouch.ledger.store import SQLiteLedger
+from kubevouch.server.metrics import issuance
 from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
@@ -34,6 +36,7 @@ class ClusterMetrics:
         self.workqueues = WorkqueueFamilies(self.registry)
         self.approvals = ApprovalFamilies(self.registry)
         self._host = host
+        self._ledger: SQLiteLedger | None = None
         self._requests = Counter(
             "rest_client_requests", "Requests by status code, method and host.", ("code", "host", "method"),
             registry=self.registry,
@@ -53,6 +56,15 @@ class ClusterMetrics:
         self._slow_paths = Counter(
             "leader_election_slowpath", "Renewals that had to read the lease first.", ("name",), registry=self.registry
         ).labels(lease)
+
+    def of_ledger(self, ledger: SQLiteLedger) -> None:
+        """Have samples of this ledger, in place of one that was open before."""
+        self._ledger = ledger
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self.registry.collect()
+        if self._ledger is not None:
+            yield from issuance.collect(self._ledger.statistics, self._ledger.lag)
 
     def waited(self, method: str, seconds: float) -> None:
         self._waits.observe((self._host, method), seconds)
@@ -87,7 +99,7 @@ class _OfClusters(Collector):
         """A family stands in one place, whoever has samples of it: the text format wants it so."""
         families: dict[str, Metric] = {}
         for name, metrics in self._clusters.items():
-            for found in metrics.registry.collect():
+            for found in metrics.collect():
                 family = families.setdefault(
                     found.name, Metric(found.name, found.documentation, found.type, found.unit)
                 )

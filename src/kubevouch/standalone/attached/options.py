@@ -74,6 +74,7 @@ class AttachedOptions:
         signing: which CAs sign; without files, only what signers of the cluster's own objects do.
         approval: what decides about requests for certificates.
         service_cluster_ip_range: the addresses of Services, which no kubelet serves at.
+        ledger: the file in which decisions and certificates are written down; None keeps them in memory.
         root_ca_file: what the publishers of a CA publish; None publishes nothing.
         qps, burst: requests a second of each controller, and at once; a ``qps`` of 0 or less bounds nothing.
         authority: whom to ask about those who ask for metrics; None is the first cluster.
@@ -86,6 +87,7 @@ class AttachedOptions:
     identity: IdentityOptions = field(default_factory=IdentityOptions)
     approval: ApprovalOptions = field(default_factory=ApprovalOptions)
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
+    ledger: Path | None = None
     root_ca_file: Path | None = None
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     qps: float = DEFAULT_QPS

@@ -16,6 +16,7 @@ from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.health import Check, Health
+from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.catalog import SigningOptions, build_signers
 from kubevouch.signers.interface import Signer, SignerError
 from kubevouch.standalone.approval_options import ApprovalOptionsError
@@ -45,9 +46,14 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
         AttachedOptionsError, AttachedError
     """
     selected = _selected(options)
-    signers, root_ca = _signers(options, selected, clock), _root_ca(options)
-    services = _services(options, clock)
-    shared = Shared(signers, root_ca, _inventory(options), _serving(options), services)
+    shared = Shared(
+        signers=_signers(options, selected, clock),
+        root_ca=_root_ca(options),
+        inventory=_inventory(options),
+        serving=_serving(options),
+        services=_services(options, clock),
+        named=NamedAuthorities(options.signing.named, options.signing.keys, clock),
+    )
     clusters = tuple(ClusterControllers(each, options, selected, clock, shared=shared) for each in options.clusters)
     live: dict[str, Check] = {"ping": _passes}
     ready: dict[str, Check] = {"ping": _passes}
@@ -58,7 +64,7 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
     pages = Pages(health, registry_of({each.name: each.metrics for each in clusters}))
     authority = options.authority or options.clusters[0].config
     async with AsyncExitStack() as stack:
-        for service in services:
+        for service in shared.services:
             stack.push_async_callback(service.webhook.close)
         port = await stack.enter_async_context(listening(pages, options.serving, authority, clock))
         tasks = await stack.enter_async_context(Supervisor(clock))
@@ -77,6 +83,8 @@ def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
         raise AttachedOptionsError(
             f"two clusters are called {twice[0] or 'nothing'}", "--cluster NAME=FILE tells them apart"
         )
+    if options.ledger is not None and len(options.clusters) > 1:
+        raise AttachedOptionsError("one ledger cannot be that of several clusters", "run a process for each of them")
     try:
         selected = catalog.select_attached(options.controllers)
     except catalog.UnknownControllerError as err:
@@ -107,9 +115,15 @@ def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock
         raise AttachedOptionsError(
             "one CA would sign for several clusters", "run a process for each cluster that has --cluster-signing-*"
         )
-    rules = SigningRules(signing_duration=signing.duration, profile=options.identity.signing_profile)
+    rules = SigningRules(
+        signing_duration=signing.duration,
+        profile=options.identity.signing_profile,
+        post_quantum=signing.post_quantum,
+    )
     try:
-        return build_signers(SigningOptions(signing.default, signing.pairs, rules, signing.keys, clock))
+        return build_signers(
+            SigningOptions(signing.default, signing.pairs, rules, signing.keys, clock, signing.named, signing.durations)
+        )
     except SignerError as err:
         raise AttachedOptionsError(str(err), "see the --cluster-signing-* flags") from err
 

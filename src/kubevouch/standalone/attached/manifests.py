@@ -1,0 +1,202 @@
+"""What an existing cluster is given so that controllers run in it: accounts with the rights that are used, and pods.
+
+Approver and signer are two programs with an account each: whoever gets hold of one can either approve or sign, and not
+make certificates of his own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from kubevouch import __version__
+from kubevouch.authorization.policy import EVENTS
+from kubevouch.controllers import catalog
+from kubevouch.machinery.codec import json_codec
+from kubevouch.standalone.attached.options import DEFAULT_PORT
+from kubevouch.standalone.attached.rights import identities, policy_of
+
+Tree = dict[str, Any]
+
+NAMESPACE = "kubevouch-system"
+IMAGE = f"kubevouch:{__version__}"
+SIGNING_SECRET = "kubevouch-signing-ca"
+_RBAC = "rbac.authorization.k8s.io"
+_SIGNING_FOLDER = "/etc/kubevouch/signing"
+_UID = 65532  # the image's
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One Deployment, the account it runs as, and its Lease, all of one name.
+
+    Args:
+        controllers: its ``--controllers`` list.
+        signs: it is given the CA in the Secret ``kubevouch-signing-ca``.
+    """
+
+    name: str
+    controllers: tuple[str, ...]
+    signs: bool = False
+
+
+PROGRAMS = (
+    Program("kubevouch-controllers", ("*", "-csrsigning")),
+    Program("kubevouch-signer", ("csrsigning",), signs=True),
+)
+
+
+def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -> list[Tree]:
+    """Namespace, accounts, roles and bindings. Raises :class:`UnknownControllerError`."""
+    whose: dict[str, list[str]] = {}
+    for program in programs:
+        for identity in identities(catalog.select_attached(program.controllers), program.controllers):
+            whose.setdefault(identity, []).append(program.name)
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        *(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(each.name, namespace)}
+            for each in programs
+        ),
+        *(tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)),
+        *(tree for each in programs for tree in _of_process(each.name, namespace)),
+    ]
+
+
+def deployments(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, image: str = IMAGE) -> list[Tree]:
+    return [_deployment(each, namespace, image) for each in programs]
+
+
+def kustomization(files: Sequence[str]) -> Tree:
+    """Of these files. No ``namespace`` field: roles are in several."""
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}
+
+
+# ------------------------------------------------------------------ rights
+
+
+def _of_identity(identity: str, accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
+    """What one controller may do, for the accounts that act as it."""
+    name = f"kubevouch:{identity}"
+    policy = policy_of(identity)
+    subjects = [{"kind": "ServiceAccount", "name": each, "namespace": namespace} for each in accounts]
+    if policy.cluster_roles:
+        rules = [rule for role in policy.cluster_roles for rule in _rules(role.rules)]
+        yield _object("ClusterRole", {"name": name}, rules=rules)
+        yield _object("ClusterRoleBinding", {"name": name}, roleRef=_ref("ClusterRole", name), subjects=subjects)
+    for role in policy.roles:
+        meta = _named(name, role.metadata.namespace)
+        yield _object("Role", meta, rules=_rules(role.rules))
+        yield _object("RoleBinding", meta, roleRef=_ref("Role", name), subjects=subjects)
+
+
+def _of_process(name: str, namespace: str) -> Iterator[Tree]:
+    """The Lease, what tells who leads, and asking who asks for metrics."""
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    leases = "coordination.k8s.io"
+    lease = [
+        # Creation cannot be limited to a name.
+        {"apiGroups": [leases], "resources": ["leases"], "verbs": ["create"]},
+        {"apiGroups": [leases], "resourceNames": [name], "resources": ["leases"], "verbs": ["get", "update"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ]
+    role = f"{name}:leader-election"
+    yield _object("Role", _named(role, namespace), rules=lease)
+    yield _object("RoleBinding", _named(role, namespace), roleRef=_ref("Role", role), subjects=subjects)
+    yield _object(
+        "ClusterRoleBinding",
+        {"name": f"{name}:auth-delegator"},
+        roleRef=_ref("ClusterRole", "system:auth-delegator"),
+        subjects=subjects,
+    )
+
+
+def _rules(rules: Any) -> list[Tree]:
+    """Of events only what is written: one is made or counted up, in the core group."""
+    written = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
+    exact = (written if each == EVENTS else each for each in rules)
+    return [dict(sorted(json_codec.to_builtins(each).items())) for each in exact]
+
+
+def _ref(kind: str, name: str) -> Tree:
+    return {"apiGroup": _RBAC, "kind": kind, "name": name}
+
+
+def _named(name: str, namespace: str) -> Tree:
+    return {"name": name, "namespace": namespace}
+
+
+def _object(kind: str, metadata: Tree, **members: Any) -> Tree:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, **members}
+
+
+# ------------------------------------------------------------------ pods
+
+
+def arguments(program: Program, namespace: str = NAMESPACE) -> list[str]:
+    """Of ``kubevouch``."""
+    found = [
+        "controllers",
+        f"--controllers={','.join(program.controllers)}",
+        f"--leader-elect-resource-name={program.name}",
+        f"--leader-elect-resource-namespace={namespace}",
+        f"--secure-port={DEFAULT_PORT}",
+    ]
+    if program.signs:
+        found += [
+            f"--cluster-signing-cert-file={_SIGNING_FOLDER}/tls.crt",
+            f"--cluster-signing-key-file={_SIGNING_FOLDER}/tls.key",
+        ]
+    return found
+
+
+def _deployment(program: Program, namespace: str, image: str) -> Tree:
+    labels = {"app.kubernetes.io/name": program.name}
+    # A serving pair of its own is made at start.
+    mounts: list[Tree] = [{"mountPath": "/tmp", "name": "tmp"}]  # noqa: S108 - the pod's own
+    volumes: list[Tree] = [{"emptyDir": {"medium": "Memory"}, "name": "tmp"}]
+    if program.signs:
+        mounts.append({"mountPath": _SIGNING_FOLDER, "name": "signing", "readOnly": True})
+        volumes.append({"name": "signing", "secret": {"defaultMode": 0o440, "secretName": SIGNING_SECRET}})
+    container = {
+        "args": arguments(program, namespace),
+        "image": image,
+        "livenessProbe": _probe("/livez", initialDelaySeconds=15, failureThreshold=8),
+        "name": "kubevouch",
+        "ports": [{"containerPort": DEFAULT_PORT, "name": "https", "protocol": "TCP"}],
+        "readinessProbe": _probe("/readyz", periodSeconds=5),
+        "resources": {"limits": {"memory": "512Mi"}, "requests": {"cpu": "50m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": mounts,
+    }  # fmt: skip
+    pod = {
+        "containers": [container],
+        "securityContext": {
+            "fsGroup": _UID, "runAsGroup": _UID, "runAsNonRoot": True, "runAsUser": _UID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "serviceAccountName": program.name,
+        # Until the Lease is given back; then another one leads at once.
+        "terminationGracePeriodSeconds": 30,
+        "volumes": volumes,
+    }  # fmt: skip
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {**_named(program.name, namespace), "labels": labels},
+        "spec": {
+            # One acts, one stands by.
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _probe(path: str, **more: int) -> Tree:
+    return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, **more}

@@ -1,0 +1,322 @@
+"""What controllers do is the same wherever their server is, and attached ones need no more than what deploy/ gives."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+import peers
+from asynctest import async_test
+from attached_calls import Call, RecordingConfig, covers, grants, unused
+from attached_world import (
+    JOINING,
+    account_config,
+    asked,
+    attached,
+    foreign,
+    holds,
+    is_issued,
+    options_for,
+    signing_of,
+    until,
+    until_leading,
+)
+from controller_world import decoded
+from kubectl import kubectl_of
+from kubevouch import wellknown
+from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
+    has_condition,
+)
+from kubevouch.api.core_v1 import Node
+from kubevouch.api.core_v1.nodes import NodeAddress
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    CertificateRevocation,
+    CertificateRevocationSpec,
+    RevocationTargets,
+)
+from kubevouch.authorization.policy import Policy
+from kubevouch.client.interface import MERGE_PATCH
+from kubevouch.client.leader_election import ElectionOptions
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
+from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.server.bootstrap import own_kinds
+from kubevouch.standalone.attached import manifests
+from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
+from kubevouch.standalone.controllers import start_controllers
+from kubevouch.testing.cluster import Cluster
+from kubevouch.testing.waiting import wait_for
+
+_DEPLOY = peers.ROOT / "deploy"
+_READS = frozenset(("get", "list", "watch"))
+_CSRS = catalog.CERTIFICATE_SIGNING_REQUESTS
+
+
+# ------------------------------------------------------------------ where the controllers are
+
+
+@asynccontextmanager
+async def in_process() -> AsyncIterator[Cluster]:
+    async with foreign() as cluster:
+        controllers = start_controllers(cluster.server, ("*",), serving=ServingRules())
+        try:
+            yield cluster
+        finally:
+            await controllers.close()
+
+
+@asynccontextmanager
+async def over_https() -> AsyncIterator[Cluster]:
+    async with foreign() as cluster, attached(cluster, controllers=JOINING, signing=signing_of(cluster)) as found:
+        await until_leading(found)
+        yield cluster
+
+
+@asynccontextmanager
+async def deployed(calls: set[Call] | None = None) -> AsyncIterator[Cluster]:
+    """With the accounts of deploy/ and the arguments of its programs, applied by kubectl."""
+    async with Cluster(https=True, real_time=True) as cluster, AsyncExitStack() as stack:
+        kubectl = kubectl_of(cluster, "1.37")
+        for what in ("crds", "controllers/access.yaml"):
+            done = await asyncio.to_thread(kubectl, "apply", "-f", str(_DEPLOY / what))
+            assert done.returncode == 0, done.stderr
+        for program in manifests.PROGRAMS:
+            options = await _options(cluster, program, calls if calls is not None else set())
+            await until_leading(await stack.enter_async_context(attached(cluster, options=options)))
+        yield cluster
+
+
+async def _options(cluster: Cluster, program: manifests.Program, calls: set[Call]) -> AttachedOptions:
+    config = await account_config(cluster, manifests.NAMESPACE, program.name)
+    options = options_for(
+        cluster,
+        clusters=(AttachedCluster("", RecordingConfig.of(config, calls)),),
+        controllers=program.controllers,
+        election=ElectionOptions(namespace=manifests.NAMESPACE, name=program.name),
+    )
+    return replace(options, signing=signing_of(cluster)) if program.signs else options
+
+
+# ------------------------------------------------------------------ what they do
+
+
+async def _node(cluster: Cluster, name: str, address: str) -> None:
+    """Is there and says so, whether or not it was there before."""
+    client = cluster.client()
+    with suppress(APIStatusError):
+        await client.create(catalog.NODES, Node(metadata=ObjectMeta(name=name)))
+    addresses = [NodeAddress(type="InternalIP", address=address), NodeAddress(type="Hostname", address=name)]
+    await client.patch(
+        catalog.NODES,
+        name,
+        {"status": {"addresses": [json_codec.to_builtins(each) for each in addresses]}},
+        MERGE_PATCH,
+        subresource="status",
+    )
+
+
+async def _ask_as_node(cluster: Cluster, csr: str, node: str, names: SubjectAltNames) -> None:
+    spec = CertificateSigningRequestSpec(
+        request=build_request(
+            keys.generate(KeyAlgorithm.ECDSA_P256),
+            Subject(common_name=f"system:node:{node}", organizations=("system:nodes",)),
+            names,
+        ),
+        signer_name=wellknown.KUBELET_SERVING_SIGNER,
+        usages=["digital signature", "server auth"],
+    )
+    as_node = cluster.client(f"system:node:{node}", ["system:nodes"])
+    await as_node.create(_CSRS, CertificateSigningRequest(metadata=ObjectMeta(name=csr), spec=spec))
+
+
+async def _approve(cluster: Cluster, name: str) -> None:
+    """As people do, or kube-controller-manager beside them. Raises ``APIStatusError`` if somebody is first."""
+    csr = await cluster.client().get(_CSRS, name)
+    condition = CertificateSigningRequestCondition(type=wellknown.CSR_APPROVED, status="True", reason="T", message="t")
+    status = msgspec.structs.replace(csr.status, conditions=[condition])
+    await cluster.client().update(_CSRS, msgspec.structs.replace(csr, status=status), subresource="approval")
+
+
+async def serving_certificates_are_approved_and_issued(cluster: Cluster) -> None:
+    await _node(cluster, "worker-1", "10.0.0.11")
+    names = SubjectAltNames(dns_names=("worker-1",), ip_addresses=(ipaddress.ip_address("10.0.0.11"),))
+    await _ask_as_node(cluster, "serving-1", "worker-1", names)
+    await until(cluster, "serving-1", is_issued)
+
+
+async def what_nothing_justifies_yet_waits_and_is_looked_at_again(cluster: Cluster) -> None:
+    await cluster.client().create(catalog.NODES, Node(metadata=ObjectMeta(name="worker-2")))
+    names = SubjectAltNames(dns_names=("worker-2",), ip_addresses=(ipaddress.ip_address("10.0.0.12"),))
+    await _ask_as_node(cluster, "serving-2", "worker-2", names)
+    await _node(cluster, "worker-2", "10.0.0.12")
+    await until(cluster, "serving-2", is_issued)
+
+
+async def what_is_contradicted_is_denied(cluster: Cluster) -> None:
+    await _node(cluster, "worker-5", "10.0.0.15")
+    names = SubjectAltNames(dns_names=("worker-5",), ip_addresses=(ipaddress.ip_address("10.0.0.99"),))
+    await _ask_as_node(cluster, "serving-5", "worker-5", names)
+    await until(cluster, "serving-5", lambda csr: has_condition(csr, wellknown.CSR_DENIED))
+
+
+async def an_approved_request_of_a_machine_is_issued_and_recorded(cluster: Cluster) -> None:
+    await asked(cluster, "client-1", "worker-3")
+    with suppress(APIStatusError):
+        await _approve(cluster, "client-1")
+    await until(cluster, "client-1", is_issued)
+
+
+async def what_a_signer_may_not_sign_fails(cluster: Cluster) -> None:
+    spec = CertificateSigningRequestSpec(
+        request=build_request(keys.generate(KeyAlgorithm.ECDSA_P256), Subject(common_name="not-a-node")),
+        signer_name=wellknown.KUBELET_SERVING_SIGNER,
+        usages=["digital signature", "server auth"],
+    )
+    await cluster.client().create(_CSRS, CertificateSigningRequest(metadata=ObjectMeta(name="bad-1"), spec=spec))
+    await _approve(cluster, "bad-1")
+    await until(cluster, "bad-1", lambda csr: has_condition(csr, wellknown.CSR_FAILED))
+
+
+async def a_revocation_says_that_it_is_in_force(cluster: Cluster) -> None:
+    spec = CertificateRevocationSpec(
+        revoked=RevocationTargets(users=["system:node:worker-4"]), reason="keyCompromise", message="stolen"
+    )
+    obj = CertificateRevocation(metadata=ObjectMeta(name="stolen"), spec=spec)
+    await cluster.client().create(CERTIFICATE_REVOCATIONS, obj)
+    in_force = await wait_for(
+        cluster.client(), CERTIFICATE_REVOCATIONS, "stolen", until=lambda each: bool(each.status.conditions)
+    )
+    assert in_force.status.conditions[0].status == "True"
+
+
+BEHAVIOURS: tuple[Callable[[Cluster], Awaitable[None]], ...] = (
+    serving_certificates_are_approved_and_issued,
+    what_nothing_justifies_yet_waits_and_is_looked_at_again,
+    what_is_contradicted_is_denied,
+    an_approved_request_of_a_machine_is_issued_and_recorded,
+    what_a_signer_may_not_sign_fails,
+    a_revocation_says_that_it_is_in_force,
+)
+WAYS: dict[str, Callable[[], AbstractAsyncContextManager[Cluster]]] = {
+    "in-process": in_process, "over-https": over_https, "deployed": deployed,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_they_do_the_same_everywhere(way: str) -> None:
+    @async_test
+    async def scenario() -> None:
+        async with WAYS[way]() as cluster:
+            for behaviour in BEHAVIOURS:
+                await behaviour(cluster)
+
+    scenario()
+
+
+# Allowed, and not asked for by what is done above: why each is there all the same.
+_ELSEWHERE = {
+    "approve signers.certificates.k8s.io": "asked of nobody, looked at when /approval is written",
+    "sign signers.certificates.k8s.io": "likewise, when /status is",
+    "create events": "those that something happens to",
+    "patch events": "likewise, again",
+    "update configmaps in kube-system": "the second time",
+    "create configmaps in kube-system": "some seconds after the first Node has come",
+    "create subjectaccessreviews.authorization.k8s.io": "where kubelets' client certificates are approved",
+    "get leases.coordination.k8s.io in kube-node-lease": "likewise",
+    "get machines.cluster.x-k8s.io": "where Machines are served",
+    "list machines.cluster.x-k8s.io": "likewise",
+    "watch machines.cluster.x-k8s.io": "likewise",
+}
+
+
+@async_test
+async def test_every_call_is_declared_and_what_is_declared_is_called() -> None:
+    calls: set[Call] = set()
+    async with deployed(calls) as cluster:
+        for behaviour in BEHAVIOURS:
+            await behaviour(cluster)
+    trees = [each for each in manifests.access() if each["kind"] in ("ClusterRole", "Role")]
+    names = {name.removeprefix("kubevouch:") for name in (each["metadata"]["name"] for each in trees)}
+    declared = {name: _granted(trees, f"kubevouch:{name}") for name in names}
+    for call in calls & {each for each in calls if each.identity in declared}:
+        assert any(covers(where, rule, call) for where, rule in grants(declared[call.identity])), call
+    excess = {}
+    for name, policy in declared.items():
+        known = [each for each in calls if each.identity == name or each.verb in _READS]
+        # Of kinds of ours nobody but us has objects.
+        left = {each for each in unused(policy, known) if ".kubevouch.io" not in each}
+        excess[name] = sorted(left - _ELSEWHERE.keys())
+    assert not {name: left for name, left in excess.items() if left}
+
+
+def _granted(trees: list[dict[str, Any]], name: str) -> Policy:
+    """What is written in deploy/, as the server takes it."""
+    chosen = [each for each in trees if each["metadata"]["name"] == name]
+    return Policy(
+        cluster_roles=tuple(decoded(catalog.CLUSTER_ROLES, each) for each in chosen if each["kind"] == "ClusterRole"),
+        roles=tuple(decoded(catalog.ROLES, each) for each in chosen if each["kind"] == "Role"),
+    )
+
+
+@async_test
+async def test_a_right_that_is_left_out_is_missed() -> None:
+    """Of the signer: without /status it issues nothing, and says so; with it, it does."""
+    async with Cluster(https=True, real_time=True) as cluster:
+        await own_kinds.ensure(cluster.server.client)
+        client = cluster.client()
+        signer = manifests.PROGRAMS[1]
+        role = f"kubevouch:{wellknown.CSR_SIGNING_CONTROLLER}"
+        for tree in manifests.access((signer,)):
+            kind = tree["kind"]
+            resource = next(each for each in catalog.STORED if each.kind == kind)
+            obj = decoded(resource, tree)
+            if tree["metadata"]["name"] == role and kind == "ClusterRole":
+                rules = [each for each in obj.rules if "certificatesigningrequests/status" not in each.resources]
+                assert len(rules) == len(obj.rules) - 1
+                await client.create(resource, msgspec.structs.replace(obj, rules=rules))
+            else:
+                await client.create(resource, obj)
+        calls: set[Call] = set()
+        options = await _options(cluster, signer, calls)
+        async with attached(cluster, options=options) as found:
+            await until_leading(found)
+            await asked(cluster, "client-1", "worker-1")
+            await _approve(cluster, "client-1")
+            await holds(lambda: any(each.resource == "certificatesigningrequests/status" for each in calls))
+            assert not (await client.get(_CSRS, "client-1")).status.certificate
+            whole = next(each for each in manifests.access((signer,)) if each["metadata"]["name"] == role)
+            await client.update(catalog.CLUSTER_ROLES, decoded(catalog.CLUSTER_ROLES, whole))
+            await until(cluster, "client-1", is_issued)
+
+
+def test_no_account_may_both_approve_and_sign_or_read_secrets() -> None:
+    trees = manifests.access()
+    rules = {each["metadata"]["name"]: each["rules"] for each in trees if each["kind"].endswith("Role")}
+    for program in manifests.PROGRAMS:
+        bound = [
+            each["roleRef"]["name"] for each in trees
+            if any(subject["name"] == program.name for subject in each.get("subjects", ()))
+        ]  # fmt: skip
+        mine = [rule for name in bound for rule in rules.get(name, ())]
+        verbs = {verb for rule in mine for verb in rule["verbs"]}
+        assert not {"approve", "sign"} <= verbs
+        assert not any("secrets" in rule["resources"] for rule in mine)
+        assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for rule in mine)
