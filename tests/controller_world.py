@@ -66,7 +66,8 @@ def _pki() -> ControlPlanePKI:
     return ensure_control_plane(folder, names, now=NOW)
 
 
-_started: list[Snapshot] = []
+# By runtime configuration.
+_started: dict[str, Snapshot] = {}
 
 
 class Cue:
@@ -180,7 +181,7 @@ async def world(
     now: dt.datetime = NOW, runtime_config: str = "", recovery: RecoveryPolicy | None = None
 ) -> AsyncIterator[World]:
     clock = FakeClock(now)
-    store = MemoryStore(clock=clock, snapshot=_started[0] if _started else None)
+    store = MemoryStore(clock=clock, snapshot=_started.get(runtime_config))
     config = RuntimeConfig.parse(runtime_config)
     server = StandaloneServer(
         store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config, recovery=recovery
@@ -189,8 +190,8 @@ async def world(
         stack.push_async_callback(store.close)
         await stack.enter_async_context(server)
         await own_kinds.ensure(server.client)
-        if not _started and not runtime_config and recovery is None:
-            _started.append(store.snapshot())
+        if runtime_config not in _started and recovery is None:
+            _started[runtime_config] = store.snapshot()
         at = World(server, store, clock)
         stack.push_async_callback(at.close)
         yield at

@@ -19,14 +19,15 @@ from controller_world import FIXTURES, NOW, Case, World, answer, cases, fixture,
 from excused import excused
 from kubevouch import wellknown
 from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessReviewStatus
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, POD_CERTIFICATE_REQUESTS
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
 )
-from kubevouch.controllers import csr_approving, csr_cleaner, csr_signing
+from kubevouch.api.pod_certificate_requests_v1beta1 import PodCertificateRequest
+from kubevouch.controllers import csr_approving, csr_cleaner, csr_signing, pod_certificate_cleaner
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Request
 from kubevouch.machinery.errors import APIStatusError
@@ -360,7 +361,10 @@ async def test_a_half_written_pair_is_not_taken_over(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ cleaning
 
-CLEANED = [case for case in CLEANER if case["when"]["action"] == "pass" and case["id"] not in DIFFERENT]
+PODS_CLEANED = "ctl-cleaner-pcr-exact"
+CLEANED = [
+    case for case in CLEANER if case["when"]["action"] == "pass" and case["id"] not in (*DIFFERENT, PODS_CLEANED)
+]
 
 PREDICATES = {
     "issued": "Cleaning CSR as it is more than approvedExpiration duration old and approved.",
@@ -424,8 +428,31 @@ async def test_the_first_pass_waits_for_the_cache_and_the_next_comes_an_hour_lat
         assert await _names(at) == []
 
 
+@pytest.mark.parametrize(("seconds", "outcome"), [(0, "deleted"), (-1, "kept")])
+@async_test
+async def test_cleaning_of_pods_requests(seconds: int, outcome: str) -> None:
+    (case,) = [case for case in CLEANER if case["id"] == PODS_CLEANED]
+    given, then = case["given"]["podcertificaterequest"], case["then"]
+    now = dt.datetime.fromisoformat(case["when"]["now"]) + dt.timedelta(seconds=seconds)
+    assert then["outcome"] == "deleted"
+    async with world(now, "certificates.k8s.io/v1beta1=true") as at:
+        created = Time.parse(given["creationTimestamp"])
+        metadata = ObjectMeta(
+            name=given["name"], namespace=given["namespace"], uid=given["uid"], creation_timestamp=created
+        )
+        await at.put(POD_CERTIFICATE_REQUESTS, PodCertificateRequest(metadata=metadata))
+        running = await at.run(case["when"]["controller"])
+        if outcome == "kept":
+            assert at.writes("DELETE") == []
+            await at.clock.run(pod_certificate_cleaner.INTERVAL_SECONDS)
+            await running.settle()
+        ((name, options),) = at.writes("DELETE")
+        assert (name, options.preconditions.uid) == (given["name"], then["preconditions"]["uid"])
+        assert (await at.client.list(POD_CERTIFICATE_REQUESTS)).items == []
+
+
 def test_every_cleaner_case_is_played_or_named() -> None:
-    played = {case["id"] for case in CLEANED} | {"ctl-cleaner-first-pass-after-sync-kubevouch"}
+    played = {case["id"] for case in CLEANED} | {"ctl-cleaner-first-pass-after-sync-kubevouch", PODS_CLEANED}
     assert played | DIFFERENT == {case["id"] for case in CLEANER}
 
 

@@ -60,6 +60,8 @@ from kubevouch.wellknown import (
     NODE_LIFECYCLE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
+    POD_CERTIFICATE_CLEANER_CONTROLLER,
+    POD_CERTIFICATE_SIGNING_CONTROLLER,
     RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
@@ -75,6 +77,8 @@ CONTROLLERS = (
     CSR_SIGNING_CONTROLLER,
     CERTIFICATE_SIGNERS_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
+    POD_CERTIFICATE_SIGNING_CONTROLLER,
+    POD_CERTIFICATE_CLEANER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
     LEDGER_CHECKPOINT_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
@@ -259,6 +263,19 @@ def kubevouch_controller_policy() -> Policy:
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         # What the ledger has recorded.
         + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_CLEANER_CONTROLLER, rule(_READ, "", "configmaps"))
+        # For any signer of one's own: which they are, objects say that come and go.
+        + _cluster_wide(
+            POD_CERTIFICATE_SIGNING_CONTROLLER,
+            rule(_READ, _CERTIFICATES, "podcertificaterequests"),
+            rule("update", _CERTIFICATES, "podcertificaterequests/status"),
+            rule("sign", _CERTIFICATES, "signers"),
+            rule("get", "", "nodes pods serviceaccounts"),
+            rule(_READ, _KUBEVOUCH, "certificatesigners"),
+            EVENTS,
+        )
+        + _cluster_wide(
+            POD_CERTIFICATE_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, "podcertificaterequests")
+        )
         + _cluster_wide(CERTIFICATE_LEDGER_CONTROLLER, rule(_READ, _CERTIFICATES, _REQUESTS), EVENTS)
         + _kept_in(CERTIFICATE_LEDGER_CONTROLLER, certificate_ledger.LAYOUT.names)
         + _in_namespace(

@@ -166,7 +166,7 @@ class CertificateSigners:
         if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or self._signers.is_fixed(name):
             raise NotReady("NameTaken", f"{name} is not a name that an object can have")
         same = [each for each in self._objects.list() if each.spec.signer_name == name]
-        first = min(same, key=_age, default=obj)
+        first = min(same, key=age, default=obj)
         if first.metadata.name != obj.metadata.name:
             raise NotReady("NameTaken", f"{name} is the signer name of CertificateSigner {first.metadata.name}, too")
 
@@ -302,7 +302,7 @@ def _stop_of(obj: CertificateSigner) -> str:
     return next((each.message for each in obj.status.conditions if each.type == STOPPED), "")
 
 
-def _age(obj: CertificateSigner) -> tuple[float, str]:
+def age(obj: CertificateSigner) -> tuple[float, str]:
     created = obj.metadata.creation_timestamp
     return (created.datetime().timestamp() if created is not None else 0.0), obj.metadata.name
 

@@ -49,6 +49,7 @@ class SigningRules(msgspec.Struct, frozen=True, kw_only=True):
         post_quantum: the gate for ML-DSA keys.
         verify_signature: check the new certificate's signature too; for keys that live outside this process.
         permissions: what a signer of one's own permits; None is one of Kubernetes' four.
+        backdate: how far in the past certificates begin, as part of their lifetime; None is as Kubernetes' signers.
         extensions: what the signer says in each certificate beside what is asked for, such as where its CRLs are.
     """
 
@@ -60,6 +61,7 @@ class SigningRules(msgspec.Struct, frozen=True, kw_only=True):
     verify_signature: bool = False
     permissions: Permissions | None = None
     extensions: tuple[Extension, ...] = ()
+    backdate: dt.timedelta | None = None
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +150,8 @@ def issue(
         raise SignatureError(f"unable to verify certificate request signature: {error}") from error
     # 3. Lifetime.
     ttl = lifetime(expiration_seconds, rules.signing_duration, rules.default_duration)
-    period = spread(validity(now, ttl, issuer.not_after), now, rules.spread, request.public_key.canonical_info, seed)
+    whole = validity(now, ttl, issuer.not_after, rules.backdate)
+    period = spread(whole, now, rules.spread, request.public_key.canonical_info, seed)
     # 4. Whatever let the request get here: a node signer names nodes.
     verify_no_escalation(signer_name, grant.subject)
     # 5. Write it down, and look at it before the key is used.

@@ -18,7 +18,11 @@ from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError, ParseError, PKIError, SignatureError
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.public_key import KeyKind, PublicKey
+from kubevouch.pki.x509.signature import Digest, SignatureAlgorithm
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import NONE
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 
 MAX_KEY_BYTES = 10 << 10
 """Of each of a request's ``stubPKCS10Request``, ``pkixPublicKey`` and ``proofOfPossession``."""
@@ -142,3 +146,30 @@ def is_for(leaf: Certificate, source: PodKeySource) -> bool:
     except ParseError:
         return False
     return leaf.public_key.canonical_info == wanted.canonical_info
+
+
+def as_request(source: PodKeySource) -> CertificateRequest:
+    """The proof of possession in the form in which signers take it and verify it once more. The key alone counts.
+
+    Until 1.36 the proof may be a signature over the pod's UID instead. Signers take it where they know the algorithm;
+    of RSA they know only one length of the salt.
+
+    Raises:
+        PodKeyError: as :func:`verify_possession`.
+    """
+    key = verify_possession(source)
+    if source.stub_request:
+        return x509_request.parse_der(source.stub_request)
+    kind = {KeyKind.ED25519: "Ed25519", KeyKind.ECDSA: "ECDSA-SHA256"}.get(key.kind, "SHA256-RSAPSS")
+    digest = Digest.NONE if key.kind is KeyKind.ED25519 else Digest.SHA256
+    return CertificateRequest(
+        subject=Subject(),
+        alt_names=NONE,
+        public_key=key,
+        extensions=(),
+        version=0,
+        signature_algorithm=SignatureAlgorithm(kind, key.kind, digest, pss=key.kind is KeyKind.RSA),
+        signature=source.proof,
+        signed=source.pod_uid.encode(errors="surrogatepass"),
+        contents=source.public_key + source.proof,
+    )

@@ -218,14 +218,21 @@ def lifetime(
     return max(wanted, MIN_TTL)
 
 
-def validity(now: dt.datetime, ttl: dt.timedelta, authority_not_after: dt.datetime) -> Validity:
+def validity(
+    now: dt.datetime, ttl: dt.timedelta, authority_not_after: dt.datetime, backdate: dt.timedelta | None = None
+) -> Validity:
     """From when until when to sign.
+
+    Args:
+        backdate: how far in the past it begins, and that much sooner it ends, so that ``ttl`` is all of it; None is as
+            Kubernetes' signers have it.
 
     Raises:
         AuthorityExpiredError: the authority has ended; nothing it signs would be valid.
     """
-    not_before = now - BACKDATE
-    not_after = min(now + ttl - (BACKDATE if ttl >= _SHORT else dt.timedelta()), authority_not_after)
+    sooner = (BACKDATE if ttl >= _SHORT else dt.timedelta()) if backdate is None else backdate
+    not_before = now - (BACKDATE if backdate is None else backdate)
+    not_after = min(now + ttl - sooner, authority_not_after)
     if not_before >= authority_not_after:
         raise AuthorityExpiredError(f"the signer has expired: NotAfter={go_time(authority_not_after)}")
     if now >= authority_not_after:

@@ -82,6 +82,7 @@ NOT_DECLARED = {
     "Verbs",
     "Rule",
     "DeviceConfiguration",
+    "VolumeSource",
     "JSONSchemaProps",
     "JSONSchemaPropsOrArray",
     "JSONSchemaPropsOrBool",
@@ -99,7 +100,7 @@ JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON.
-EMBEDDED = {"rule", "ruleWithOperations", "deviceConfiguration"}
+EMBEDDED = {"rule", "ruleWithOperations", "deviceConfiguration", "volumeSource"}
 
 SCALARS = {
     "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",

@@ -39,13 +39,15 @@ UNSERVED = "kubevouch.api.certificates_v1beta1.CertificateSigningRequest"
 # Declared in part, as their modules say.
 IN_PART = {
     "Container", "PodSpec", "PodStatus", "PodCondition", "ServiceSpec", "ServicePort", "ServiceStatus",
-    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "Endpoint",
+    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "Endpoint", "Volume", "VolumeProjection",
 }  # fmt: skip
 ADDED_IN_1_37 = {
     "NodeSpec": {"podPreemptionPolicy"},
     "NodeSystemInfo": {"runningInUserNamespace"},
     "TokenRequestSpec": {"attestations"},
     "ListMeta": {"shardInfo"},
+    "PodCertificateProjection": {"user"},
+    "ProjectedVolumeSource": {"defaultUser"},
     "CSINode": {"status"},
     "Device": {"nodeAllocatableResources"},
     "DeviceAttribute": {"bools", "ints", "strings", "versions"},

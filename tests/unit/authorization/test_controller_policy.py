@@ -19,6 +19,7 @@ OWN = rbac_policy(kubevouch_controller_policy())
 APPROVING = "certificatesigningrequest-approving-controller"
 SIGNING = "certificatesigningrequest-signing-controller"
 CLEANER = "certificatesigningrequest-cleaner-controller"
+PODS_SIGNING = "podcertificaterequest-signing-controller"
 COLLECTOR = "garbage-collector-controller"
 CSR = ("certificates.k8s.io", "v1", "certificatesigningrequests")
 SIGNERS = ("certificates.k8s.io", "*", "signers", "", "")
@@ -36,7 +37,8 @@ def test_nobody_both_approves_and_signs(controller: str, signer: str) -> None:
     # Of any name: policies may be about any signer, that of a CertificateSigner is not known before, and no key of a CA
     # comes with the right.
     assert may(controller, "approve", *SIGNERS, name) is (controller == APPROVING)
-    assert may(controller, "sign", *SIGNERS, name) is (controller == SIGNING)
+    assert may(controller, "sign", *SIGNERS, name) is (controller in (SIGNING, PODS_SIGNING))
+    assert may(controller, "update", *CSR, "status", "", "any") is (controller == SIGNING)
     assert not (
         may(controller, "update", *CSR, "approval", "", "any") and may(controller, "update", *CSR, "status", "", "any")
     )

@@ -1,7 +1,8 @@
-"""Pod, in part: enough to say which pods are on which node, for which account, and whence their images come.
+"""Pod, in part: enough to say which pods are on which node, for which account, and whence images and certificates come.
 
 kubevouch runs no pods. The kind is here so that kubelets can watch an empty collection of it, and so that bodies that
-clients send are understood as far as these fields go. Volumes, environment, probes and the like are left out.
+clients send are understood as far as these fields go. Environment, probes and the like are left out, and of volumes all
+but the certificates that they hold.
 
 Field numbers and order: k8s.io/api/core/v1 (Kubernetes 1.36).
 """
@@ -42,9 +43,49 @@ class Toleration(Struct):
     toleration_seconds: Annotated[Int64 | None, wire(5, "How long NoExecute is tolerated.")] = None
 
 
+class PodCertificateProjection(Struct):
+    """A key and a certificate for the pod, which the kubelet asks a signer for and keeps fresh."""
+
+    signer_name: Annotated[str, wire(1, "Whose signature is wanted, as domain/path.", required=True)] = always(str)
+    key_type: Annotated[
+        str, wire(2, "RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521 or ED25519.", required=True)
+    ] = always(str)
+    max_expiration_seconds: Annotated[Int32 | None, wire(3, "How long the certificate may hold at most.")] = None
+    credential_bundle_path: Annotated[str, wire(4, "The file for key and chain together.")] = ""
+    key_path: Annotated[str, wire(5, "The file for the key.")] = ""
+    certificate_chain_path: Annotated[str, wire(6, "The file for the chain.")] = ""
+    user_annotations: Annotated[dict[str, str], wire(7, "What the pod's author tells the signer.")] = {}
+
+
+class VolumeProjection(Struct):
+    """One source of a projected volume."""
+
+    pod_certificate: Annotated[PodCertificateProjection | None, wire(6, "A key and a certificate for the pod.")] = None
+
+
+class ProjectedVolumeSource(Struct):
+    """A volume that several sources share."""
+
+    sources: Annotated[list[VolumeProjection] | None, wire(1, "What is in it.", list_type="atomic")] = null()
+    default_mode: Annotated[Int32 | None, wire(2, "The mode of its files.")] = None
+
+
+class Volume(Struct):
+    """A volume of a pod."""
+
+    name: Annotated[str, wire(1, "Its name within the pod.", required=True)] = always(str)
+    projected: Annotated[ProjectedVolumeSource | None, wire(26, "Several sources in one folder.", inside=(2,))] = None
+
+
 class PodSpec(Struct):
     """What a pod runs, and where."""
 
+    volumes: Annotated[
+        list[Volume],
+        wire(
+            1, "What its containers can mount.", list_type="map", map_keys=("name",), patch_merge_key="name",
+        ),
+    ] = []  # fmt: skip
     init_containers: Annotated[
         list[Container],
         wire(20, "Run to their end first.", list_type="map", map_keys=("name",), patch_merge_key="name"),

@@ -51,6 +51,8 @@ _ONE_CA = {
     "rule": "has(self.secretName) != has(self.name)",
     "message": "must have either secretName or name",
 }
+SPIFFE_ID: Final = "spiffe://{trustDomain}/ns/{namespace}/sa/{serviceAccount}"
+"""How the field writes a workload's identity (SPIFFE-ID section 2, as Istio and SPIRE fill it in)."""
 SUBJECT_ATTRIBUTES = (
     "commonNames", "organizations", "organizationalUnits", "countries", "provinces", "localities", "streetAddresses",
     "postalCodes", "serialNumbers",
@@ -62,6 +64,12 @@ def _otherwise(number: int, what: str) -> Any:
         number, f"What becomes of a request with {what}: it fails, or they are left out.", enum=(FAIL, DROP),
         schema={"default": FAIL},
     )  # fmt: skip
+
+
+def _filled(character: str) -> dict[str, Any]:
+    """A text with places to be filled."""
+    places = "trustDomain|namespace|serviceAccount|pod|podUID|node"
+    return {"type": "string", "maxLength": 1024, "pattern": f"^({character}|[{{]({places})[}}])*$"}
 
 
 def _patterns(number: int, what: str) -> Any:
@@ -215,6 +223,42 @@ class SignerTrust(Struct):
     description: Annotated[str, wire(4, "How else it is distributed.", schema={"maxLength": 4096})] = ""
 
 
+class SignerPodCertificates(Struct):
+    """What the signer puts into pods' certificates. Texts may hold {trustDomain}, {namespace}, {serviceAccount}, {pod},
+    {podUID} and {node}; what they come to has to be permitted as in any request."""
+
+    trust_domain: Annotated[
+        str,
+        wire(1, "What {trustDomain} stands for.",
+             schema={"maxLength": 255, "pattern": "^[-a-z0-9._]+$", "default": "cluster.local"}),
+    ] = ""  # fmt: skip
+    uris: Annotated[
+        list[str],
+        wire(2, "URIs. The usual one is the SPIFFE ID of the pod's account.", list_type="atomic",
+             schema={"maxItems": 8, "default": [SPIFFE_ID], "items": _filled("[!-z|~]")}),
+    ] = []  # fmt: skip
+    dns_names: Annotated[
+        list[str],
+        wire(3, "DNS names. Whoever may make a pod or an account gives them their names.", list_type="atomic",
+             schema={"maxItems": 8, "items": _filled("[-a-z0-9.]")}),
+    ] = []  # fmt: skip
+    common_name: Annotated[
+        str, wire(4, "The common name. The usual certificate has none, and is no user of Kubernetes.",
+                  schema=_filled("[ -z|~]"))
+    ] = ""  # fmt: skip
+    usages: Annotated[
+        list[str],
+        wire(5, "Key usages; digital signature, client auth and server auth, as far as they are permitted, if it is "
+             "left out.", list_type="set", enum=usages.ALL, schema={"maxItems": 8}),
+    ] = []  # fmt: skip
+    any_pod: Annotated[bool, wire(6, "Sign also for pods that name the signer in no volume.")] = False
+    refresh_percent: Annotated[
+        Int32,
+        wire(7, "After which part of its lifetime the kubelet asks for the next one.",
+             schema={"minimum": 1, "maximum": 99, "default": 66}),
+    ] = 0  # fmt: skip
+
+
 class CertificateSignerSpec(Struct):
     """What the signer does."""
 
@@ -244,6 +288,10 @@ class CertificateSignerSpec(Struct):
         wire(12, "Strict refuses weak keys, SHA-1 and malformed names; Compatible refuses what "
              "kube-controller-manager's signers do.", enum=(STRICT, COMPATIBLE), schema={"default": STRICT}),
     ] = STRICT  # fmt: skip
+    pod_certificates: Annotated[
+        SignerPodCertificates | None,
+        wire(13, "Answer PodCertificateRequests, for which nobody else approves anything. Pods are looked up."),
+    ] = None
 
 
 class SignerAuthority(Struct):
