@@ -17,6 +17,7 @@ from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
+from kubevouch.client.resolver import Resolver
 from kubevouch.controllers.interface import ApproverService
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.codec import json_codec
@@ -133,6 +134,7 @@ class World:
         signing: SigningOptions | None = None,
         serving: ServingRules | None = None,
         services: Sequence[ApproverService] = (),
+        resolver: Resolver | None = None,
     ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
@@ -148,6 +150,7 @@ class World:
             approver_services=services,
             connect=connect,
             ledger=self.ledger,
+            resolver=resolver,
         )
         self._running.append(running)
         return running
@@ -158,9 +161,10 @@ class World:
         signing: SigningOptions | None = None,
         serving: ServingRules | None = None,
         services: Sequence[ApproverService] = (),
+        resolver: Resolver | None = None,
     ) -> RunningControllers:
         """Start controllers and let them do all that there is to do."""
-        running = self.start(*names, signing=signing, serving=serving, services=services)
+        running = self.start(*names, signing=signing, serving=serving, services=services, resolver=resolver)
         await running.settle()
         return running
 

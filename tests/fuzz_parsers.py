@@ -39,6 +39,7 @@ from kubevouch.records import cluster_info
 from kubevouch.registry import paging
 from kubevouch.server import decoding, negotiation, query_options, request_info
 from kubevouch.server.query import Query
+from kubevouch.util import dns_message
 
 FIXTURES = Path(__file__).parent / "vectors" / "fixtures-server"
 NOW = dt.datetime(2031, 3, 1, tzinfo=dt.UTC)
@@ -339,6 +340,15 @@ APPROVAL = (
     b'{"apiVersion":"approval.kubevouch.io/v1alpha1","kind":"CertificateApprovalReview","response":{"uid":"u",'
     b'"outcome":"approve","reason":"Known","message":"m"}}'
 )
+
+
+DNS_ANSWER = bytes.fromhex("000781800001000100000000026e310265780000010001") + bytes.fromhex(
+    "c00c000100010000003c00040a000009"
+)
+
+
+def dns_answered(data: bytes) -> object:
+    return dns_message.answers(data, 7, "n1.ex", dns_message.A)
 
 
 def approval_answered(data: bytes) -> object:

@@ -54,6 +54,7 @@ from kubevouch.policy.approval_review import ReviewError
 from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
+from kubevouch.util.dns_message import DNSMessageError
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,10 @@ TARGETS: dict[str, Target] = {
     "recovery-answer": Target(
         parsers.recovery_answer, (RecoveryProofError, *UNREADABLE), [parsers.RECOVERY_ANSWER], JSON_WORDS
     ),
-    "approval review": Target(parsers.approval_answered, (ReviewError,), [parsers.APPROVAL], PATCH_WORDS),
+    "dns-answer": Target(
+        parsers.dns_answered, (DNSMessageError,), [parsers.DNS_ANSWER], [b"\xc0\x0c", b"\x00\x01", b"\x03abc"]
+    ),
+    "approval-review": Target(parsers.approval_answered, (ReviewError,), [parsers.APPROVAL], PATCH_WORDS),
     "admission-review": Target(
         parsers.reviewed, (review.InvalidResponse, APIStatusError, *UNREADABLE), [REVIEW], PATCH_WORDS
     ),

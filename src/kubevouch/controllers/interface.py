@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
+from kubevouch.client.resolver import Resolver
 from kubevouch.client.webhook import Webhook
 from kubevouch.config.approver_webhooks import ApproverWebhook
 from kubevouch.config.inventory_config import Source
@@ -129,6 +130,7 @@ class Context:
         inventory: which machines the operator expects; empty unless machine-inventory-controller runs.
         inventory_sources: beside AllowedMachine objects, in their order.
         approver_services: services that are asked about requests, in their order.
+        resolver: asked about names and addresses that nothing else justifies; None asks nobody.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
         approval_metrics: what is counted of decisions about requests.
         running: the names of the controllers that are built over this.
@@ -155,6 +157,7 @@ class Context:
     inventory: MachineInventory = field(default_factory=MachineInventory)
     inventory_sources: Sequence[Source] = ()
     approver_services: Sequence[ApproverService] = ()
+    resolver: Resolver | None = None
     kubelet_serving: ServingRules | None = None
     approval_metrics: ApprovalMetrics = field(default_factory=Uncounted)
     running: frozenset[str] = frozenset()

@@ -78,7 +78,6 @@ class ServingRules(msgspec.Struct, frozen=True, kw_only=True):
         service_ranges: addresses of Services.
         cluster_domains: under which Services have names.
         source_is_told: the API server itself writes down from where a request came, and lets nobody else.
-        dns: ask the resolver about what no other source knows.
     """
 
     networks: tuple[Network, ...] = ()
@@ -87,7 +86,6 @@ class ServingRules(msgspec.Struct, frozen=True, kw_only=True):
     service_ranges: tuple[Network, ...] = ()
     cluster_domains: tuple[str, ...] = ("cluster.local",)
     source_is_told: bool = False
-    dns: bool = False
 
 
 class Rival(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from pathlib import Path
 from kubevouch import wellknown
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.kubeconfig import load
+from kubevouch.client.resolver import Resolver, of_this_machine
 from kubevouch.client.rest_config import resolve
 from kubevouch.client.webhook import Webhook
 from kubevouch.config import approver_webhooks, inventory_config
@@ -35,10 +36,12 @@ class ServingApproval:
     Args:
         networks: where kubelets serve; none believes Nodes about every address that nobody else has.
         domains: under which nodes have names; none believes Nodes likewise.
+        dns: ask this machine's name servers about what nothing else justifies.
     """
 
     networks: tuple[Network, ...] = ()
     domains: tuple[str, ...] = ()
+    dns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,10 @@ class ApprovalOptions:
             raise ApprovalOptionsError(f"the inventory configuration {path} cannot be read: {err.strerror}") from err
         except ConfigFileError as err:
             raise ApprovalOptionsError(f"the inventory configuration {path} cannot be used: {err}") from err
+
+    def resolver(self, clock: Clock) -> Resolver | None:
+        """None where nobody is to be asked."""
+        return of_this_machine(clock) if self.serving is not None and self.serving.dns else None
 
     def approver_services(self, clock: Clock) -> Sequence[ApproverService]:
         """The services that are asked; whoever has them closes them. Raises :class:`ApprovalOptionsError`."""

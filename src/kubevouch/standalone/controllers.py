@@ -14,6 +14,7 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
+from kubevouch.client.resolver import Resolver
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.controller import QueueController
@@ -105,6 +106,7 @@ def start_controllers(
     inventory: Sequence[Source] = (),
     serving: ServingRules | None = None,
     approver_services: Sequence[ApproverService] = (),
+    resolver: Resolver | None = None,
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
@@ -115,6 +117,7 @@ def start_controllers(
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
         ledger: where decisions and certificates are written down; None keeps them in memory.
         inventory: which machines are expected, beside AllowedMachine objects.
+        resolver: asked about names of kubelets that nothing else justifies.
         approver_services: services that are asked about requests.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
@@ -156,6 +159,7 @@ def start_controllers(
         inventory_sources=inventory,
         kubelet_serving=serving,
         approver_services=approver_services,
+        resolver=resolver,
         approval_metrics=server.api.metrics.approvals,
     )
     built = catalog.build(selected, context)

@@ -185,6 +185,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             inventory=inventory,
             serving=_serving_rules(options, names),
             approver_services=services,
+            resolver=options.approval.resolver(clock),
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)

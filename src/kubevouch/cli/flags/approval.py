@@ -60,6 +60,11 @@ _FLAGS = (
     ),
     *_DECLARED,
     click.option(
+        "--kubelet-serving-dns",
+        is_flag=True,
+        help="Ask this machine's name servers about names and addresses that nothing else justifies.",
+    ),
+    click.option(
         "--no-kubelet-serving-approval",
         is_flag=True,
         help="As Kubernetes: leave kubelets' serving certificates to people.",
@@ -75,7 +80,9 @@ def take_approval(flags: dict[str, Any]) -> ApprovalOptions:
     """What the flags say; takes them out of ``flags``."""
     from kubevouch.standalone.approval_options import ApprovalOptions, ServingApproval
 
-    serving = ServingApproval(flags.pop("kubelet_serving_networks"), flags.pop("kubelet_serving_domains"))
+    serving = ServingApproval(
+        flags.pop("kubelet_serving_networks"), flags.pop("kubelet_serving_domains"), flags.pop("kubelet_serving_dns")
+    )
     return ApprovalOptions(
         inventory_config=flags.pop("inventory_config"),
         webhook_config=flags.pop("approver_webhook_config"),

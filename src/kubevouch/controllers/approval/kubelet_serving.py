@@ -6,7 +6,9 @@ looked at again when a Node or a Machine changes that has to do with them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,6 +26,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.discovery_v1 import SERVICE_NAME_LABEL
 from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
+from kubevouch.client.resolver import Resolver, ResolverError
 from kubevouch.client.workqueue import Workqueue
 from kubevouch.controllers.approval.interface import ApprovalMetrics
 from kubevouch.controllers.approval.name_admission import node_record
@@ -49,6 +52,12 @@ from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.policy.verdict import Outcome, Verdict
 
 NAME = kubelet_serving.APPROVER
+MAX_LOOKUPS = 8
+"""Names, and addresses, of a request that the resolver is asked about; names of an address that are looked up again."""
+LOOKUP_SECONDS = 10.0
+"""For all of a request."""
+LOOKING_AT_ONCE = 4
+"""Requests: name servers that are silent keep no more of the controller's workers."""
 
 
 class KubeletServingApprover:
@@ -64,6 +73,7 @@ class KubeletServingApprover:
         records: RecordMaps,
         has_loaded: Callable[[], bool],
         metrics: ApprovalMetrics,
+        resolver: Resolver | None,
     ) -> None:
         self._rules = rules
         self._sources = sources
@@ -71,6 +81,8 @@ class KubeletServingApprover:
         self._records = records
         self.has_loaded = has_loaded
         self._metrics = metrics
+        self._resolver = resolver
+        self._looking = 0
 
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:  # noqa: ARG002 - the facts have it all
         """See the protocol."""
@@ -83,6 +95,16 @@ class KubeletServingApprover:
         except LedgerError as err:
             raise ReconcileError(f"what was issued to node {node} cannot be read: {err}") from err
         verdict = kubelet_serving.decide(facts, known, rules)
+        if verdict.outcome is Outcome.NO_OPINION and self._resolver is not None:
+            if self._looking < LOOKING_AT_ONCE:
+                self._looking += 1
+                try:
+                    resolved = await look_up(self._resolver, facts, node)
+                finally:
+                    self._looking -= 1
+                verdict = kubelet_serving.decide(facts, msgspec.structs.replace(known, resolved=resolved), rules)
+            # Nobody tells of a zone that changes.
+            verdict = msgspec.structs.replace(verdict, retry=verdict.outcome is Outcome.NO_OPINION)
         if verdict.outcome is not Outcome.NO_OPINION:
             self._sources.dropped.forget(node)
         if verdict.outcome is Outcome.APPROVE:
@@ -90,6 +112,27 @@ class KubeletServingApprover:
                 if step.by:
                     self._metrics.justified(step.by)
         return verdict
+
+
+async def look_up(resolver: Resolver, facts: RequestFacts, node: str) -> dict[str, frozenset[str]]:
+    """What the resolver says of the names and addresses of a request; nothing of what it says nothing about.
+
+    Whoever asks chooses them, so that there is a bound to their number and to the time.
+    """
+    found: dict[str, frozenset[str]] = {}
+    names, addresses = facts.dns_names[:MAX_LOOKUPS], facts.ip_addresses[:MAX_LOOKUPS]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOKUP_SECONDS):
+            for name in names:
+                with suppress(ResolverError):
+                    found[name.lower()] = await resolver.addresses(name.lower())
+            for address in addresses:
+                with suppress(ResolverError):
+                    found[address] = await resolver.names(address)
+                    for name in sorted(found[address])[:MAX_LOOKUPS]:
+                        if kubelet_serving.begins_with(name, node) and name not in found:
+                            found[name] = await resolver.addresses(name)
+    return found
 
 
 class Machines:
@@ -215,4 +258,5 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         RecordMaps(config_maps.indexer),
         lambda: machines.have_loaded() and context.inventory.has_loaded(),
         context.approval_metrics,
+        context.resolver,
     )

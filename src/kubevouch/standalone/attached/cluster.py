@@ -292,6 +292,7 @@ class ClusterControllers:
             approver_services=shared.services,
             named_authorities=shared.named,
             kubelet_serving=self._serving_rules(),
+            resolver=self._options.approval.resolver(self._clock),
         )
 
     def _serving_rules(self) -> ServingRules | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from typing import Any
 
@@ -11,13 +12,18 @@ from asynctest import async_test
 from controller_world import World, decoded, world
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CUSTOM_RESOURCE_DEFINITIONS, NODES
+from kubevouch.client.resolver import ResolverError
+from kubevouch.controllers.approval import kubelet_serving
 from kubevouch.controllers.csr_approving import NAME as APPROVING
 from kubevouch.controllers.csr_signing import NAME as SIGNING
 from kubevouch.ledger.entries import APPROVED, Query
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.scheme import Resource
+from kubevouch.pki.x509 import x509_request
+from kubevouch.policy.facts import facts_of
 from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.testing.waiting import has_condition, wait_for
 from serving_requests import ADDRESSES, asks, decision, node_with, post, report
 
 RULES = ServingRules(api_server=frozenset({"192.0.2.10"}))
@@ -260,3 +266,71 @@ class TestMachines:
             await post(at, asks("csr-1"))
             await at.settle()
             assert await decision(at, "csr-1") == ("Denied", "AddressOfAnotherNode")
+
+
+class Zones:
+    """A ``client.resolver.Resolver``: names with their addresses, the names of each address by those."""
+
+    def __init__(self, **addresses: str) -> None:
+        self._addresses = {name.replace("_", "."): frozenset(text.split()) for name, text in addresses.items()}
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def addresses(self, name: str) -> frozenset[str]:
+        self.asked.append(name)
+        await self.gate.wait()
+        if name not in self._addresses:
+            raise ResolverError("silent")
+        return self._addresses[name]
+
+    async def names(self, address: str) -> frozenset[str]:
+        self.asked.append(address)
+        return frozenset(name for name, found in self._addresses.items() if address in found)
+
+
+class TestDNS:
+    @async_test
+    async def test_what_nothing_else_justifies(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES, resolver=Zones(x_corp="10.0.0.9", n1_corp="10.0.0.7 10.0.0.9"))
+            await report(at, node_with())
+            await post(at, asks("csr-1", dns=("n1", "x.corp"), ips=("10.0.0.7", "10.0.0.9")))
+            await at.settle()
+            assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+    @async_test
+    async def test_it_is_not_asked_where_it_is_not_needed_and_a_silent_one_only_waits(self) -> None:
+        async with world() as at:
+            zones = Zones()
+            await at.run(APPROVING, serving=RULES, resolver=zones)
+            await report(at, node_with())
+            await post(at, asks("csr-1"))
+            await at.settle()
+            assert zones.asked == []
+            await post(at, asks("csr-2", dns=("n1", "x.corp")))
+            await at.settle()
+            assert await decision(at, "csr-2") == ("Pending", "")
+            assert "x.corp" in zones.asked
+
+    def test_how_much_is_asked(self) -> None:
+        zones = Zones(**{f"n1_d{number}": "10.0.0.9" for number in range(100)})
+        csr = asks("a", dns=tuple(f"x{number}.corp" for number in range(50)), ips=("10.0.0.9",))
+        facts = facts_of(csr, x509_request.parse_pem(csr.spec.request or b""))
+        asyncio.run(kubelet_serving.look_up(zones, facts, "n1"))
+        assert len(zones.asked) == kubelet_serving.MAX_LOOKUPS * 2 + 1
+
+    @async_test
+    async def test_silent_name_servers_keep_few_workers(self) -> None:
+        async with world() as at:
+            zones = Zones()
+            zones.gate.clear()
+            running = at.start(APPROVING, serving=RULES, resolver=zones)
+            await report(at, node_with())
+            for number in range(10):
+                await post(at, asks(f"csr-{number}", dns=("n1", f"x{number}.corp")))
+            await post(at, asks("good"))
+            await wait_for(at.client, CERTIFICATE_SIGNING_REQUESTS, "good", until=has_condition("Approved"))
+            assert len([each for each in zones.asked if each == "n1"]) <= kubelet_serving.LOOKING_AT_ONCE
+            zones.gate.set()
+            await running.settle()
