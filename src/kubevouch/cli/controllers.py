@@ -46,7 +46,7 @@ class ControllersGroup(ui.Group, GroupedCommand):
                 "--lock-out-deleted-nodes", "--service-cluster-ip-range",
             ),
         ),
-        FlagGroup("Signing", ("--signing-profile", "--cluster-signing-", "--pkcs11-", "--root-ca-file")),
+        FlagGroup("Signing", ("--signing-", "--cluster-signing-", "--pkcs11-", "--root-ca-file")),
         FlagGroup(
             "Health and metrics",
             (

@@ -6,6 +6,7 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -27,7 +28,15 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
-from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.interface import (
+    DONE,
+    Context,
+    ReconcileError,
+    Request,
+    Result,
+    SigningMetrics,
+    request_of,
+)
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import DISCARDED, Entry
@@ -44,7 +53,7 @@ from kubevouch.policy import revoked_requests
 from kubevouch.policy.facts import facts_of
 from kubevouch.revocation import node_records
 from kubevouch.revocation.revocations import Revocations
-from kubevouch.signers.interface import Approval, Requester, SignerError, SignerUnavailable, Wanted
+from kubevouch.signers.interface import Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -55,7 +64,9 @@ NAME = wellknown.CSR_SIGNING_CONTROLLER
 
 # Kubernetes has five for each signer; here they share commits of the store.
 WORKERS = 32
-STOPPED_REASON = "SignerStopped"
+STOPPED_REASON, UNAVAILABLE_REASON = "SignerStopped", "SignerUnavailable"
+_MOST_TOLD = 1000
+"""Requests of one signer that get an Event while it is away."""
 
 
 def approval_of(csr: CertificateSigningRequest) -> Approval | None:
@@ -96,6 +107,7 @@ class CSRSigner:
         ledger: Ledger,
         clock: Clock,
         refusal: Callable[[CertificateSigningRequest], str],
+        metrics: SigningMetrics,
     ) -> None:
         self._client = client
         self._csrs = csrs
@@ -103,8 +115,10 @@ class CSRSigner:
         self._ledger = ledger
         self._clock = clock
         self._refusal = refusal
+        self._metrics = metrics
         self._events = EventRecorder(client, clock, NAME)
-        self._away: set[str] = set()
+        self._away: dict[str, set[str]] = {}
+        """By the signer's name, the uids of those who were told."""
         self._unwritten: dict[str, _Unwritten] = {}
         """By the request's name."""
 
@@ -125,7 +139,7 @@ class CSRSigner:
         try:
             wanted = _wanted(csr)
             requester = Requester(csr.spec.username, csr.spec.uid, csr.spec.groups, csr.spec.extra)
-            certificate = await issue(signer, requester, approval, wanted, now=now, ledger=self._ledger)
+            certificate = await self._issue(signer, requester, approval, wanted, now)
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
         except PolicyError as err:
@@ -133,20 +147,34 @@ class CSRSigner:
             return DONE
         except SignerUnavailable as err:
             # Not with back-off: who was away for an hour would be noticed a quarter of an hour after its return.
-            self._tell_away(csr.spec.signer_name, str(err))
+            await self._tell_away(csr, str(err))
             return Result(requeue_after=err.retry_after)
         except IssuedMismatchError as err:
             await self._tell_stop(csr, str(err))
             raise ReconcileError(f"error auto signing csr: {err}") from err
         except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error auto signing csr: {err}") from err
-        self._tell_away(csr.spec.signer_name, "")
+        self._tell_back(csr.spec.signer_name)
         text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
         status = msgspec.structs.replace(csr.status, certificate=text)
         self._unwritten[request.name] = _Unwritten(csr.metadata.uid, wanted.signer_name, certificate)
         await self._write(csr, status, "error updating signature for csr")
         del self._unwritten[request.name]
         return DONE
+
+    async def _issue(
+        self, signer: Signer, requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime
+    ) -> Certificate:
+        begun, outcome = self._clock.monotonic(), "failed"
+        try:
+            certificate = await issue(signer, requester, approval, wanted, now=now, ledger=self._ledger)
+            outcome = "issued"
+            return certificate
+        except SignerError as err:
+            outcome = "unavailable" if isinstance(err, SignerUnavailable) else "failed"
+            raise
+        finally:
+            self._metrics.signed(wanted.signer_name, signer.kind, outcome, self._clock.monotonic() - begun)
 
     async def _tell_discarded(self, name: str, unwritten: _Unwritten, csr: CertificateSigningRequest | None) -> None:
         """Write down that a certificate counts no more that could not be handed out, unless it was after all."""
@@ -167,26 +195,32 @@ class CSRSigner:
         log.warning("a certificate does not count", csr=name, serial=f"{unwritten.certificate.serial:x}", why=why)
         del self._unwritten[name]
 
-    def _tell_away(self, signer_name: str, why: str) -> None:
-        """Once when a signer goes and once when it is back, however many requests wait for it."""
-        if why:
-            if signer_name not in self._away:
-                log.error("the signer cannot be reached; its requests wait", signer=signer_name, why=why)
-            self._away.add(signer_name)
-        elif signer_name in self._away:
-            self._away.discard(signer_name)
+    async def _tell_away(self, csr: CertificateSigningRequest, why: str) -> None:
+        """In the log once, however many wait; on each request once, so that who looks at it sees what it waits for."""
+        signer_name = csr.spec.signer_name
+        if signer_name not in self._away:
+            log.error("the signer cannot be reached; its requests wait", signer=signer_name, why=why)
+        told = self._away.setdefault(signer_name, set())
+        if csr.metadata.uid not in told and len(told) < _MOST_TOLD:
+            told.add(csr.metadata.uid)
+            await self._record(csr, UNAVAILABLE_REASON, f"{signer_name} cannot be reached, the request waits: {why}")
+
+    def _tell_back(self, signer_name: str) -> None:
+        if self._away.pop(signer_name, None) is not None:
             log.warning("the signer signs again", signer=signer_name)
 
     async def _tell_stop(self, csr: CertificateSigningRequest, why: str) -> None:
         """The signer has stopped for good: whoever waits for it has to see that, not only who reads the log."""
         self._signers.report_stop(csr.spec.signer_name, why)
+        await self._record(csr, STOPPED_REASON, f"{csr.spec.signer_name} has stopped signing: {why}")
+
+    async def _record(self, csr: CertificateSigningRequest, reason: str, message: str) -> None:
         about = ObjectReference(
             kind=CERTIFICATE_SIGNING_REQUESTS.kind, name=csr.metadata.name, uid=csr.metadata.uid,
             api_version=CERTIFICATE_SIGNING_REQUESTS.api_version,
         )  # fmt: skip
-        message = f"{csr.spec.signer_name} has stopped signing: {why}"
         try:
-            await self._events.record(about, WARNING, STOPPED_REASON, message)
+            await self._events.record(about, WARNING, reason, message)
         except (APIStatusError, TransportError) as err:
             log.error("an event could not be written", err=str(err), event=message)
 
@@ -265,7 +299,7 @@ def build(context: Context) -> QueueController:
 
     controller = QueueController(
         NAME,
-        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, refusal),
+        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, refusal, context.signing_metrics),
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

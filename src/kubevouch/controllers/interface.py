@@ -64,6 +64,21 @@ class Result:
 DONE = Result()
 
 
+class SigningMetrics(Protocol):
+    """What is counted of signatures."""
+
+    def signed(self, signer: str, kind: str, outcome: str, seconds: float) -> None:
+        """A signer was asked for a certificate, and after so long ``outcome`` is issued, unavailable or failed."""
+        ...
+
+
+class UncountedSignatures:
+    """For whoever has no metrics."""
+
+    def signed(self, signer: str, kind: str, outcome: str, seconds: float) -> None:
+        """See :class:`SigningMetrics`."""
+
+
 class Reconciler(Protocol):
     """The function of a name that a controller loops around."""
 
@@ -133,6 +148,7 @@ class Context:
         resolver: asked about names and addresses that nothing else justifies; None asks nobody.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
         approval_metrics: what is counted of decisions about requests.
+        signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
     """
 
@@ -160,6 +176,7 @@ class Context:
     resolver: Resolver | None = None
     kubelet_serving: ServingRules | None = None
     approval_metrics: ApprovalMetrics = field(default_factory=Uncounted)
+    signing_metrics: SigningMetrics = field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()
 
 

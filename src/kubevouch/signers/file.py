@@ -75,6 +75,11 @@ class FileSigner:
             ) from err
 
     @property
+    def kind(self) -> str:
+        """See ``signers.interface.Signer``."""
+        return self._desk.kind
+
+    @property
     def rules(self) -> SigningRules:
         return self._rules
 

@@ -31,6 +31,7 @@ class Desk:
     def __init__(self, threads: KeyThreads | None = None) -> None:
         self._threads = threads
         self._stopped = ""
+        self.kind = "file" if threads is None else "pkcs11"
 
     def verify_open(self, decision: Decision) -> None:
         """Raises :class:`UndecidedError` without a decision, :class:`SigningStopped` once it has stopped."""
@@ -94,6 +95,11 @@ class HeldSigner:
     def with_rules(self, rules: SigningRules, pool: Sequence[Certificate]) -> HeldSigner:
         """The same key, and whether it has stopped, under other rules."""
         return HeldSigner(self.authority, rules, pool, desk=self._desk)
+
+    @property
+    def kind(self) -> str:
+        """See ``signers.interface.Signer``."""
+        return self._desk.kind
 
     @property
     def rules(self) -> SigningRules:

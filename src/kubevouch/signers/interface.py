@@ -107,6 +107,11 @@ class Signer(Protocol):
     """Holds, or reaches, the key of a CA."""
 
     @property
+    def kind(self) -> str:
+        """What has the key, for metrics: ``file``, ``pkcs11``, ``process``, ``webhook``, ``acme`` …"""
+        ...
+
+    @property
     def rules(self) -> SigningRules:
         """Lifetime and profile."""
         ...

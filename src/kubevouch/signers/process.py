@@ -81,7 +81,7 @@ async def read_frame(reader: asyncio.StreamReader, most: int) -> bytes:
 class SigningProcess:
     """The process on a socket; see ``signers.remote.Issuer``."""
 
-    kind = "signing process"
+    kind = "process"
     own_subject = False
 
     def __init__(self, path: Path) -> None:

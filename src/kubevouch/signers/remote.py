@@ -114,6 +114,11 @@ class RemoteSigner:
         self._intermediates: dict[bytes, Certificate] = {}
 
     @property
+    def kind(self) -> str:
+        """See ``signers.interface.Signer``."""
+        return self._issuer.kind
+
+    @property
     def rules(self) -> SigningRules:
         return self._rules
 

@@ -161,6 +161,7 @@ def start_controllers(
         approver_services=approver_services,
         resolver=resolver,
         approval_metrics=server.api.metrics.approvals,
+        signing_metrics=server.api.metrics.signing,
     )
     built = catalog.build(selected, context)
     for controller in built:

@@ -19,7 +19,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestStatus,
 )
 from kubevouch.controllers.csr_signing import CSRSigner
-from kubevouch.controllers.interface import ReconcileError, Request
+from kubevouch.controllers.interface import ReconcileError, Request, UncountedSignatures
 from kubevouch.ledger.entries import Entry, Query, Recorded
 from kubevouch.ledger.interface import Ledger, LedgerUnavailable
 from kubevouch.ledger.memory import MemoryLedger
@@ -72,8 +72,12 @@ class Process:
         self.rules = real.rules
         self.chain_of = real.chain_of
         self.real = real
+        self.kind = real.kind
         signers = Signers({KUBE_APISERVER_CLIENT_KUBELET_SIGNER: self.as_signer()})
-        self.signer = CSRSigner(self.as_any(), self.as_any(), signers, self.as_any(), FakeClock(NOW), lambda csr: "")
+        self.signer = CSRSigner(
+            self.as_any(), self.as_any(), signers, self.as_any(), FakeClock(NOW), lambda csr: "",
+            UncountedSignatures(),
+        )  # fmt: skip
 
     def as_any(self) -> Any:
         return self
@@ -99,6 +103,9 @@ class Process:
         certificate = await self.real.sign(decision)
         self.fuse.step("after sign")
         return certificate
+
+    async def create(self, resource: Any, obj: Any) -> Any:
+        return await self.at.client.create(resource, obj)
 
     async def update(self, resource: Any, obj: Any, *, subresource: str) -> Any:
         self.fuse.step("before update")

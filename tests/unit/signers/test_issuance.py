@@ -47,6 +47,7 @@ class Watched:
     """Signs, and keeps what it was told."""
 
     rules = SigningRules()
+    kind = "file"
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []

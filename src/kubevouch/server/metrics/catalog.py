@@ -17,6 +17,7 @@ from kubevouch.authentication.service_account import METHOD as SERVICE_ACCOUNT_T
 from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram, Level
+from kubevouch.server.metrics.signing import SigningFamilies
 from kubevouch.server.metrics.storage import StorageMetrics
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
 from kubevouch.util.turns import give_way
@@ -54,6 +55,7 @@ class Metrics:
         self.workqueues = WorkqueueFamilies(self.registry)
         self.access = AccessMetrics(self.registry)
         self.approvals = ApprovalFamilies(self.registry)
+        self.signing = SigningFamilies(self.registry)
         self._requests = Counter(
             "apiserver_request_total", "Requests by verb, resource and code.", _REQUEST_LABELS,
             registry=self.registry, max_series=_MAX_REQUEST_SERIES,

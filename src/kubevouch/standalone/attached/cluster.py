@@ -289,6 +289,7 @@ class ClusterControllers:
             node_monitor_grace_period=self._options.node_monitor_grace_period,
             inventory_sources=shared.inventory,
             approval_metrics=self.metrics.approvals,
+            signing_metrics=self.metrics.signing,
             approver_services=shared.services,
             named_authorities=shared.named,
             kubelet_serving=self._serving_rules(),

@@ -16,6 +16,7 @@ from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.server.metrics import issuance
 from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram
+from kubevouch.server.metrics.signing import SigningFamilies
 from kubevouch.server.metrics.workqueue import WorkqueueFamilies
 
 CLUSTER = "cluster"
@@ -35,6 +36,7 @@ class ClusterMetrics:
         self.registry = CollectorRegistry()
         self.workqueues = WorkqueueFamilies(self.registry)
         self.approvals = ApprovalFamilies(self.registry)
+        self.signing = SigningFamilies(self.registry)
         self._host = host
         self._ledger: SQLiteLedger | None = None
         self._requests = Counter(

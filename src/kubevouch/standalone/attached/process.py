@@ -104,8 +104,12 @@ def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
 def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock) -> dict[str, Signer]:
     """Raises :class:`AttachedOptionsError`."""
     signing = options.signing
-    if not signing.is_elsewhere:
+    if not signing.is_elsewhere and signing.outside is None:
         return {}
+    if signing.socket is not None and not signing.default.certificate_file:
+        raise AttachedOptionsError(
+            "--signing-socket needs the certificate of the CA", "give --cluster-signing-cert-file"
+        )
     if csr_signing.NAME not in {each.name for each in selected}:
         raise AttachedOptionsError(
             "there are --cluster-signing-* files, and csrsigning is not among the controllers", "add it, or drop them"
@@ -122,7 +126,17 @@ def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock
     )
     try:
         return build_signers(
-            SigningOptions(signing.default, signing.pairs, rules, signing.keys, clock, signing.named, signing.durations)
+            SigningOptions(
+                signing.default,
+                signing.pairs,
+                rules,
+                signing.keys,
+                clock,
+                signing.named,
+                signing.durations,
+                signing.socket,
+                signing.outside,
+            )
         )
     except SignerError as err:
         raise AttachedOptionsError(str(err), "see the --cluster-signing-* flags") from err
