@@ -125,8 +125,14 @@ class Signers:
         **names: Any,
     ) -> str:
         """An approved request, by whatever approved it; its name."""
-        self._count += 1
         request = build_request(key or keys.generate(KeyAlgorithm.ECDSA_P256), subject, SubjectAltNames(**names))
+        return await self.post(request, signer_name, usages)
+
+    async def post(
+        self, request: bytes, signer_name: str = SIGNER, usages: Sequence[str] = ("digital signature", "server auth")
+    ) -> str:
+        """As :meth:`ask`, past what the API server would have to say of the request."""
+        self._count += 1
         at_once = Time.of(NOW)
         condition = CertificateSigningRequestCondition(
             type="Approved", status="True", last_update_time=at_once, last_transition_time=at_once

@@ -2,7 +2,7 @@
 
 The TLS layer asks for a certificate and verifies nothing, so this is the only check there is. It does what Go's
 ``Certificate.Verify`` does with usage clientAuth, in Go's order and words, and stops early where Go would go on: the
-depth and the number of signature checks are bounded, and name or policy constraints that it would have to evaluate are
+depth and the number of signature checks are bounded, and policy constraints, which it would have to evaluate, are
 refused.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kubevouch.machinery.text.gotext import quote, string_slice
+from kubevouch.pki import name_constraints
 from kubevouch.pki.errors import (
     CertificateExpiredError,
     CertificateNotYetValidError,
@@ -249,12 +250,12 @@ def _chain_refusal(chain: tuple[Certificate, ...], usage: str) -> ClientCertific
         usages = certificate.meaning.extended_key_usages
         if usages and usage not in usages and ANY_OID not in usages:
             return IncompatibleUsageError("x509: certificate specifies an incompatible key usage")
-    # Constraints bind what is below: evaluating them is work for a certificate that no cluster CA is known to have.
     for authority in chain[1:]:
-        if authority.meaning.has_name_constraints and any(c.meaning.has_alt_names for c in chain):
-            return ChainError(f"{quote(_name(authority))} has name constraints, which are not evaluated")
         if any(extension.oid in _POLICY_EXTENSIONS for extension in authority.extensions):
             return ChainError(f"{quote(_name(authority))} has policy constraints, which are not evaluated")
+    broken = name_constraints.violation(chain)
+    if broken:
+        return ChainError(f"x509: a root or intermediate certificate is not authorized to sign for this name: {broken}")
     return None
 
 

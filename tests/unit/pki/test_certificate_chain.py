@@ -82,6 +82,18 @@ def test_a_cross_signed_authority_leads_to_each_of_those_who_signed_it() -> None
     assert chain_behind(leaf_of(later), [later.certificate, cross, former.certificate]) == (cross,)
 
 
+def test_what_is_nearer_to_the_leaf_comes_first_on_every_way() -> None:
+    top, other = root("top"), root("other")
+    upper, (upper_certificate,) = below("upper", top)
+    left, (left_certificate,) = below("left", upper)
+    right, (right_certificate,) = below("right", other)
+    issuing, (by_left, by_right) = below("issuing", left, right)
+    pool = [upper_certificate, right_certificate, left_certificate, by_left, by_right]
+    assert chain_behind(leaf_of(issuing), pool) == (
+        by_left, by_right, left_certificate, right_certificate, upper_certificate
+    )  # fmt: skip
+
+
 def test_a_next_root_of_the_same_name_is_no_anchor_when_the_former_one_has_signed_it() -> None:
     former, later = root("root"), root("root")
     cross = authority.cross_sign(former, later.certificate, now=NOW)

@@ -155,10 +155,12 @@ def test_what_is_not_understood_is_refused() -> None:
 
 
 @pytest.mark.parametrize("between", [False, True])
-def test_constraints_that_would_have_to_be_evaluated(between: bool) -> None:
+def test_constraints_of_a_ca_bind_what_is_below_it(between: bool) -> None:
     names = x509.NameConstraints([x509.DNSName("example")], None)
     policies = x509.PolicyConstraints(0, None)
-    called = x509.SubjectAlternativeName([x509.DNSName("leaf.example")])
+
+    def called(name: str) -> x509.SubjectAlternativeName:
+        return x509.SubjectAlternativeName([x509.DNSName(name)])
 
     def links(constraint: x509.ExtensionType, *said: x509.ExtensionType) -> tuple[Link, ...]:
         anchor = Link("anchor", extensions=() if between else (constraint,))
@@ -169,9 +171,27 @@ def test_constraints_that_would_have_to_be_evaluated(between: bool) -> None:
 
     by = "middle" if between else "anchor"
     verified(links(names))
-    assert refusal(links(names, called)) == f'"{by}" has name constraints, which are not evaluated'
+    verified(links(names, called("leaf.example")))
+    assert refusal(links(names, called("leaf.evilexample"))) == (
+        'x509: a root or intermediate certificate is not authorized to sign for this name: DNS name "leaf.evilexample" '
+        "is not permitted by any constraint"
+    )
     assert refusal(links(policies)) == f'"{by}" has policy constraints, which are not evaluated'
-    assert not [name for name in chain(between=between) if name.certificate.meaning.has_name_constraints]
+    unknown = x509.NameConstraints([x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))], None)
+    assert "x509: unhandled critical extension" in refusal(links(unknown, called("leaf.example")))
+
+
+def test_another_way_is_taken_around_a_ca_that_may_not_sign_the_name() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = x509.NameConstraints(None, [x509.DNSName("example")])
+    anchor = Link("anchor")
+    bad, good = (Link("middle", anchor, key=key, extensions=said) for said in ((names,), ()))
+    leaf = Link("leaf", good, ca=False, extensions=(x509.SubjectAlternativeName([x509.DNSName("a.example")]),))
+    for between in ((bad, good), (good, bad)):
+        found = verify_presented(
+            [each.certificate.contents for each in (leaf, *between)], TrustAnchors([anchor.certificate]), now=NOW
+        )
+        assert found[1] == good.certificate
 
 
 def test_the_purpose_binds_every_certificate() -> None:

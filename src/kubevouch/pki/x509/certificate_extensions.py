@@ -47,6 +47,28 @@ class Extension(msgspec.Struct, frozen=True):
     value: bytes
 
 
+class Subtrees(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of a CA's constraints, each kind as it stands there; a network is its address and its mask, joined."""
+
+    dns_names: tuple[str, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    networks: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.dns_names) + len(self.email_addresses) + len(self.uris) + len(self.networks)
+
+
+class NameConstraints(msgspec.Struct, frozen=True):
+    """What the names below a CA have to be within, and what they must not be in (RFC 5280 section 4.2.1.10)."""
+
+    permitted: Subtrees = Subtrees()
+    excluded: Subtrees = Subtrees()
+
+    def __len__(self) -> int:
+        return len(self.permitted) + len(self.excluded)
+
+
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """The meaning of a certificate's extensions.
 
@@ -55,6 +77,7 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
         extended_key_usages: dotted identifiers in order.
         has_basic_constraints: without it ``is_ca`` means nothing.
         max_path_length: ``None`` when not limited.
+        name_constraints: ``None`` without the extension; kinds of names that Go does not know are not in it.
         unhandled_critical: identifiers of critical extensions that nobody here understands.
     """
 
@@ -67,7 +90,7 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     has_alt_names: bool = False
     subject_key_id: bytes = b""
     authority_key_id: bytes = b""
-    has_name_constraints: bool = False
+    name_constraints: NameConstraints | None = None
     unhandled_critical: tuple[str, ...] = ()
 
 
@@ -184,23 +207,27 @@ def _name_constraints(extension: Extension, meaning: dict[str, Any]) -> bool:
     position, stop = _sequence(value, refusal)
     if stop != len(value):
         raise ParseError(f"x509: {refusal}")
-    subtrees = []
+    subtrees: list[tuple[int, int] | None] = []
     for tag in (_CONSTRUCTED_0, _CONSTRUCTED_1):
         if _next_is(value, position, stop, tag):
             start, position = _expect(value, position, stop, tag, refusal)
             subtrees.append((start, position))
+        else:
+            subtrees.append(None)
     if position != stop:
         raise ParseError(f"x509: {refusal}")
-    if all(start == end for start, end in subtrees):
+    if all(bounds is None or bounds[0] == bounds[1] for bounds in subtrees):
         raise ParseError("x509: empty name constraints extension")
-    meaning["has_name_constraints"] = True
     # Every subtree is read, also behind one of an unknown kind.
-    known = [_known_subtrees(value, start, end, refusal) for start, end in subtrees]
-    return all(known)
+    read = [_subtrees(value, *bounds, refusal) if bounds is not None else (Subtrees(), True) for bounds in subtrees]
+    meaning["name_constraints"] = NameConstraints(read[0][0], read[1][0])
+    return read[0][1] and read[1][1]
 
 
-def _known_subtrees(value: bytes, position: int, end: int, refusal: str) -> bool:
+def _subtrees(value: bytes, position: int, end: int, refusal: str) -> tuple[Subtrees, bool]:
+    """Those of the kinds that Go knows, and whether there were no others."""
     known = True
+    found: dict[str, list[Any]] = {}
     while position < end:
         start, position = _expect(value, position, end, der.SEQUENCE, refusal)
         try:
@@ -209,12 +236,13 @@ def _known_subtrees(value: bytes, position: int, end: int, refusal: str) -> bool
             raise ParseError(f"x509: {refusal}") from error
         if tag > 0xFF:
             raise ParseError(f"x509: {refusal}")
-        check = _CONSTRAINTS.get(tag)
-        if check is None:
+        kind = _CONSTRAINTS.get(tag)
+        if kind is None:
             known = False
         else:
-            check(value[begin:limit])
-    return known
+            name, read_one = kind
+            found.setdefault(name, []).append(read_one(value[begin:limit]))
+    return Subtrees(**{name: tuple(values) for name, values in found.items()}), known
 
 
 def _constraint_text(raw: bytes) -> str:
@@ -231,17 +259,18 @@ def _is_constraint_domain(name: str) -> bool:
     return subject_alt_names.is_domain(name.removeprefix("."))
 
 
-def _dns_constraint(raw: bytes) -> None:
+def _dns_constraint(raw: bytes) -> str:
     name = _constraint_text(raw)
     if not _is_constraint_domain(name):
         raise ParseError(f"x509: failed to parse dnsName constraint {quote(name)}")
+    return name
 
 
 # RFC 5321 section 4.1.2; Go also takes quoted local parts, which no constraint in use has.
 _MAILBOX = re.compile(r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*@(.+)", re.ASCII)
 
 
-def _email_constraint(raw: bytes) -> None:
+def _email_constraint(raw: bytes) -> str:
     name = _constraint_text(raw)
     domain = name
     if "@" in name:
@@ -249,9 +278,10 @@ def _email_constraint(raw: bytes) -> None:
         domain = mailbox[1] if mailbox else "."
     if not _is_constraint_domain(domain):
         raise ParseError(f"x509: failed to parse rfc822Name constraint {quote(name)}")
+    return name
 
 
-def _uri_constraint(raw: bytes) -> None:
+def _uri_constraint(raw: bytes) -> str:
     name = _constraint_text(raw)
     try:
         ipaddress.ip_address(name)
@@ -260,22 +290,24 @@ def _uri_constraint(raw: bytes) -> None:
             raise ParseError(f"x509: failed to parse URI constraint {quote(name)}") from None
     else:
         raise ParseError(f"x509: failed to parse URI constraint {quote(name)}: cannot be IP address")
+    return name
 
 
-def _ip_constraint(raw: bytes) -> None:
+def _ip_constraint(raw: bytes) -> bytes:
     if len(raw) not in {8, 32}:
         raise ParseError(f"x509: IP constraint contained value of length {len(raw)}")
     mask = raw[len(raw) // 2 :]
     inverted = ~int.from_bytes(mask, "big") & ((1 << len(mask) * 8) - 1)
     if inverted & (inverted + 1):
         raise ParseError(f"x509: IP constraint contained invalid mask {mask.hex()}")
+    return raw
 
 
-_CONSTRAINTS: dict[int, Callable[[bytes], None]] = {
-    0x81: _email_constraint,
-    0x82: _dns_constraint,
-    _CONTEXT_6: _uri_constraint,
-    0x87: _ip_constraint,
+_CONSTRAINTS: dict[int, tuple[str, Callable[[bytes], str | bytes]]] = {
+    0x81: ("email_addresses", _email_constraint),
+    0x82: ("dns_names", _dns_constraint),
+    _CONTEXT_6: ("uris", _uri_constraint),
+    0x87: ("networks", _ip_constraint),
 }
 
 
