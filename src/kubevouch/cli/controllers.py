@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.cluster import connected
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.approval import approval_flags, take_approval
 from kubevouch.cli.flags.attached import (
@@ -28,7 +29,9 @@ from kubevouch.cli.flags.signing import signing_flags, take_signing
 from kubevouch.cli.runner import rare_collections, run_async
 
 if TYPE_CHECKING:
-    from kubevouch.standalone.attached.options import AttachedOptions
+    from kubevouch.controllers.catalog import Entry
+    from kubevouch.standalone.attached.check import Report
+    from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 
 
 class ControllersGroup(ui.Group, GroupedCommand):
@@ -58,8 +61,7 @@ class ControllersGroup(ui.Group, GroupedCommand):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         GroupedCommand.format_options(self, ctx, formatter)
-        if self.commands:
-            self.format_commands(ctx, formatter)
+        self.format_commands(ctx, formatter)
 
 
 @click.group(cls=ControllersGroup, invoke_without_command=True)
@@ -158,3 +160,78 @@ async def _run(options: AttachedOptions) -> None:
         await stop.wait()
         systemd.notify(systemd.STOPPING)
         ui.waiting("stopping")
+
+
+@controllers.command()
+@cluster_flags
+@controllers_option
+@ui.facts_option("server", "controllers", "findings", "switchOff", "missingRights", "missingKinds")
+def check(output: str, controllers: tuple[str, ...], **flags: Any) -> None:
+    """Say what would be in the way of attached controllers, and which rights and kinds they lack.
+
+    Changes nothing. Ends with 2 if anything has to be done first.
+    """
+    from kubevouch.standalone.attached.options import AttachedOptionsError
+    from kubevouch.standalone.attached.process import selected_of
+
+    try:
+        selected = selected_of(controllers)
+    except AttachedOptionsError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+    trees, is_good = [], True
+    for cluster in take_clusters(flags):
+        report = run_async(_checked(cluster, selected, controllers))
+        is_good = is_good and report.is_good
+        trees.append(_tree(cluster, report))
+        if output == "text":
+            _tell(cluster, report)
+    if output != "text":
+        ui.document(trees[0] if len(trees) == 1 else trees, output)
+    if not is_good:
+        raise click.exceptions.Exit(ExitCode.PREFLIGHT)
+
+
+async def _checked(cluster: AttachedCluster, selected: tuple[Entry, ...], words: tuple[str, ...]) -> Report:
+    from kubevouch.standalone.attached.check import judge, look
+    from kubevouch.util.clock import SystemClock
+
+    async with connected(cluster.config) as client:
+        await client.raw("GET", "/version")
+        date = client.server_date
+        now = SystemClock().now() if date is None else date.server
+        return judge(await look(client, selected, words, now), selected, words)
+
+
+def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
+    findings = [
+        {"level": str(each.level), "about": each.about, "message": each.message, "hint": each.hint}
+        for each in report.findings
+    ]
+    return {
+        "cluster": cluster.name,
+        "server": cluster.config.options.server,
+        "controllers": [each.alias for each in report.selected],
+        "findings": findings,
+        "switchOff": list(report.switch_off),
+        "missingRights": list(report.lacking),
+        "missingKinds": list(report.missing_kinds),
+    }
+
+
+_SHOWN_RIGHTS = 20
+
+
+def _tell(cluster: AttachedCluster, report: Report) -> None:
+    ui.field(cluster.name or "cluster", cluster.config.options.server)
+    ui.field("controllers", ", ".join(each.alias for each in report.selected))
+    marks = {"ok": "✓", "warning": "!", "error": "✗"}
+    for each in report.findings:
+        ui.say(f"  {marks[each.level]} {each.about}: {each.message}")
+        if each.hint:
+            ui.say(f"      {each.hint}")
+    for right in report.lacking[:_SHOWN_RIGHTS]:
+        ui.say(f"      missing: {right}")
+    if len(report.lacking) > _SHOWN_RIGHTS:
+        ui.say(f"      and {len(report.lacking) - _SHOWN_RIGHTS} more; -o json has them all")
+    if report.switch_off:
+        ui.say(f"  kube-controller-manager --controllers=*,{','.join(f'-{each}' for each in report.switch_off)}")

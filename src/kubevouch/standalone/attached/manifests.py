@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubevouch import __version__
+from kubevouch import __version__, wellknown
 from kubevouch.authorization.policy import EVENTS
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
@@ -43,9 +43,10 @@ class Program:
     signs: bool = False
 
 
+_SIGNING = ("csrsigning", "certificatesigners", "podcertificaterequestsigning")
 PROGRAMS = (
-    Program("kubevouch-controllers", ("*", "-csrsigning")),
-    Program("kubevouch-signer", ("csrsigning",), signs=True),
+    Program("kubevouch-controllers", ("*", *(f"-{each}" for each in _SIGNING))),
+    Program("kubevouch-signer", _SIGNING, signs=True),
 )
 
 
@@ -55,13 +56,16 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
     for program in programs:
         for identity in identities(catalog.select_attached(program.controllers), program.controllers):
             whose.setdefault(identity, []).append(program.name)
+    roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
+    namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
+    own = (namespace, *sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace}))
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own),
         *(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(each.name, namespace)}
             for each in programs
         ),
-        *(tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)),
+        *roles,
         *(tree for each in programs for tree in _of_process(each.name, namespace)),
     ]
 

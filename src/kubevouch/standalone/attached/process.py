@@ -85,8 +85,13 @@ def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
         )
     if options.ledger is not None and len(options.clusters) > 1:
         raise AttachedOptionsError("one ledger cannot be that of several clusters", "run a process for each of them")
+    return selected_of(options.controllers)
+
+
+def selected_of(words: Sequence[str]) -> tuple[Entry, ...]:
+    """The controllers that a list turns on. Raises :class:`AttachedOptionsError`."""
     try:
-        selected = catalog.select_attached(options.controllers)
+        selected = catalog.select_attached(words)
     except catalog.UnknownControllerError as err:
         known = [each.alias for each in catalog.CONTROLLERS]
         raise AttachedOptionsError(

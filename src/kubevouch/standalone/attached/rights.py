@@ -13,6 +13,8 @@ from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.controllers import catalog
 from kubevouch.controllers.catalog import Entry
 from kubevouch.controllers.interface import Context
+from kubevouch.signers.authorities import NamedAuthorities
+from kubevouch.signers.keys import KeyOptions
 from kubevouch.util.clock import SystemClock
 
 _LEADER_PREFIX = "system::leader-locking-"
@@ -37,6 +39,7 @@ def identities(selected: Sequence[Entry], words: Sequence[str]) -> tuple[str, ..
         root_ca=lambda: "",
         trust_bundles={wellknown.KUBE_APISERVER_SERVING_SIGNER: lambda: ""},
         resources=STORED,
+        named_authorities=NamedAuthorities(None, KeyOptions(), SystemClock()),
         approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, words),
     )
     for each in catalog.build(selected, context):
