@@ -126,11 +126,6 @@ def verified(note: str, key: VerifierKey) -> Checkpoint:
     raise CheckpointError(f"got a checkpoint that {key.name} with the key {key.hint.hex()} has not signed")
 
 
-def unverified(note: str) -> Checkpoint:
-    """What a note says, whoever wrote it: to name the ledger in an error. Raises CheckpointError."""
-    return _parsed(_taken_apart(note)[0])
-
-
 def _taken_apart(note: str) -> tuple[str, list[str]]:
     text, blank, rest = note[:MAX_BYTES].rpartition("\n\n")
     lines = rest.split("\n")

@@ -28,6 +28,7 @@ from kubevouch.ledger.entries import Entry, Query, Recorded, encode
 from kubevouch.ledger.errors import translated
 from kubevouch.ledger.file import Encoded, LedgerFile
 from kubevouch.ledger.interface import OF_REQUESTS, LedgerError, LedgerUnavailable
+from kubevouch.storage.sqlite.writer import MOST_TURNS, QUIET_TURNS
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ class SQLiteLedger:
             raise LedgerUnavailable(f"{self.path}: the ledger is closed")
         future: asyncio.Future[int] = self._loop.create_future()
         if not self._gathered:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._gather_on, 1, 0, 1)
         since = self._clock.monotonic()
         self._gathered.append(_Pending(encoded, future, since))
         self._waiting[id(future)] = since
@@ -192,6 +193,14 @@ class SQLiteLedger:
         self._hand_over()
         self._queue.put(_Job(work, future))
         return future
+
+    def _gather_on(self, turns: int, quiet: int, seen: int) -> None:
+        """As the store does, see ``storage.sqlite.writer``: a busy loop has few and large commits."""
+        quiet = quiet + 1 if len(self._gathered) <= seen else 0
+        if quiet >= QUIET_TURNS or turns >= MOST_TURNS:
+            self._hand_over()
+        elif self._gathered:
+            self._loop.call_soon(self._gather_on, turns + 1, quiet, len(self._gathered))
 
     def _hand_over(self) -> None:
         if self._gathered:

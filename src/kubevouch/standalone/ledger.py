@@ -11,7 +11,7 @@ import structlog
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.client.interface import Client
-from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, Entry
+from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, Entry, Query
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.opening import DEFAULT_FILE
@@ -44,20 +44,23 @@ async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
     if ledger.copied:
         message = f"it goes on from a copy of {ledger.copied}; what was written to the other one later is not here"
         await ledger.append(Entry(kind=RESTORED, at=now, message=message))
-    if ledger.statistics.entries:
+    if await ledger.find(Query(kinds=frozenset({BEGUN}), limit=1)):
         return
-    found: list[Entry] = []
+    found = 0
     listed = await client.list(CONFIG_MAPS, wellknown.KUBE_SYSTEM_NAMESPACE)
     for config_map in listed.items:
-        if config_map.metadata.name.startswith(certificate_ledger.PREFIX):
-            found += _entries(certificate_ledger.decode(config_map.data).values(), now)
+        if not config_map.metadata.name.startswith(certificate_ledger.PREFIX):
+            continue
+        entries = list(_entries(certificate_ledger.decode(config_map.data).values(), now))
+        for at in range(0, len(entries), _BATCH):
+            await ledger.append(*entries[at : at + _BATCH])
+        found += len(entries)
     message = "nothing was written down before"
     if found:
-        message = f"{len(found)} certificates were issued before and may be alive; who approved them is not known"
-        log.warning("the ledger begins after certificates were issued", certificates=len(found))
-    batch = [Entry(kind=BEGUN, at=now, message=message), *found]
-    for at in range(0, len(batch), _BATCH):
-        await ledger.append(*batch[at : at + _BATCH])
+        message = f"{found} certificates were issued before and may be alive; who approved them is not known"
+        log.warning("the ledger begins after certificates were issued", certificates=found)
+    # The last, so that a start that is cut short begins anew: what is found twice is told twice.
+    await ledger.append(Entry(kind=BEGUN, at=now, message=message))
 
 
 def _entries(issued: Iterable[certificate_ledger.IssuedCertificate], now: dt.datetime) -> Iterator[Entry]:

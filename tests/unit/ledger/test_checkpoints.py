@@ -43,7 +43,7 @@ def test_a_checkpoint_comes_back() -> None:
     checkpoint = checkpoints.verified(note(), key)
     assert (checkpoint.origin, checkpoint.size, checkpoint.root) == (NAME, 3, b"r" * 32)
     assert (checkpoint.purpose, checkpoint.at) == (CHECKPOINT, "2026-01-02T03:04:05Z")
-    assert checkpoints.unverified(note(purpose=HEAD)).purpose == HEAD
+    assert checkpoints.verified(note(purpose=HEAD), key).purpose == HEAD
     assert note().splitlines()[:5] == [
         NAME, "3", "cnJycnJycnJycnJycnJycnJycnJycnJycnJycnJycnI=", "checkpoint 2026-01-02T03:04:05Z", "",
     ]  # fmt: skip

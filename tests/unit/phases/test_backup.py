@@ -19,7 +19,7 @@ import aio
 import ledger_world
 from kubevouch.cli.failures import explain
 from kubevouch.ledger import keys
-from kubevouch.ledger.entries import Query
+from kubevouch.ledger.entries import BEGUN, Entry, Query
 from kubevouch.ledger.store import SQLiteLedger, read
 from kubevouch.phases import backup as phase
 from kubevouch.phases.backup import BackupError
@@ -273,7 +273,7 @@ def test_the_ledger_comes_too_and_says_that_it_was_copied(folder: Path, tmp_path
 
     async def restored_twice() -> None:
         held = await SQLiteLedger.open(folder / "ledger.db", FakeClock(NOW))
-        await held.append(ledger_world.entry(1100))
+        await held.append(Entry(kind=BEGUN, at=NOW))
         phase.backup(folder, spec(folder), tmp_path / "backup.tar", NOW)
         await held.append(ledger_world.entry(1101))
         await held.close()
@@ -282,7 +282,7 @@ def test_the_ledger_comes_too_and_says_that_it_was_copied(folder: Path, tmp_path
         assert stat.S_IMODE(keys.key_of(path).stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
         for _ in range(2):
             opened = await SQLiteLedger.open(path, FakeClock(NOW))
-            await ledger.begin(opened, None, NOW)  # type: ignore[arg-type]  # it is not new
+            await ledger.begin(opened, None, NOW)  # type: ignore[arg-type]  # it has begun
             await opened.close()
 
     aio.run(restored_twice())

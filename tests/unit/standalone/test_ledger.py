@@ -61,7 +61,7 @@ async def test_a_new_one_says_since_when_and_what_was_found(tmp_path: Path) -> N
         for _ in range(2):
             await ledger.begin(made, at.client, NOW)
         (begun,) = await made.find(Query(kinds=frozenset({"begun"})))
-        assert begun.sequence == 0 and begun.entry.at == NOW
+        assert begun.sequence == 300 and begun.entry.at == NOW
         assert begun.entry.message.startswith("300 certificates were issued before and may be alive")
         (found,) = await made.find(Query(node="n77"))
         assert (found.entry.kind, found.entry.serial, found.entry.token) == ("issued", "4d", "abcdef")
