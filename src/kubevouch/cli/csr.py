@@ -15,6 +15,7 @@ from kubevouch import wellknown
 from kubevouch.cli import csr_safe, ui
 from kubevouch.cli import names as names_of
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.csr_explain import explain
 from kubevouch.cli.csr_vote import vote
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import rare_collections, run_async
@@ -53,6 +54,7 @@ def csr() -> None:
 
 
 csr.add_command(vote)
+csr.add_command(explain)
 
 
 @csr.command("list")

@@ -112,7 +112,8 @@ def _trace(verdicts: Sequence[Verdict], deciding: Verdict | None) -> tuple[Step,
     whole: list[Step] = []
     for each in ordered:
         told = each.message or each.missing
-        whole.append(Step(each.approver, _RESULTS[each.outcome], told, by=each.reason))
+        result = _RESULTS[each.outcome] if told else StepResult.SKIPPED
+        whole.append(Step(each.approver, result, told or "no opinion", by=each.reason))
         whole += (msgspec.structs.replace(step, rule=f"{each.approver}: {step.rule}") for step in each.steps)
     return bounded(whole)
 

@@ -37,7 +37,7 @@ class ApprovalNews:
     async def decided(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         self._told.pop(csr.metadata.uid, None)
         kind = WARNING if verdict.outcome is Outcome.DENY else NORMAL
-        await self._tell(csr, kind, _REASONS[verdict.outcome], f"{verdict.approver}: {verdict.message}")
+        await self._tell(csr, kind, _REASONS[verdict.outcome], verdict.message)
 
     async def waits(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         """Once for each thing that it waits for."""

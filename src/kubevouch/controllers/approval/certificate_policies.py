@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -31,7 +31,7 @@ from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.access_review import is_allowed
-from kubevouch.controllers.approval.interface import ApprovalMetrics, RefusedError
+from kubevouch.controllers.approval.interface import ApprovalMetrics, RefusedError, Uncounted
 from kubevouch.controllers.approval.policy_records import PolicyRecords
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context, IgnorableError, Request, request_of
@@ -115,6 +115,16 @@ class Policies:
         self._told()
 
 
+class PolicySource(Protocol):
+    """Where the policies are from."""
+
+    def have_loaded(self) -> bool: ...
+
+    async def current(self) -> Sequence[CompiledPolicy]:
+        """By name."""
+        ...
+
+
 class PolicyApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`, and ``Bound`` there."""
 
@@ -123,13 +133,13 @@ class PolicyApprover:
     def __init__(
         self,
         client: Client,
-        policies: Policies,
+        policies: PolicySource,
         records: PolicyRecords,
         nodes: Lister[Node],
         approvals: Lister[CertificateApproval],
         machines: Inventory,
         clock: Clock,
-        metrics: ApprovalMetrics,
+        metrics: ApprovalMetrics | None = None,
         *,
         trusts_annotations: bool,
     ) -> None:
@@ -144,7 +154,7 @@ class PolicyApprover:
         self._approvals = approvals
         self._machines = machines
         self._clock = clock
-        self._metrics = metrics
+        self._metrics = metrics or Uncounted()
         self._trusts_annotations = trusts_annotations
         self._admitting = asyncio.Lock()
         # By the UID of a request, whether all that approve it go by what was issued before.

@@ -40,10 +40,16 @@ class _Grant(msgspec.Struct, frozen=True):
 
 
 class PolicyRecords:
-    """``csrs`` gets three indexes more."""
+    """Args:
+    csrs: gets three indexes more.
+    as_of_then: what came after the moment that is asked about does not count.
+    """
 
-    def __init__(self, ledger: ReadableLedger, csrs: Indexer[CertificateSigningRequest]) -> None:
+    def __init__(
+        self, ledger: ReadableLedger, csrs: Indexer[CertificateSigningRequest], *, as_of_then: bool = False
+    ) -> None:
         self._ledger = ledger
+        self._as_of_then = as_of_then
         self._csrs = csrs
         self._grants: dict[str, _Grant] = {}
         for name, function in ((KEY_INDEX, _keys), (NODE_INDEX, _nodes), (NAME_INDEX, _names)):
@@ -72,6 +78,9 @@ class PolicyRecords:
         except LedgerError as err:
             return Records(fault=f"the ledger cannot be read: {err}")
 
+    def _until(self, now: dt.datetime) -> dt.datetime | None:
+        return now if self._as_of_then else None
+
     def _recent(self, facts: RequestFacts, now: dt.datetime, seconds: int = _GRANT_SECONDS) -> Iterator[RequestFacts]:
         """Other requests that were approved a moment ago."""
         first = now - dt.timedelta(seconds=min(seconds, _GRANT_SECONDS))
@@ -83,7 +92,9 @@ class PolicyRecords:
     async def _key(self, facts: RequestFacts, now: dt.datetime) -> tuple[str, str]:
         """Who has a certificate for the key, and who may be about to get one."""
         key = facts.key_fingerprint
-        issued = await self._ledger.find(Query(kinds=frozenset({ISSUED}), key=key, limit=_LOOKED_AT))
+        issued = await self._ledger.find(
+            Query(kinds=frozenset({ISSUED}), key=key, limit=_LOOKED_AT, until=self._until(now))
+        )
         for each in issued:
             if each.entry.uid != facts.uid:
                 return f"{each.entry.request} had a certificate for it", ""
@@ -93,7 +104,7 @@ class PolicyRecords:
                 return f"{csr.metadata.name} has a certificate for it", ""
             if _may_be_signed(csr):
                 waits = f"{csr.metadata.name} is approved for it"
-        for each in await self._ledger.find(Query(kinds=_DECIDED, key=key, limit=_LOOKED_AT)):
+        for each in await self._ledger.find(Query(kinds=_DECIDED, key=key, limit=_LOOKED_AT, until=self._until(now))):
             if each.entry.uid != facts.uid and not self._has_failed(each.entry):
                 waits = waits or f"{each.entry.request} was approved for it"
         for other in self._recent(facts, now):
@@ -123,9 +134,10 @@ class PolicyRecords:
         node, signer = node_of(facts), facts.signer_name
         if not node:
             return 0
-        live = Query(kinds=frozenset({ISSUED}), node=node, signer=signer, ends_after=now)
+        until = self._until(now)
+        live = Query(kinds=frozenset({ISSUED}), node=node, signer=signer, ends_after=now, until=until)
         issued = {each.entry.uid: each.entry for each in await self._ledger.find(live)}
-        revoked = await self._ledger.find(Query(kinds=frozenset({REVOKED}), node=node)) if issued else ()
+        revoked = await self._ledger.find(Query(kinds=frozenset({REVOKED}), node=node, until=until)) if issued else ()
         serials = {each.entry.serial for each in revoked}
         count = sum(uid != facts.uid and entry.serial not in serials for uid, entry in issued.items())
         seen = {*issued, facts.uid}
@@ -152,7 +164,10 @@ class PolicyRecords:
         return found
 
     async def _holder(self, name: str, facts: RequestFacts, now: dt.datetime) -> str:
-        query = Query(kinds=frozenset({ISSUED}), name=name, ends_after=now, newest_first=True, limit=_LOOKED_AT)
+        query = Query(
+            kinds=frozenset({ISSUED}), name=name, ends_after=now, until=self._until(now), newest_first=True,
+            limit=_LOOKED_AT,
+        )  # fmt: skip
         own = node_name_of(facts.username)
         for each in await self._ledger.find(query):
             entry = each.entry
