@@ -21,7 +21,7 @@ from kubevouch.util.clock import SystemClock
 PLAIN = {
     "agent", "agent rotate", "audit prove", "issued export",
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
-    "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "recovery allow",
+    "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "policy lint", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "node lift", "signer create",
     "signer resume", "signer rotate", "signer trust", "sign", "token delete", "up",
 }  # fmt: skip
