@@ -19,6 +19,7 @@ from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.records.node_recovery import node_of_user
 from kubevouch.records.token_bounds import TokenBoundError, TokenBoundsError
 from kubevouch.records.token_record import TokenRecordError
+from kubevouch.wellknown import KUBELET_SERVING_SIGNER
 
 NOT_LOOKED_AT = "NotLookedAt"
 """Nothing is known that keeps a controller from approving it."""
@@ -44,6 +45,8 @@ async def outlook(client: Client, csr: CertificateSigningRequest, secret_of_toke
     except ParseError:
         return Outlook("Unreadable", "nothing approves what cannot be read")
     recognized = recognizers.recognize(spec.signer_name, request, spec.usages, username=spec.username)
+    if spec.signer_name == KUBELET_SERVING_SIGNER:
+        return Outlook("NotJustified", f"each of its names has to be justified: kubevouch csr show {csr.metadata.name}")
     if not recognized:
         return Outlook("NotRecognized", f"no controller approves this for {spec.signer_name}; a person has to")
     try:
