@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
+from kubevouch.client.leader_election import LEASE_NAME
 from kubevouch.ledger.store import Statistics
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.server.filters.flow_control import FlowControl
@@ -24,6 +25,7 @@ from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
 from kubevouch.server.metrics.series import Histogram
 from kubevouch.server.node_recovery import RecoveryMetrics
+from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.watchcache.cacher import Cacher
@@ -35,12 +37,17 @@ _INTRODUCTION = """\
 Names and labels are Kubernetes' where Kubernetes has such a metric; those that begin with `kubevouch_` are our own.
 Times are in seconds. A histogram `x` is in `/metrics` as `x_bucket`, `x_count` and `x_sum`."""
 _SERVER = "At `/metrics` of the API server, for whoever may get that path (ClusterRole `system:monitoring`)."
+_ATTACHED = (
+    "At `/metrics` of `kubevouch controllers`, by default on port 10267, for whoever may get that path in the first "
+    "cluster. Of several clusters each sample has the label `cluster`. Those of the ledger are there with `--ledger`."
+)
 _AGENT = "At `/metrics` of `kubevouch agent`, by default on `127.0.0.1:10451`."
 
 
 def page(made: str) -> str:
     """``made`` says what makes the page."""
     parts = ["# Metrics", made, _INTRODUCTION, "## Server", _SERVER, _table(_server())]
+    parts += ["## Attached controllers", _ATTACHED, _table(_attached())]
     parts += ["## Agent", _AGENT, _table(_agent())]
     return "\n\n".join(parts) + "\n"
 
@@ -55,6 +62,19 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
     return _families(metrics.registry)
+
+
+def _attached() -> Iterator[tuple[Metric, Iterable[str]]]:
+    metrics = ClusterMetrics("127.0.0.1:6443", LEASE_NAME)
+    registry = metrics.registry
+    ProcessCollector(registry=registry)
+    registry.register(_Ledger())
+    return _families(registry)
+
+
+class _Ledger(Collector):
+    def collect(self) -> Iterator[Metric]:
+        return issuance.collect(Statistics(), 0.0)
 
 
 def _agent() -> Iterator[tuple[Metric, Iterable[str]]]:
