@@ -145,6 +145,20 @@ def test_what_is_lifted_counts_again_and_nothing_else_can_be_made_weaker(cluster
     ):
         assert patch(cluster, tmp_path, held, {"spec": change}) == 422
     assert thief.looks() == 401
+    # Nor by deleting it, before it has ended.
+    admin = Wire.of_kubeconfig(cluster.kubeconfig, tmp_path)
+    told = admin.request("DELETE", held)
+    assert told.code == 403 and "only certificateHold, or what has ended, is deleted" in told.told[2]
+    assert admin.request("DELETE", REVOCATIONS).code == 403 and thief.looks() == 401
+
+
+def test_who_has_revoked_is_who_has_asked(cluster: Cluster, tmp_path: Path) -> None:
+    admin = Wire.of_kubeconfig(cluster.kubeconfig, tmp_path)
+    tree = manifest("r1", users=["nobody"])
+    tree["spec"]["requestedBy"] = "somebody else"
+    made = admin.json("POST", REVOCATIONS, tree)
+    assert made.code == 201 and json.loads(made.body)["spec"]["requestedBy"] == "kubernetes-super-admin"
+    assert patch(cluster, tmp_path, f"{REVOCATIONS}/r1", {"spec": {"requestedBy": "me"}}) == 422
 
 
 @pytest.mark.parametrize(

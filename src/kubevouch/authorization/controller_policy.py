@@ -204,7 +204,7 @@ def kubevouch_controller_policy() -> Policy:
             rule("update", _CERTIFICATES, f"{_REQUESTS}/approval"),
             # Policies may be about any signer.
             rule("approve", _CERTIFICATES, "signers"),
-            rule(_READ, _KUBEVOUCH, "certificaterequestpolicies certificateapprovals"),
+            rule(_READ, _KUBEVOUCH, "certificaterequestpolicies certificateapprovals certificaterevocations"),
             _ACCESS_REVIEWS,
             rule(_READ, "", "nodes"),
             # What machines have, and whether such objects are served.

@@ -14,6 +14,7 @@ import click
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.revoke_webhook import webhook, webhook_config
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
@@ -475,3 +476,7 @@ def _tree(obj: CertificateRevocation) -> dict[str, Any]:
         "conditions": {each.type: each.status for each in obj.status.conditions},
         "revoked": {name: values for name, values in named.items() if values},
     }
+
+
+revoke.add_command(webhook)
+revoke.add_command(webhook_config)

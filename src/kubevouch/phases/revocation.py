@@ -414,7 +414,7 @@ async def ways(client: Client, plan: Plan) -> tuple[Way, ...]:
     masters = [
         each for each in map(_parsed, plan.reached) if each and wellknown.MASTERS_GROUP in each.subject.organizations
     ]
-    webhook = "0.05 s where its answers are not cached; open watches go on until they end"
+    webhook = "where it is asked (kubevouch revoke webhook-config), 0.05 s; open watches go on until they end"
     if masters:
         webhook = f"{len(masters)} of them are system:masters, who is never asked about: {last}"
     return (

@@ -162,8 +162,12 @@ class Revocations:
         self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
         self._listeners: list[Callable[[], None]] = []
-        self.has_loaded = False
+        self.loaded: Callable[[], bool] = lambda: False
+
+    @property
+    def has_loaded(self) -> bool:
         """Whether what there is was told: before, an empty set says nothing."""
+        return self.loaded()
 
     @classmethod
     def none(cls) -> Revocations:
@@ -190,7 +194,7 @@ class Revocations:
             fresh._add(obj)
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
-        self._requesters, self.has_loaded = fresh._requesters, True
+        self._requesters, self.loaded = fresh._requesters, lambda: True
         self.tell()
 
     def changed(self, name: str, obj: CertificateRevocation | None) -> None:

@@ -22,7 +22,7 @@ PLAIN = {
     "agent", "agent rotate", "audit prove", "issued export",
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "policy lint", "recovery allow",
-    "recovery forget", "recovery revoke", "revoke lift", "node lift", "signer create",
+    "recovery forget", "recovery revoke", "revoke lift", "revoke webhook", "node lift", "signer create",
     "signer resume", "signer rotate", "signer trust", "sign", "token delete", "up",
 }  # fmt: skip
 

@@ -124,6 +124,7 @@ _FIXED = {
     "rule": "self == oldSelf",
     "message": "a revocation is not made weaker: make another object for what else is revoked",
 }
+_BY = {"rule": "self == oldSelf", "message": "who has revoked them does not change"}
 _REASON = {
     "rule": f"self == oldSelf || oldSelf == '{HOLD}'",
     "message": f"only {HOLD} may become another reason",
@@ -148,7 +149,11 @@ class CertificateRevocationSpec(Struct):
         wire(4, "Since when, as CRLs and OCSP tell it; the moment of the object's creation if it is left out or later. "
              "The API server refuses the certificates as soon as the object is there."),
     ] = None  # fmt: skip
-    requested_by: Annotated[str, wire(5, "Who has revoked them, as that client says.", schema={"maxLength": 1024})] = ""
+    requested_by: Annotated[
+        str,
+        wire(5, "Who has revoked them; the API server sets it, where the policies that belong to the kind are there.",
+             schema={"maxLength": 1024, "x-kubernetes-validations": [_BY]}),
+    ] = ""  # fmt: skip
 
 
 class CertificateRevocationStatus(Struct):

@@ -36,7 +36,12 @@ from kubevouch.api.catalog import (
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
-from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS, CERTIFICATE_REQUEST_POLICIES
+from kubevouch.api.kubevouch_v1alpha1.catalog import (
+    CERTIFICATE_APPROVALS,
+    CERTIFICATE_REQUEST_POLICIES,
+    CERTIFICATE_REVOCATIONS,
+)
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import ENDED, HOLD
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
 
@@ -44,6 +49,7 @@ AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
 """Of a CertificateRequestPolicy: the users who have written its spec, a line each."""
 
 _APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
+_REVOCATIONS, _REVOKERS = "revocations.kubevouch.io", "revokers.kubevouch.io"
 
 
 def _about(resource: Resource[Any], *operations: str) -> MatchResources:
@@ -100,6 +106,39 @@ _AUTHOR_POLICY = MutatingAdmissionPolicy(
     ),
 )
 
+# Deleting what lifts nothing but a hold is the one change that no schema sees.
+_REVOCATION_POLICY = ValidatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_REVOCATIONS),
+    spec=ValidatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_REVOCATIONS, "DELETE"),
+        validations=[
+            Validation(
+                expression=f"oldObject.spec.reason == '{HOLD}' || (has(oldObject.status) && "
+                "has(oldObject.status.conditions) && oldObject.status.conditions.exists(c, "
+                f"c.type == '{ENDED}' && c.status == 'True'))",
+                message_expression="'it revokes for ' + oldObject.spec.reason + "
+                f"', and only {HOLD}, or what has ended, is deleted: issue another certificate'",
+                reason="Forbidden",
+            )
+        ],
+    ),
+)
+_REVOKER_POLICY = MutatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_REVOKERS),
+    spec=MutatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_REVOCATIONS, "CREATE"),
+        reinvocation_policy=NEVER,
+        mutations=[
+            Mutation(
+                patch_type=APPLY_CONFIGURATION,
+                apply_configuration=ApplyConfiguration(
+                    expression="Object{spec: Object.spec{requestedBy: request.userInfo.username}}"
+                ),
+            )
+        ],
+    ),
+)
+
 GUARDS: Sequence[tuple[Resource[Any], Object]] = (
     (VALIDATING_ADMISSION_POLICIES, default_policy(_APPROVER_POLICY)),
     (
@@ -108,6 +147,25 @@ GUARDS: Sequence[tuple[Resource[Any], Object]] = (
             ValidatingAdmissionPolicyBinding(
                 metadata=ObjectMeta(name=_APPROVERS),
                 spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_APPROVERS, validation_actions=[DENY]),
+            )
+        ),
+    ),
+    (VALIDATING_ADMISSION_POLICIES, default_policy(_REVOCATION_POLICY)),
+    (
+        VALIDATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            ValidatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_REVOCATIONS),
+                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_REVOCATIONS, validation_actions=[DENY]),
+            )
+        ),
+    ),
+    (MUTATING_ADMISSION_POLICIES, default_policy(_REVOKER_POLICY)),
+    (
+        MUTATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            MutatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_REVOKERS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_REVOKERS)
             )
         ),
     ),

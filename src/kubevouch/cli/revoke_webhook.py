@@ -1,0 +1,145 @@
+"""``kubevouch revoke webhook`` and ``kubevouch revoke webhook-config``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from kubevouch.cli import ui
+from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.runner import run_async
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_SHOWN = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.command()
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=10268, show_default=True, help="Port; 0 picks a free one."
+)
+@click.option("--tls-cert-file", type=_FILE, required=True, help="What to serve with.")
+@click.option("--tls-private-key-file", type=_FILE, required=True, help="Its key.")
+@click.option(
+    "--client-ca-file", type=_FILE,
+    help="Whose certificates may ask: the API server shows one.  [default: everybody who reaches the port may]",
+)  # fmt: skip
+@kubeconfig_option
+def webhook(
+    bind_address: str,
+    port: int,
+    tls_cert_file: Path,
+    tls_private_key_file: Path,
+    client_ca_file: Path | None,
+    kubeconfig: Path | None,
+) -> None:
+    """Tell a kube-apiserver, which asks before each request, who comes with a revoked certificate.
+
+    Run one beside each API server: it reads CertificateRevocations and CertificateSigningRequests, and writes nothing.
+    """
+    from kubevouch.standalone.deny_webhook import DenyWebhookError, DenyWebhookOptions, running
+    from kubevouch.util import logs
+    from kubevouch.util.clock import SystemClock
+
+    logs.configure(SystemClock(), level="info")
+    config = rest_config_of(kubeconfig)
+    options = DenyWebhookOptions(bind_address, port, (tls_cert_file, tls_private_key_file), client_ca_file)
+    if client_ca_file is None:
+        ui.warning("without --client-ca-file whoever reaches the port can ask who is revoked")
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with running(config, options, SystemClock()) as listening:
+            ui.field("deny webhook", f"https://{bind_address}:{listening}/authorize")
+            await stop.wait()
+
+    try:
+        run_async(serve())
+    except DenyWebhookError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
+
+
+@click.command("webhook-config")
+@click.option(
+    "--into", type=click.Path(path_type=Path, file_okay=False), default=".", show_default=True,
+    help="Where to write authorization-config.yaml and deny-webhook.conf.",
+)  # fmt: skip
+@click.option("--server", default="https://127.0.0.1:10268/authorize", show_default=True, help="URL of the webhook.")
+@click.option("--ca-file", type=_SHOWN, help="CA of the webhook's certificate.")
+@click.option("--client-certificate", type=_SHOWN, help="What the API server shows to the webhook.")
+@click.option("--client-key", type=_SHOWN, help="Its key.")
+@click.option(
+    "--kubeconfig-path", default="", metavar="FILE",
+    help="Where the API server finds deny-webhook.conf.  [default: where it is written]",
+)  # fmt: skip
+@click.option(
+    "--failure-policy", type=click.Choice(["Deny", "NoOpinion"]), default="Deny", show_default=True,
+    help="While the webhook is away: let nobody pass who comes with a certificate, or everybody.",
+)  # fmt: skip
+@click.option(
+    "--deny-list",
+    is_flag=True,
+    help="Ask no webhook: the file has the fingerprints that are revoked now, and is written again for others.",
+)
+@ui.facts_option("files", "fingerprints")
+@kubeconfig_option
+def webhook_config(
+    into: Path,
+    server: str,
+    ca_file: Path | None,
+    client_certificate: Path | None,
+    client_key: Path | None,
+    kubeconfig_path: str,
+    failure_policy: str,
+    deny_list: bool,
+    output: str,
+    kubeconfig: Path | None,
+) -> None:
+    """Write what a kube-apiserver is given as --authorization-config: the webhook first, then Node and RBAC.
+
+    It excludes --authorization-mode. Both files are read again when they change. The certificate of system:masters is
+    never asked about, and a watch goes on until it ends.
+    """
+    from kubevouch.phases import deny_webhook_config as made
+    from kubevouch.phases import revocation
+    from kubevouch.util.files import read_private, read_regular, write_atomically
+
+    async def listed() -> list[str]:
+        async with connected(rest_config_of(kubeconfig)) as client:
+            return made.fingerprints_of(await revocation.revocations(client))
+
+    def contents(path: Path | None) -> bytes:
+        return b"" if path is None else read_regular(path, 1 << 20)
+
+    if (client_certificate is None) != (client_key is None):
+        raise ui.CLIError("--client-certificate and --client-key come together", code=ExitCode.INVALID)
+    fingerprints = run_async(listed()) if deny_list else []
+    if len(fingerprints) > made.MAX_LISTED:
+        raise ui.CLIError(
+            f"got {len(fingerprints)} fingerprints, expected {made.MAX_LISTED} at most",
+            hint="kubevouch revoke webhook has no such bound",
+        )
+    files = {into / made.KUBECONFIG_FILE: "", into / made.CONFIG_FILE: ""}
+    reference, (conf, config) = kubeconfig_path or str((into / made.KUBECONFIG_FILE).resolve()), files
+    if deny_list:
+        files[conf] = made.kubeconfig(made.NOBODY)
+        files[config] = made.configuration(reference, failure_policy="Deny", conditions=[made.deny_list(fingerprints)])
+    else:
+        key = b"" if client_key is None else read_private(client_key, 1 << 20)
+        files[conf] = made.kubeconfig(server, contents(ca_file), contents(client_certificate), key)
+        files[config] = made.configuration(reference, failure_policy=failure_policy)
+    into.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        write_atomically(path, text.encode())
+    if output != "text":
+        ui.document({"files": [str(path) for path in files], "fingerprints": len(fingerprints)}, output)
+        return
+    for path in files:
+        ui.step("written", str(path))
+    ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")

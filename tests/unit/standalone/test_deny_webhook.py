@@ -1,0 +1,153 @@
+"""The webhook, asked by an API server that looks at no revocations itself: another cluster's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubevouch.cli.main import run as cli_run
+from kubevouch.client.rest_config import rest_config
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.server.bootstrap import own_kinds
+from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.deny_webhook import PATH, DenyWebhookError, DenyWebhookOptions, running
+from kubevouch.testing.cluster import Cluster
+from kubevouch.util.clock import SystemClock
+from kubevouch.util.files import write_new
+from unit.controllers.test_certificate_revocations import revoke
+from wire import Wire
+
+CONTROLLERS = ("certificaterevocations",)
+
+
+class World:
+    """A cluster that holds what is revoked, its webhook, and what reaches it."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self.home = stack.enter_context(Cluster(https=True, controllers=CONTROLLERS))
+        self.home.run(own_kinds.ensure(self.home.server.client))
+        self.pki = self.home.pki.folder
+        files = self.pki / "apiserver.crt", self.pki / "apiserver.key"
+        options = DenyWebhookOptions("127.0.0.1", 0, files, self.pki / "ca.crt")
+        webhook = running(rest_config(self.home.kubeconfig), options, SystemClock())
+        self.port = self.home.run(webhook.__aenter__())
+        stack.callback(lambda: self.home.run(webhook.__aexit__(None, None, None)))
+        self._stack = stack
+        self._write_pair()
+
+    def configured(self, *more: str) -> Path:
+        """The file for an API server, as the command writes it."""
+        arguments = [
+            "--into", str(self.folder), "--kubeconfig", str(self.home.kubeconfig),
+            "--ca-file", str(self.pki / "ca.crt"),
+            "--server", f"https://127.0.0.1:{self.port}{PATH}", "--client-certificate",
+            str(self.folder / "client.crt"), "--client-key", str(self.folder / "client.key"),
+        ]  # fmt: skip
+        assert cli_run(["revoke", "webhook-config", *arguments, *more]) == 0
+        return self.folder / "authorization-config.yaml"
+
+    def asking(self, config: Path) -> Cluster:
+        """An API server that asks it."""
+        access = AccessOptions(authorization_config=config)
+        return self._stack.enter_context(Cluster(https=True, access=access))
+
+    def until_ready(self) -> Wire:
+        wire = Wire(self.port, self.home.pki.ca_certificate, self.folder / "pair.pem")
+        while wire.request("GET", "/readyz").code != 200:
+            pass
+        return wire
+
+    def _write_pair(self) -> None:
+        """What the API server shows: any certificate of the CA will do."""
+        tls = rest_config(self.home.kubeconfig).tls
+        assert isinstance(tls.certificate, bytes) and isinstance(tls.private_key, bytes)
+        write_new(self.folder / "client.crt", tls.certificate)
+        write_new(self.folder / "client.key", tls.private_key)
+        write_new(self.folder / "pair.pem", tls.certificate + tls.private_key)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(tmp_path, stack)
+
+
+def review(world: World, **spec: Any) -> Any:
+    wire = world.until_ready()
+    reply = wire.json(
+        "POST", PATH, {"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": spec}
+    )
+    assert reply.code == 200
+    return json.loads(reply.body)
+
+
+def test_it_denies_and_otherwise_has_no_opinion(world: World) -> None:
+    extra = {"authentication.kubernetes.io/credential-id": [f"X509SHA256={'a' * 64}"]}
+    review(world, user="alice")
+    revoke(world.home, certificates=["a" * 64])
+    while not (status := review(world, user="alice", extra=extra)["status"]).get("denied"):
+        pass
+    assert status["allowed"] is False and "r1 has revoked it" in status["reason"]
+    assert review(world, user="alice")["status"] == {"allowed": False}
+
+
+def test_nobody_but_the_api_server_may_ask(world: World) -> None:
+    world.until_ready()
+    assert Wire(world.port, world.home.pki.ca_certificate).json("POST", PATH, {}).code == 401
+    wire = world.until_ready()
+    assert wire.request("POST", PATH, b"no review").code == 400
+    assert wire.request("GET", PATH).code == 404 and wire.request("POST", "/other", b"{}").code == 404
+
+
+def test_an_api_server_that_asks_refuses_from_the_next_request_on(world: World, tmp_path: Path) -> None:
+    world.until_ready()
+    asking = world.asking(world.configured())
+    admin = Wire.of_kubeconfig(asking.kubeconfig, tmp_path)
+    assert admin.request("GET", "/api/v1/namespaces").code in (200, 403)
+    jane = tmp_path / "jane"
+    jane.write_text(asking.kubeconfig_for("jane", ["kubeadm:cluster-admins"]))
+    wire = Wire.of_kubeconfig(jane, tmp_path)
+    assert wire.request("GET", "/version").code == 200
+    certificate = rest_config(jane).tls.certificate
+    assert isinstance(certificate, bytes)
+    held = x509_certificate.parse_pem(certificate)
+    revoke(world.home, certificates=[held.fingerprint().hex()])
+    while (reply := wire.request("GET", "/version")).code == 200:
+        pass
+    assert reply.code == 403 and "client certificate is revoked" in reply.body.decode()
+    # Of whom nothing is revoked nothing is said.
+    assert admin.request("GET", "/version").code == 200
+
+
+def test_a_list_in_the_file_needs_no_webhook(world: World, tmp_path: Path) -> None:
+    first = world.asking(world.configured())
+    jane = tmp_path / "jane"
+    jane.write_text(first.kubeconfig_for("jane"))
+    certificate = rest_config(jane).tls.certificate
+    assert isinstance(certificate, bytes)
+    revoke(world.home, certificates=[x509_certificate.parse_pem(certificate).fingerprint().hex()])
+    config = world.configured("--deny-list")
+    text = config.read_text()
+    assert "exists(id, id in ['X509SHA256=" in text and "failurePolicy: Deny" in text
+    assert "127.0.0.1:9/" in (tmp_path / "deny-webhook.conf").read_text()
+
+
+@pytest.mark.parametrize("wrong", ["certificate", "client_ca"])
+def test_what_it_cannot_begin_with(world: World, tmp_path: Path, wrong: str) -> None:
+    missing = tmp_path / "missing"
+    files = (missing, missing) if wrong == "certificate" else (world.pki / "apiserver.crt", world.pki / "apiserver.key")
+    options = DenyWebhookOptions("127.0.0.1", 0, files, missing)
+
+    async def begin() -> None:
+        async with running(rest_config(world.home.kubeconfig), options, SystemClock()):
+            pass
+
+    with pytest.raises(DenyWebhookError) as refused:
+        world.home.run(begin())
+    assert refused.value.hint
