@@ -83,6 +83,12 @@ def webhook(
     help="While the webhook is away: let nobody pass who comes with a certificate, or everybody.",
 )  # fmt: skip
 @click.option(
+    "--webhook-user",
+    default="",
+    metavar="NAME",
+    help="As whom the webhook reads this API server with a certificate: it is not asked about itself.",
+)
+@click.option(
     "--deny-list",
     is_flag=True,
     help="Ask no webhook: the file has the fingerprints that are revoked now, and is written again for others.",
@@ -97,6 +103,7 @@ def webhook_config(
     client_key: Path | None,
     kubeconfig_path: str,
     failure_policy: str,
+    webhook_user: str,
     deny_list: bool,
     output: str,
     kubeconfig: Path | None,
@@ -133,7 +140,9 @@ def webhook_config(
     else:
         key = b"" if client_key is None else read_private(client_key, 1 << 20)
         files[conf] = made.kubeconfig(server, contents(ca_file), contents(client_certificate), key)
-        files[config] = made.configuration(reference, failure_policy=failure_policy)
+        files[config] = made.configuration(
+            reference, failure_policy=failure_policy, conditions=[made.is_not(webhook_user)] if webhook_user else ()
+        )
     into.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         write_atomically(path, text.encode())

@@ -41,9 +41,11 @@ def configuration(kubeconfig_file: str, *, failure_policy: str, conditions: Iter
     Args:
         failure_policy: ``NoOpinion`` lets everybody pass while the webhook is away, ``Deny`` nobody who comes with a
             certificate.
-        conditions: CEL, beside that the request comes with a certificate or a token of which something is known.
+        conditions: CEL, beside that the request comes with a certificate.
     """
-    expressions = [f"'{CREDENTIAL_ID_EXTRA}' in request.extra", *conditions]
+    shown = f"request.extra['{CREDENTIAL_ID_EXTRA}']"
+    has_certificate = f"'{CREDENTIAL_ID_EXTRA}' in request.extra && {shown}.exists(id, id.startsWith('X509SHA256='))"
+    expressions = [has_certificate, *conditions]
     webhook: Mapping[str, Any] = {
         "timeout": "3s",
         "authorizedTTL": "5m",
@@ -68,6 +70,12 @@ def configuration(kubeconfig_file: str, *, failure_policy: str, conditions: Iter
             "authorizers": authorizers,
         }
     )
+
+
+def is_not(user: str) -> str:
+    """A condition that keeps the webhook from being asked about itself: it could not load what it answers by."""
+    quoted = user.replace("\\", "\\\\").replace("'", "\\'")
+    return f"request.user != '{quoted}'"
 
 
 def fingerprints_of(revocations: Iterable[CertificateRevocation]) -> list[str]:

@@ -20,11 +20,11 @@ from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessRev
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.interface import AuthenticationError
-from kubevouch.client.cache.informer import InformerFactory
+from kubevouch.client.cache.informer import ChangeHandler, InformerFactory, SharedInformer
 from kubevouch.client.rest_config import RESTConfig
-from kubevouch.controllers import followed_revocations
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.pki.client_certificate import TrustAnchors
@@ -137,6 +137,18 @@ def build_deny_webhook(
     return serve
 
 
+def _followed(informer: SharedInformer[CertificateRevocation]) -> Revocations:
+    """Loaded once the informer is. The API server that is read may be the one that asks: both begin in any order."""
+    found = Revocations()
+
+    def changed(obj: CertificateRevocation, gone: bool) -> None:
+        found.changed(obj.metadata.name, None if gone else obj)
+
+    informer.add_handler(ChangeHandler(changed), resync_seconds=0)
+    found.loaded = lambda: informer.synced
+    return found
+
+
 @asynccontextmanager
 async def running(config: RESTConfig, options: DenyWebhookOptions, clock: Clock) -> AsyncIterator[int]:
     """Listen inside the block; the port.
@@ -165,7 +177,7 @@ async def running(config: RESTConfig, options: DenyWebhookOptions, clock: Clock)
         ) from err
     async with config.client(component="deny-webhook", clock=clock) as client:
         informers = InformerFactory(client, clock)
-        revocations = followed_revocations.follow(informers.informer(CERTIFICATE_REVOCATIONS))
+        revocations = _followed(informers.informer(CERTIFICATE_REVOCATIONS))
         issued = Issued()
         informers.informer(CERTIFICATE_SIGNING_REQUESTS).add_handler(issued, resync_seconds=0)
         server = HTTPSServer(build_deny_webhook(revocations, issued, clock, anchors), clock)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kubevouch.cli.main import run as cli_run
 from kubevouch.client.rest_config import rest_config
@@ -151,3 +152,11 @@ def test_what_it_cannot_begin_with(world: World, tmp_path: Path, wrong: str) -> 
     with pytest.raises(DenyWebhookError) as refused:
         world.home.run(begin())
     assert refused.value.hint
+
+
+def test_it_is_not_asked_about_itself(world: World, tmp_path: Path) -> None:
+    """It could not load what it answers by, while nobody passes whom it has not answered about."""
+    config = yaml.safe_load(world.configured("--webhook-user", "it's me").read_text())
+    conditions = [each["expression"] for each in config["authorizers"][0]["webhook"]["matchConditions"]]
+    assert len(conditions) == 2 and conditions[1] == "request.user != 'it\\'s me'"
+    assert world.asking(tmp_path / "authorization-config.yaml").kubeconfig.exists()

@@ -18,7 +18,6 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
 from kubevouch.api.core_v1.events import NORMAL
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.discovery import Discovered, deletable, discover
 from kubevouch.client.gate import Gate
@@ -27,7 +26,7 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.leader_election import LeaderElector, LeaseLostError, own_identity
 from kubevouch.client.options import Timeouts
 from kubevouch.config.inventory_config import Source
-from kubevouch.controllers import catalog, followed_revocations
+from kubevouch.controllers import catalog
 from kubevouch.controllers.catalog import Entry
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
@@ -85,14 +84,6 @@ class Shared:
     serving: ServingRules | None
     services: Sequence[ApproverService]
     named: NamedAuthorities
-
-
-def _revocations(connect: Callable[[str], Client], informers: InformerFactory, found: Discovered) -> Revocations:
-    """What is revoked in the cluster; nothing where it has no such kind."""
-    if not found.serves(CERTIFICATE_REVOCATIONS):
-        return Revocations.none()
-    client = connect(wellknown.CERTIFICATE_REVOCATION_CONTROLLER)
-    return followed_revocations.follow(informers.informer(CERTIFICATE_REVOCATIONS, client=client))
 
 
 class ClusterControllers:
@@ -285,7 +276,6 @@ class ClusterControllers:
             informers=informers,
             clock=self._clock,
             signers=Signers(shared.signers),
-            revocations=_revocations(connect, informers, found),
             root_ca=shared.root_ca,
             resources=deletable(found.preferred, found),
             trust_bundles=bundles,
