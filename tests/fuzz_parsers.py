@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from kubevouch.admission.dynamic import review
 from kubevouch.api import catalog
@@ -19,6 +20,8 @@ from kubevouch.client import codec
 from kubevouch.client.frames import JSONFramer, ProtobufFramer
 from kubevouch.client.tls import check_pair
 from kubevouch.config import kubeconfig
+from kubevouch.ledger import checkpoints, proof_text, proofs
+from kubevouch.ledger import entries as ledger_entries
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ManagedFieldsEntry, Object, ObjectMeta
@@ -385,3 +388,30 @@ def frames(framer: type[JSONFramer] | type[ProtobufFramer], media: str) -> Calla
         return [codec.decode_event(catalog.CONFIG_MAPS, frame, media) for frame in frames]
 
     return parse
+
+
+# ------------------------------------------------------------------ the ledger
+
+_LEDGER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+_LEDGER = checkpoints.verifier_key("kubevouch.io/ledger/0123", _LEDGER_KEY)
+_LEDGER_ENTRY = ledger_entries.encode(ledger_entries.Entry(kind="issued", at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
+_LEDGER_STATE = checkpoints.checkpoint_of(
+    _LEDGER.name, 1, proofs.leaf_hash(_LEDGER_ENTRY), checkpoints.CHECKPOINT, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+)
+CHECKPOINT = _LEDGER_STATE.text()
+CHECKPOINT_NOTE = checkpoints.sign(CHECKPOINT, _LEDGER.name, _LEDGER_KEY)
+INCLUSION = proof_text.inclusion_text(_LEDGER_ENTRY, 0, [], CHECKPOINT_NOTE)
+
+
+def signed_checkpoint(data: bytes) -> object:
+    """What is read of a note; of text that is none, as it is read once it was signed."""
+    text = text_of(data)
+    note = text if "\n\n" in text else checkpoints.sign(text, _LEDGER.name, _LEDGER_KEY)
+    return checkpoints.verified(note, _LEDGER)
+
+
+def ledger_proof(data: bytes) -> object:
+    text = text_of(data)
+    if proof_text.is_consistency(text):
+        return proof_text.verified_consistency(text, _LEDGER, _LEDGER_STATE)
+    return proof_text.verified_inclusion(text, _LEDGER)

@@ -42,6 +42,8 @@ from kubevouch.client.frames import FrameError, JSONFramer, ProtobufFramer
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, client_context
 from kubevouch.config import config_file, kubeconfig
+from kubevouch.ledger.checkpoints import CheckpointError
+from kubevouch.ledger.proofs import ProofError
 from kubevouch.machinery.codec import json_codec, protobuf
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import selectors
@@ -338,5 +340,17 @@ TARGETS: dict[str, Target] = {
         (),
         [b'299 - "a \\"b\\" c"', b'299 - "a", 299 x "b" "date"'],
         (b'"', b"\\", b"299 ", b","),
+    ),
+    "checkpoint": Target(
+        parsers.signed_checkpoint,
+        (CheckpointError,),
+        [parsers.CHECKPOINT.encode(), parsers.CHECKPOINT_NOTE.encode()],
+        (b"\n", b"\n\n", "— ".encode(), b"head ", b"checkpoint "),
+    ),
+    "ledger-proof": Target(
+        parsers.ledger_proof,
+        (CheckpointError, ProofError),
+        [parsers.INCLUSION.encode(), b"old 1\n\n" + parsers.CHECKPOINT_NOTE.encode()],
+        (b"\n", b"\n\n", b"index ", b"extra ", b"old ", b"AAAA"),
     ),
 }

@@ -316,13 +316,3 @@ def read(path: Path, query: Query) -> list[Recorded]:
             return reading.find(connection, query)
         except SQLiteError as error:
             raise translated(error, path) from error
-
-
-class ReadOnlyLedger:
-    """A ledger that another process writes, see ``ledger.interface.ReadableLedger``: what is there when it is asked."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    async def find(self, query: Query) -> Sequence[Recorded]:
-        return await asyncio.to_thread(read, self.path, query)
