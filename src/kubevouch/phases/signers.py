@@ -80,7 +80,7 @@ def _new_ca(signer_name: str, made: NewCA, now: dt.datetime) -> CertificateAutho
     # The key's identifier tells one from the next. 64 characters are the most that X.520 has for a common name.
     identifier = key_identifier(keys.public_key_of(key)).hex()[:8]
     name = f"{signer_name[-44:]} {now:%Y-%m-%d} {identifier}"
-    return authority.create_authority(name, key, now=now, validity=made.validity, named=False)
+    return authority.create_authority(name, key, now=now, validity=made.validity, as_kubeadm=False)
 
 
 def _secret(name: str, ca: CertificateAuthority) -> Secret:

@@ -12,11 +12,20 @@ from kubevouch.pki import keys
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, NotSingleError, ParseError
 from kubevouch.pki.x509 import certificate_builder, der, pem, x509_certificate
 from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.certificate_extensions import NAME_CONSTRAINTS
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.signature import PrivateKey, Signing, signing
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
-from kubevouch.pki.x509.usages import CERT_SIGN, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH, resolve
+from kubevouch.pki.x509.usages import (
+    CERT_SIGN,
+    CRL_SIGN,
+    DIGITAL_SIGNATURE,
+    KEY_ENCIPHERMENT,
+    SERVER_AUTH,
+    CertificateUsages,
+    resolve,
+)
 from kubevouch.pki.x509.x509_certificate import Certificate
 
 AUTHORITY_VALIDITY = dt.timedelta(hours=87600)
@@ -207,12 +216,13 @@ def create_authority(
     now: dt.datetime,
     validity: dt.timedelta = AUTHORITY_VALIDITY,
     serial: int | None = None,
-    named: bool = True,
+    as_kubeadm: bool = True,
 ) -> CertificateAuthority:
     """A self-signed authority as kubeadm makes it: its name is also a DNS subjectAltName, it starts five minutes ago.
 
     Args:
-        named: False leaves that subjectAltName out, which no CA needs and not every name fits into.
+        as_kubeadm: False makes it as RFC 5280 has CAs: no subjectAltName, which no CA needs and not every name fits
+            into, no key encipherment, which fewer kinds of keys can do, and CRLs may be signed.
 
     Raises:
         ValueError: ``common_name`` is not ASCII.
@@ -224,8 +234,8 @@ def create_authority(
         public_key=keys.public_key_of(key),
         not_before=now - BACKDATE,
         not_after=now + validity,
-        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CERT_SIGN)),
-        alt_names=SubjectAltNames(dns_names=(common_name,) if named else ()),
+        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT if as_kubeadm else CRL_SIGN, CERT_SIGN)),
+        alt_names=SubjectAltNames(dns_names=(common_name,) if as_kubeadm else ()),
         is_ca=True,
         with_subject_key_id=True,
     )
@@ -299,7 +309,8 @@ def issue_leaf(
 def cross_sign(authority: CertificateAuthority, other: Certificate, *, now: dt.datetime) -> Certificate:
     """A certificate of ``authority`` for the key and the name of another authority. It ends with the first of the two.
 
-    Whoever trusts ``authority`` so trusts what the other one issues.
+    Whoever trusts ``authority`` so trusts what the other one issues, as far as the other one's own certificate lets it
+    go: its uses, its path length and its name constraints are repeated.
 
     Raises:
         AuthorityError: the authority has ended.
@@ -313,8 +324,10 @@ def cross_sign(authority: CertificateAuthority, other: Certificate, *, now: dt.d
         public_key=other.public_key,
         not_before=max(now - BACKDATE, authority.certificate.not_before),
         not_after=min(other.not_after, authority.certificate.not_after),
-        usages=resolve((DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CERT_SIGN)),
+        usages=CertificateUsages(other.meaning.key_usage, ()) if other.meaning.key_usage else resolve((CERT_SIGN,)),
         is_ca=True,
+        max_path_length=other.meaning.max_path_length,
+        extra=tuple(each for each in other.extensions if each.oid == NAME_CONSTRAINTS),
         with_subject_key_id=True,
         subject_key_id=other.meaning.subject_key_id,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubevouch.pki import authority, keys
 from kubevouch.pki.authority import BACKDATE, CertificateAuthority, LeafSpec
 from kubevouch.pki.errors import AuthorityError
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -86,3 +89,19 @@ def test_a_cross_certificate_lasts_as_long_as_both(
     assert authority.cross_sign(ca, longer, now=end - SECOND).not_after == end
     with pytest.raises(AuthorityError, match="the authority has ended at"):
         authority.cross_sign(ca, other, now=end)
+
+
+def test_a_cross_certificate_lets_nobody_go_farther_than_its_own(now: dt.datetime) -> None:
+    first = authority.create_authority("first", ec.derive_private_key(0xF1, ec.SECP256R1()), now=now)
+    second = authority.create_authority("second", ec.derive_private_key(0xF2, ec.SECP256R1()), now=now)
+    within = Extension("2.5.29.30", True, bytes.fromhex("300ea00c300a8208") + b".example")
+    bound = msgspec.structs.replace(
+        second.certificate,
+        meaning=msgspec.structs.replace(second.certificate.meaning, max_path_length=0, key_usage=frozenset({5, 6})),
+        extensions=(*second.certificate.extensions, within),
+    )
+    cross = authority.cross_sign(first, bound, now=now)
+    assert cross.meaning.max_path_length == 0 and cross.meaning.key_usage == {5, 6}
+    assert cross.meaning.name_constraints is not None
+    assert cross.meaning.name_constraints.permitted.dns_names == (".example",)
+    assert authority.cross_sign(first, second.certificate, now=now).meaning.max_path_length is None
