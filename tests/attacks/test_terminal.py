@@ -29,12 +29,16 @@ from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.init import PHASES
 from kubevouch.cli.kubectl_plugin import completions
 from kubevouch.cli.main import run
+from kubevouch.ledger.entries import APPROVED, Entry, with_certificate
+from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.testing import Cluster
+from kubevouch.util.clock import SystemClock
 from kubevouch.util.printable import is_plain
 from throwaway_ca import ThrowawayCA
 from wire import Wire
@@ -71,6 +75,29 @@ async def damaged_store(path: Path) -> None:
     await store.close()
 
 
+async def hostile_ledger(path: Path) -> None:
+    """What requesters and people have said, in the fields of it that they choose."""
+    certificate = x509_certificate.parse_bundle(ThrowawayCA().issue(EVIL).certificate)[0]
+    asked = Entry(
+        kind=APPROVED, at=SystemClock().now(), uid="u-1", signer="example.com/s", request=f"csr{HOSTILE}",
+        requester=HOSTILE, groups=(HOSTILE,), approver=HOSTILE, reason=HOSTILE, message=HOSTILE, subject=HOSTILE,
+        names=(HOSTILE,), node=HOSTILE, token=HOSTILE,
+        trace=[{"rule": HOSTILE, "result": HOSTILE, "got": HOSTILE, "expected": HOSTILE, "by": HOSTILE}],
+    )  # fmt: skip
+    ledger = await SQLiteLedger.open(path, SystemClock())
+    await ledger.append(asked, with_certificate(asked, certificate))
+    await ledger.close()
+
+
+POLICY = """apiVersion: kubevouch.io/v1alpha1
+kind: CertificateRequestPolicy
+metadata: {name: %(evil)s}
+spec:
+  selector: {signerNames: ["*"]}
+  validations: [{expression: %(evil)s}]
+"""
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("hostile")
@@ -84,6 +111,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             cluster.create(CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=request(f"who{HOSTILE}")))
         cluster.create(Node(metadata=ObjectMeta(name="worker-1")))
         run(["node", "remove", "gone-1", "--why", "lost", "--yes", "--kubeconfig", str(cluster.kubeconfig)])
+        aio.run(hostile_ledger(folder / "root\x1b[31m\u202e/ledger.db"))
+        (folder / "root\x1b[31m\u202e/policy.yaml").write_text(POLICY % {"evil": json.dumps(HOSTILE)})
         aio.run(damaged_store(folder / "root\x1b[31m\u202e/store.db"))
         with hostile(Wire.of_kubeconfig(cluster.kubeconfig, folder), tls) as between:
             yield Stage(cluster, between, folder, token, ca)
@@ -104,7 +133,22 @@ def arguments(stage: Stage, path: str) -> list[str]:
     address = f"127.0.0.1:{stage.between.port}"
     join = [address, "--token", stage.token, "--discovery-token-ca-cert-hash", stage.pin, "--rootfs", root]
     rotation = [*there, "--rootfs", root]
+    ledger = ["--ledger", f"{root}/ledger.db"]
     table = {
+        "audit checkpoint": ledger, "audit prove": [HOSTILE, *ledger], "audit verify": ledger,
+        "controllers": [*there, "--controllers", HOSTILE], "controllers check": there,
+        "csr explain": [CSR, *ledger, *there], "csr vote": [CSR, "-m", HOSTILE, *there],
+        "issued expiring": ["--within", "99999h", *ledger], "issued export": ledger, "issued list": ledger,
+        "issued show": [HOSTILE, *ledger],
+        "policy lint": ["-f", f"{root}/policy.yaml"],
+        "policy test": ["-f", f"{root}/policy.yaml", "--since", "30d", *ledger, "--pending", *there],
+        "revoke": ["--user", HOSTILE, "-m", HOSTILE, "--yes", *ledger, *there], "revoke lift": ["r-1", *there],
+        "revoke list": there, "revoke show": ["r-1", *there],
+        "sign": ["--socket", f"{root}/s.sock", "--ledger", f"{root}/none.db"],
+        "signer create": [f"example.com/{HOSTILE}", "--description", HOSTILE, *there],
+        "signer describe": ["example.com/s", *there], "signer list": there,
+        "signer resume": ["example.com/s", *there], "signer rotate": ["example.com/s", *there],
+        "signer trust": ["example.com/s", *there],
         "agent": ["--kubeconfig", root, "--cert-dir", root, "--node-name", HOSTILE],
         "agent rotate": [HOSTILE, "--socket", str(stage.folder / "agent.sock")],
         "agent status": ["--socket", str(stage.folder / "agent.sock")],

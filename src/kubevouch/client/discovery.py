@@ -54,7 +54,11 @@ async def discover(client: Client) -> Discovered:
     preferred: dict[tuple[str, str], Resource[Any]] = {}
     failures: dict[str, str] = {}
     for name in (await _group_versions(client))[:MAX_GROUP_VERSIONS]:
-        version = GroupVersion.parse(name)
+        try:
+            version = GroupVersion.parse(name)
+        except ValueError as err:
+            failures[name] = str(err)
+            continue
         try:
             listed = await _read(client, f"/apis/{name}" if version.group else f"/api/{name}", APIResourceList)
         except APIStatusError as err:

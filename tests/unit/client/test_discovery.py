@@ -92,3 +92,11 @@ async def test_what_is_no_document_of_discovery_is_an_error() -> None:
     pages = {"/apis": {"groups": "many"}, "/api/v1": _V1}
     with pytest.raises(APIStatusError, match="no document of discovery"):
         await discover(_client(pages))
+
+
+@async_test
+async def test_a_version_that_cannot_be_one_is_told_and_passed_over() -> None:
+    pages = {"/apis": {"groups": [_group("a/b/c", "v1")]}, "/api/v1": _V1}
+    found = await discover(_client(pages))
+    assert found.serves(catalog.NODES, "status")
+    assert found.failures == {"a/b/c/v1": "unexpected GroupVersion string: a/b/c/v1"}
