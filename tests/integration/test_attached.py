@@ -258,10 +258,11 @@ async def test_serving_certificates_are_approved_where_nobody_else_does_and_by_n
         await kubelet.create(catalog.CERTIFICATE_SIGNING_REQUESTS, asks("good"))
         decided = {
             name: (await until(cluster, name, lambda csr: bool(csr.status.conditions))).status.conditions[0]
-            for name in ("good", "loopback", "forged")
+            for name in ("good", "loopback")
         }
         assert {name: (each.type, each.reason) for name, each in decided.items()} == {
             "good": ("Approved", "AutoApproved"),
             "loopback": ("Denied", "ForbiddenName"),
-            "forged": ("Denied", "StaleAddresses"),
         }
+        stored = await admin.get(catalog.CERTIFICATE_SIGNING_REQUESTS, "forged")
+        assert not stored.status.conditions

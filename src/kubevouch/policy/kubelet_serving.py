@@ -9,6 +9,7 @@ A contradiction is denied. What no source knows yet waits, for sources change.
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -33,6 +34,9 @@ TAKEN_REASON = "AddressOfAnotherNode"
 STALE_REASON = "StaleAddresses"
 """Of a denial after which a kubelet asks anew within seconds, for what its Node reports now."""
 WAITING_REASON = "NotJustified"
+
+PATIENCE = dt.timedelta(minutes=2)
+"""How long a request waits for its Node to report what is in it; a kubelet asks for what is reported already."""
 
 MAX_NAMES = 100
 """Names and addresses of a request that is judged; kubelets have a handful."""
@@ -112,6 +116,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         last: what its newest serving certificate has, if that is valid.
         rivals: by name or address.
         dropped: what its Node has ceased to report since it asked.
+        changed: its Node reports something else than when it asked, or it has waited for :data:`PATIENCE`.
         told: a request for just these names was denied as stale already.
         resolved: by name its addresses and by address its names, as the resolver has them; None if it was not asked.
     """
@@ -123,6 +128,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     last: frozenset[str] = frozenset()
     rivals: Mapping[str, Rival] = {}
     dropped: frozenset[str] = frozenset()
+    changed: bool = False
     told: bool = False
     resolved: Mapping[str, frozenset[str]] | None = None
 
@@ -185,13 +191,17 @@ def decide(facts: RequestFacts, known: Known, rules: ServingRules) -> Verdict:
     if stale:
         return _verdict(Outcome.DENY, STALE_REASON, steps, message=stale)
     first = open_steps[0]
+    # Of time nobody tells.
+    retry = judged.may_become_stale(open_steps)
     more = f" (and {len(open_steps) - 1} more)" if len(open_steps) > 1 else ""
     missing = f"{first.rule}: {first.got}; expected {first.expected}{more}"
-    return _verdict(Outcome.NO_OPINION, WAITING_REASON, steps, missing=missing)
+    return _verdict(Outcome.NO_OPINION, WAITING_REASON, steps, missing=missing, retry=retry)
 
 
-def _verdict(outcome: Outcome, reason: str, steps: Iterable[Step], *, message: str = "", missing: str = "") -> Verdict:
-    return Verdict(outcome, APPROVER, reason, message, missing, tuple(steps))
+def _verdict(
+    outcome: Outcome, reason: str, steps: Iterable[Step], *, message: str = "", missing: str = "", retry: bool = False
+) -> Verdict:
+    return Verdict(outcome, APPROVER, reason, message, missing, tuple(steps), retry)
 
 
 def _identity(facts: RequestFacts) -> tuple[Step, ...]:
@@ -241,31 +251,46 @@ class _Judge:
         self._reported = reported_names(known.reported or ())
         self._reasons: dict[Step, str] = {}
         self._unsettled: set[Step] = set()
+        # What each step is about.
+        self._keys: dict[Step, str] = {}
 
     def steps(self) -> Iterator[Step]:
         addresses = {normalized(text): self._address(text) for text in self._facts.ip_addresses}
-        for name in self._facts.dns_names:
-            yield self._resolved(self._name(name), name.lower(), addresses)
-        for key, step in addresses.items():
-            yield self._resolved(step, key, addresses)
+        judged = [(name.lower(), self._name(name)) for name in self._facts.dns_names]
+        for key, step in (*judged, *addresses.items()):
+            settled = self._resolved(step, key, addresses)
+            self._keys[settled] = key
+            yield settled
 
     def reason_of(self, step: Step) -> str:
         return self._reasons[step]
 
     def stale(self, open_steps: Iterable[Step]) -> str:
         """Why a kubelet would ask for other names by now, as a sentence; empty if it would not, or was told."""
-        if self._known.told or self._known.reported is None or not rotation.serving_names(self._known.reported):
+        if not self.may_become_stale(open_steps):
             return ""
-        wanted = set(wanted_names(self._facts))
-        gone = sorted(wanted & self._known.dropped - self._reported)
+        gone = sorted(self._unreported(open_steps) & self._known.dropped)
         if gone:
             return f"the Node does not report {', '.join(gone)} any more; the kubelet asks anew for what it reports now"
-        # Whoever declares more names than its Node has would ask for the same again, for ever.
-        added = sorted(self._reported - wanted)
-        if not added:
+        added = sorted(self._reported - set(wanted_names(self._facts)))
+        if not added or not self._known.changed:
             return ""
         first = next(iter(open_steps)).rule
         return f"{first} is not justified, and the Node reports {', '.join(added)} by now; the kubelet asks anew"
+
+    def may_become_stale(self, open_steps: Iterable[Step]) -> bool:
+        """Whether asking anew would help: the kubelet would leave out what is not justified, and ask for something.
+
+        Whoever declares more names than its Node has lacks none that it reports, and would ask for the same again.
+        """
+        unreported = self._unreported(open_steps)
+        if self._known.told or not rotation.serving_names(self._known.reported or ()):
+            return False
+        lacks = bool(self._reported - set(wanted_names(self._facts)))
+        return bool(unreported & self._known.dropped) or (bool(unreported) and lacks)
+
+    def _unreported(self, open_steps: Iterable[Step]) -> set[str]:
+        return {self._keys[step] for step in open_steps} - self._reported
 
     # -------------------------------------------------------------- names
 

@@ -316,27 +316,40 @@ def test_every_name_is_judged_however_many_are_right() -> None:
 class TestStale:
     """What can never become right, for the kubelet would ask for something else by now."""
 
+    REPLACED = facts(ips=("10.0.0.8",))
+
     def test_an_address_that_was_replaced(self) -> None:
-        verdict = decide(facts(ips=("10.0.0.8",)), SEEN, RULES)
+        waits = decide(self.REPLACED, SEEN, RULES)
+        # Its Node may still come to report it.
+        assert (waits.outcome, waits.retry) == (Outcome.NO_OPINION, True)
+        verdict = decide(self.REPLACED, known(changed=True), RULES)
         assert (verdict.outcome, verdict.reason) == (Outcome.DENY, STALE_REASON)
         assert "the Node reports 10.0.0.9 by now" in verdict.message
 
     def test_an_address_that_is_gone(self) -> None:
         asked = facts(ips=("10.0.0.8", "10.0.0.9"))
-        assert decide(asked, SEEN, RULES).outcome is Outcome.NO_OPINION
-        verdict = decide(asked, known(dropped=frozenset({"10.0.0.8"})), RULES)
+        assert decide(asked, known(changed=True), RULES).outcome is Outcome.NO_OPINION
+        verdict = decide(asked, known(dropped=frozenset({"10.0.0.8"}), changed=True), RULES)
         assert (verdict.outcome, verdict.reason) == (Outcome.DENY, STALE_REASON)
 
     def test_once_only(self) -> None:
-        assert decide(facts(ips=("10.0.0.8",)), known(told=True), RULES).outcome is Outcome.NO_OPINION
+        told = decide(self.REPLACED, known(told=True, changed=True), RULES)
+        assert (told.outcome, told.retry) == (Outcome.NO_OPINION, False)
 
     def test_not_before_the_kubelet_would_ask_anew(self) -> None:
-        nothing = known(reported=(("Hostname", "n1"), ("Hostname", "n1.example.com")))
-        assert decide(facts(ips=("10.0.0.8",)), nothing, RULES).outcome is Outcome.NO_OPINION
+        nothing = known(reported=(("Hostname", "n1"), ("Hostname", "n1.example.com")), changed=True)
+        assert decide(self.REPLACED, nothing, RULES).outcome is Outcome.NO_OPINION
+        assert decide(self.REPLACED, Known(changed=True), RULES).outcome is Outcome.NO_OPINION
 
     def test_declared_names_are_not_asked_for_again_and_again(self) -> None:
         asked = facts(("n1", "declared.example.com"))
-        assert decide(asked, SEEN, RULES).outcome is Outcome.NO_OPINION
+        verdict = decide(asked, known(changed=True), RULES)
+        assert (verdict.outcome, verdict.retry) == (Outcome.NO_OPINION, False)
+
+    def test_what_the_kubelet_would_ask_for_again(self) -> None:
+        """Asking anew changes nothing about an address that its Node reports, and another one has."""
+        more = known(reported=(*ADDRESSES, ("InternalIP", "192.0.2.10"), ("InternalIP", "10.0.0.7")), changed=True)
+        assert decide(facts(ips=("10.0.0.9", "192.0.2.10")), more, RULES).outcome is Outcome.NO_OPINION
 
     def test_what_is_justified_is_approved_although_more_is_reported(self) -> None:
         more = known(reported=(*ADDRESSES, ("InternalIP", "10.0.0.10")))

@@ -106,7 +106,7 @@ class KubeletServingApprover:
             # Nobody tells of a zone that changes.
             verdict = msgspec.structs.replace(verdict, retry=verdict.outcome is Outcome.NO_OPINION)
         if verdict.outcome is not Outcome.NO_OPINION:
-            self._sources.dropped.forget(node)
+            self._sources.changes.forget(node)
         if verdict.outcome is Outcome.APPROVE:
             for step in verdict.steps:
                 if step.by:
@@ -201,12 +201,12 @@ class NodeChanges:
         before, now = names_of_node(old), names_of_node(new)
         if before == now and _is_control_plane(old) == _is_control_plane(new):
             return
-        if before - now:
-            self._sources.dropped.add(new.metadata.name, before - now)
+        if before != now:
+            self._sources.node_changed(new.metadata.name, before - now)
         self._wake(new.metadata.name, before ^ now)
 
     def on_delete(self, obj: Node, *, missed: bool) -> None:  # noqa: ARG002
-        self._sources.dropped.forget(obj.metadata.name)
+        self._sources.changes.forget(obj.metadata.name)
         self._wake(obj.metadata.name, names_of_node(obj))
 
 

@@ -121,24 +121,26 @@ class APIServers:
                         yield endpoint_of_url(url).host
 
 
-class Dropped:
-    """What Nodes have ceased to report while somebody's request waited."""
+class Changes:
+    """What Nodes have ceased to report while a request of theirs waited; empty of one that reports more only."""
 
     MOST = 4096
 
     def __init__(self) -> None:
-        self._names: dict[str, frozenset[str]] = {}
+        self._dropped: dict[str, frozenset[str]] = {}
 
-    def add(self, node: str, names: frozenset[str]) -> None:
-        self._names[node] = frozenset(sorted(self._names.pop(node, frozenset()) | names)[:_MOST_ADDRESSES])
-        if len(self._names) > self.MOST:
-            del self._names[next(iter(self._names))]
+    def add(self, node: str, dropped: frozenset[str]) -> None:
+        known = self._dropped.pop(node, frozenset())
+        self._dropped[node] = frozenset(sorted(known | dropped)[:_MOST_ADDRESSES])
+        if len(self._dropped) > self.MOST:
+            del self._dropped[next(iter(self._dropped))]
 
-    def of(self, node: str) -> frozenset[str]:
-        return self._names.get(node, frozenset())
+    def of(self, node: str) -> frozenset[str] | None:
+        """None of a Node that has not changed."""
+        return self._dropped.get(node)
 
     def forget(self, node: str) -> None:
-        self._names.pop(node, None)
+        self._dropped.pop(node, None)
 
 
 class ServingSources:
@@ -159,7 +161,7 @@ class ServingSources:
             nodes.add_index(NODE_NAMES, names_of_node)
         self.csrs = csrs
         self.nodes = nodes
-        self.dropped = Dropped()
+        self.changes = Changes()
         self._machines: dict[str, Machine] = {}
         # By node, and by what they say it has.
         self._of_node: dict[str, set[Machine]] = {}
@@ -209,7 +211,8 @@ class ServingSources:
             source=self._own_source(csr, name) if rules.source_is_told else "",
             last=await self._last(name, record),
             rivals=await self._rivals(name, wanted),
-            dropped=self.dropped.of(name),
+            dropped=self.changes.of(name) or frozenset(),
+            changed=self.changes.of(name) is not None or self._has_waited(facts),
             told=self._was_told(csr, name, frozenset(wanted)),
         )
 
@@ -297,6 +300,14 @@ class ServingSources:
     async def _holds(self, node: str, key: str) -> bool:
         lately = any(key in names for _, names in self._issued_lately(node))
         return lately or bool(await self._issued_before(node, key))
+
+    def node_changed(self, node: str, dropped: frozenset[str]) -> None:
+        """Take note of it, if a request of the node waits."""
+        if any(map(is_undecided, self.csrs.by_index(SERVING_NODE, node))):
+            self.changes.add(node, dropped)
+
+    def _has_waited(self, facts: RequestFacts) -> bool:
+        return facts.created is not None and self._clock.now() - facts.created >= kubelet_serving.PATIENCE
 
     def _was_told(self, csr: CertificateSigningRequest, name: str, wanted: frozenset[str]) -> bool:
         for other in self.csrs.by_index(SERVING_NODE, name):

@@ -153,14 +153,45 @@ def _resource(plural: str) -> Resource[Any]:
 
 class TestStale:
     @async_test
-    async def test_an_address_that_was_replaced_is_denied_once(self) -> None:
+    async def test_an_address_that_was_replaced_while_nobody_looked(self) -> None:
         async with world() as at:
             await at.run(APPROVING, serving=RULES)
             await report(at, node_with())
-            for number, expected in enumerate((("Denied", "StaleAddresses"), ("Pending", ""))):
-                await post(at, asks(f"csr-{number}", ips=("10.0.0.8",)))
-                await at.settle()
-                assert await decision(at, f"csr-{number}") == expected
+            await post(at, asks("csr-1", ips=("10.0.0.8",)))
+            await at.settle()
+            # Its Node may still come to report it; a kubelet would not ask before.
+            assert await decision(at, "csr-1") == ("Pending", "")
+            at.clock.advance(300.0)
+            await wait_for(at.client, CERTIFICATE_SIGNING_REQUESTS, "csr-1", until=has_condition("Denied"))
+            assert await decision(at, "csr-1") == ("Denied", "StaleAddresses")
+            # Once only: whoever asks for the same again means it.
+            await post(at, asks("csr-2", ips=("10.0.0.8",)))
+            at.clock.advance(300.0)
+            await at.settle()
+            assert await decision(at, "csr-2") == ("Pending", "")
+
+    @async_test
+    async def test_one_that_its_node_comes_to_report(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES)
+            await report(at, node_with())
+            await post(at, asks("csr-1", ips=("10.0.0.8",)))
+            await at.settle()
+            await report(at, node_with(addresses=(*ADDRESSES, ("InternalIP", "10.0.0.8"))))
+            await at.settle()
+            assert await decision(at, "csr-1") == ("Approved", "AutoApproved")
+
+    @async_test
+    async def test_one_that_changes_while_it_waits(self) -> None:
+        async with world() as at:
+            await at.run(APPROVING, serving=RULES)
+            await post(at, asks("csr-1", ips=("10.0.0.8",)))
+            await report(at, node_with(addresses=(("Hostname", "n1"),)))
+            await at.settle()
+            assert await decision(at, "csr-1") == ("Pending", "")
+            await report(at, node_with())
+            await at.settle()
+            assert await decision(at, "csr-1") == ("Denied", "StaleAddresses")
 
     @async_test
     async def test_an_address_that_goes_while_it_waits(self) -> None:

@@ -16,7 +16,7 @@ from kubevouch.api.discovery_v1 import Endpoint, EndpointSlice
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.controllers.approval.serving_sources import (
     APIServers,
-    Dropped,
+    Changes,
     Machine,
     ServingSources,
     machine_of,
@@ -26,10 +26,11 @@ from kubevouch.ledger.entries import ISSUED, REVOKED, Entry
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.x509 import x509_request
 from kubevouch.policy import inventory as inventory_policy
 from kubevouch.policy.facts import facts_of
-from kubevouch.policy.kubelet_serving import Known, Rival, ServingRules, Source
+from kubevouch.policy.kubelet_serving import PATIENCE, Known, Rival, ServingRules, Source
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.revocation.node_records import NONE, NodeRecord
@@ -217,15 +218,27 @@ class TestLast:
 
 
 def test_what_was_dropped_is_bounded() -> None:
-    dropped = Dropped()
-    for number in range(Dropped.MOST + 1):
-        dropped.add(f"n{number}", frozenset({"a"}))
-    assert dropped.of("n0") == frozenset()
-    assert dropped.of("n1") == {"a"}
-    dropped.add("n1", frozenset(map(str, range(1000))))
-    assert len(dropped.of("n1")) == 100
-    dropped.forget("n1")
-    assert dropped.of("n1") == frozenset()
+    changes = Changes()
+    for number in range(Changes.MOST + 1):
+        changes.add(f"n{number}", frozenset({"a"}))
+    assert changes.of("n0") is None
+    assert changes.of("n1") == frozenset({"a"})
+    changes.add("n1", frozenset(map(str, range(1000))))
+    assert len(changes.of("n1") or ()) == 100
+    changes.forget("n1")
+    assert changes.of("n1") is None
+
+
+@async_test
+async def test_changes_count_while_a_request_waits() -> None:
+    world = World(node_with())
+    world.sources.node_changed("n1", frozenset({"10.0.0.8"}))
+    assert not (await world.known(asks("a"))).changed
+    world.sources.node_changed("n1", frozenset({"10.0.0.8"}))
+    known = await world.known(asks("a"))
+    assert (known.changed, known.dropped) == (True, frozenset({"10.0.0.8"}))
+    old = replace_metadata(asks("b", "n2"), creation_timestamp=Time.of(NOW - PATIENCE))
+    assert (await world.known(old)).changed
 
 
 def test_where_api_servers_are() -> None:
