@@ -46,3 +46,11 @@ def test_custom_objects_are_measured_beside_config_maps() -> None:
     rows = [line for line in done.stdout.splitlines() if "share" in line and ", " in line][1:]
     assert len(rows) == 12
     assert sum("ConfigMap" in row and row.endswith("share 1.00") for row in rows) == 4
+
+
+def test_keys_elsewhere_are_measured_beside_files() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "signing.py"), "--signatures", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.endswith("1/s")]
+    assert rows == [[name, kind] for name in ("P-256", "RSA-2048") for kind in ("file", "pkcs11", "process")]
