@@ -156,7 +156,7 @@ class SQLiteLedger:
         self._gathered.append(_Pending(encoded, future, since))
         self._waiting[id(future)] = since
         try:
-            return await asyncio.shield(future)
+            return await future
         finally:
             self._waiting.pop(id(future), None)
 
@@ -164,6 +164,8 @@ class SQLiteLedger:
         """See ``ledger.interface.ReadableLedger``."""
         if self._recent.excludes(query):
             return []
+        if self._closed:
+            raise LedgerUnavailable(f"{self.path}: the ledger is closed")
         return await self._loop.run_in_executor(self._readers, self._find, query)
 
     async def checkpoint(self) -> tuple[int, str]:
@@ -316,3 +318,13 @@ def read(path: Path, query: Query) -> list[Recorded]:
             return reading.find(connection, query)
         except SQLiteError as error:
             raise translated(error, path) from error
+
+
+class ReadOnlyLedger:
+    """A ledger that another process writes, see ``ledger.interface.ReadableLedger``: what is there when it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def find(self, query: Query) -> Sequence[Recorded]:
+        return await asyncio.to_thread(read, self.path, query)

@@ -11,8 +11,8 @@ import msgspec
 from kubevouch.ledger.entries import DISCARDED, ISSUED, REVOKED, Entry, Query, Recorded
 from kubevouch.ledger.store import read
 
-PAGE = 500
-_FIRST, _LAST = dt.datetime.min.replace(tzinfo=dt.UTC), dt.datetime.max.replace(tzinfo=dt.UTC)
+PAGE = 1000
+_FIRST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def pages(path: Path, query: Query) -> Iterator[Recorded]:
@@ -40,24 +40,24 @@ def expiring(path: Path, now: dt.datetime, within: dt.timedelta, limit: int) -> 
     Raises:
         LedgerError
     """
-    kinds = frozenset({ISSUED})
-    found = []
-    for each in pages(path, Query(kinds=kinds, ends_after=now, ends_before=now + within, limit=limit)):
-        subject, signer = each.entry.subject, each.entry.signer
-        later = Query(
-            kinds=kinds, name=subject, signer=signer, ends_after=each.entry.not_after or _LAST, newest_first=True
-        )
-        if not any(_supersedes(other.entry, each.entry) for other in (read(path, later) if subject else ())):
-            found.append(each)
-    return sorted(found, key=lambda each: each.entry.not_after or _FIRST)
+    alive = Query(kinds=frozenset({ISSUED}), ends_after=now, limit=1 << 62)
+    ending = list(pages(path, msgspec.structs.replace(alive, ends_before=now + within, limit=limit)))
+    open_ends: dict[tuple[str, str], list[Recorded]] = {}
+    for each in ending:
+        if each.entry.subject:
+            open_ends.setdefault((each.entry.signer, each.entry.subject), []).append(each)
+    # Once through what is alive: a search for each would read the index as often as there are machines.
+    followed: set[int] = set()
+    for other in pages(path, alive) if open_ends else ():
+        for each in open_ends.get((other.entry.signer, other.entry.subject), ()):
+            if _supersedes(other.entry, each.entry):
+                followed.add(each.sequence)
+    left = (each for each in ending if each.sequence not in followed)
+    return sorted(left, key=lambda each: each.entry.not_after or _FIRST)
 
 
 def _supersedes(other: Entry, entry: Entry) -> bool:
-    return (
-        other.subject == entry.subject
-        and set(other.names) >= set(entry.names)
-        and (other.not_after or _FIRST) > (entry.not_after or _FIRST)
-    )
+    return set(other.names) >= set(entry.names) and (other.not_after or _FIRST) > (entry.not_after or _FIRST)
 
 
 def story(path: Path, serial: str) -> list[Recorded]:

@@ -144,6 +144,8 @@ async def test_a_closed_ledger_takes_nothing(tmp_path: Path) -> None:
         await ledger.append(world.entry(0))
     with pytest.raises(LedgerUnavailable, match="is closed"):
         await ledger.checkpoint()
+    with pytest.raises(LedgerUnavailable, match="is closed"):
+        await ledger.find(Query())
 
 
 @async_test
