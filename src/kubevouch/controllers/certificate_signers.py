@@ -90,14 +90,16 @@ class CertificateSigners:
         self._signers = signers
         self._clock = clock
         self._events = EventRecorder(client, clock, NAME)
-        # By object: the signer name under which it signs, and by fingerprint what signs there or has signed.
+        # By object: its signer name, what it has put there, and by fingerprint what signs there or has signed.
         self._names: dict[str, str] = {}
+        self._put: dict[str, HeldSigner] = {}
         self._held: dict[str, dict[str, HeldSigner]] = {}
         self._shapes: dict[str, tuple[int, tuple[bytes, ...]]] = {}
 
     async def reconcile(self, request: Request) -> Result:
         obj = self._objects.get(request.name)
         if obj is None or obj.metadata.deletion_timestamp is not None:
+            self._signers.stands(self._names.get(request.name, ""), None)
             self._forget(request.name)
             return DONE
         try:
@@ -237,7 +239,7 @@ class CertificateSigners:
         if not plan.signs:
             self._signers.remove(signer_name)
             return
-        self._names[name] = signer_name
+        self._put[name] = held[plan.signs]
         self._signers.put(signer_name, held[plan.signs])
         listed = {each.fingerprint for each in plan.authorities if each.retired_at is None}
         for gone in set(held) - listed:
@@ -246,8 +248,9 @@ class CertificateSigners:
     def _forget(self, name: str) -> None:
         self._held.pop(name, None)
         self._shapes.pop(name, None)
-        signer_name = self._names.pop(name, None)
-        if signer_name is not None:
+        signer_name, put = self._names.pop(name, ""), self._put.pop(name, None)
+        # Another object may have the name by now.
+        if put is not None and self._signers.get(signer_name) is put:
             self._signers.remove(signer_name)
 
     # -------------------------------------------------------------- status
@@ -261,6 +264,9 @@ class CertificateSigners:
         message: str,
     ) -> None:
         """Write the status, if it is another one. Raises what the client raises."""
+        if reason != "NameTaken":
+            self._signers.stands(obj.spec.signer_name, standing == wellknown.CONDITION_TRUE)
+            self._names[obj.metadata.name] = obj.spec.signer_name
         generation, now = obj.metadata.generation, Time.of(self._clock.now())
         before = {each.type: each for each in obj.status.conditions}
         message = message[:_MAX_MESSAGE]

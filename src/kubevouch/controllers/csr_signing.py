@@ -286,6 +286,7 @@ def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
     signers = context.signers
+    context.signing_metrics.of_signers(signers)
 
     def requests(csr: CertificateSigningRequest) -> Iterable[Request]:
         due = not csr.status.certificate and has_condition(csr, wellknown.CSR_APPROVED)

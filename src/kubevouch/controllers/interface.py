@@ -71,11 +71,18 @@ class SigningMetrics(Protocol):
         """A signer was asked for a certificate, and after so long ``outcome`` is issued, unavailable or failed."""
         ...
 
+    def of_signers(self, signers: Signers) -> None:
+        """Tell which of these sign, and how long their CAs last."""
+        ...
+
 
 class UncountedSignatures:
     """For whoever has no metrics."""
 
     def signed(self, signer: str, kind: str, outcome: str, seconds: float) -> None:
+        """See :class:`SigningMetrics`."""
+
+    def of_signers(self, signers: Signers) -> None:
         """See :class:`SigningMetrics`."""
 
 

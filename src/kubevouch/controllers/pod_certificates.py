@@ -283,6 +283,10 @@ class _ForPods:
         self._rules = msgspec.structs.replace(rules, backdate=BACKDATE, spread=min(rules.spread, room))
 
     @property
+    def ends(self) -> dt.datetime | None:
+        return self._signer.ends
+
+    @property
     def kind(self) -> str:
         return self._signer.kind
 

@@ -6,6 +6,7 @@ Source: pkg/controller/certificates/signer/ca_provider.go, k8s.io/apiserver/pkg/
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,6 +79,11 @@ class FileSigner:
     def kind(self) -> str:
         """See ``signers.interface.Signer``."""
         return self._desk.kind
+
+    @property
+    def ends(self) -> dt.datetime | None:
+        """See ``signers.interface.Signer``."""
+        return self._authority.certificate.not_after
 
     @property
     def rules(self) -> SigningRules:

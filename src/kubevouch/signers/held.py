@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
@@ -100,6 +101,11 @@ class HeldSigner:
     def kind(self) -> str:
         """See ``signers.interface.Signer``."""
         return self._desk.kind
+
+    @property
+    def ends(self) -> dt.datetime | None:
+        """See ``signers.interface.Signer``."""
+        return self.authority.certificate.not_after
 
     @property
     def rules(self) -> SigningRules:

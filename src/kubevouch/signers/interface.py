@@ -116,6 +116,11 @@ class Signer(Protocol):
         """Lifetime and profile."""
         ...
 
+    @property
+    def ends(self) -> dt.datetime | None:
+        """When the CA ends that signs now; None where that is not known here."""
+        ...
+
     async def sign(self, decision: Decision) -> Certificate:
         """The certificate that ``decision`` allows, at the time at which it was made.
 

@@ -20,6 +20,7 @@ class Signers:
         self._listeners: list[Callable[[str], None]] = []
         self._stop_listeners: list[Callable[[str], None]] = []
         self._stops: dict[str, str] = {}
+        self._standings: dict[str, bool] = {}
 
     def get(self, signer_name: str) -> Signer | None:
         return self._fixed.get(signer_name) or self._others.get(signer_name)
@@ -50,6 +51,18 @@ class Signers:
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have ``listener`` hear the name of each signer that came, changed or went, once it has."""
         self._listeners.append(listener)
+
+    @property
+    def standings(self) -> dict[str, bool]:
+        """By signer name, whether it signs; also of those that are described and cannot be set up."""
+        return {**dict.fromkeys(self, True), **self._standings, **dict.fromkeys(self._stops, False)}
+
+    def stands(self, signer_name: str, ready: bool | None) -> None:
+        """Note whether a signer that is described signs; None once it is described no more."""
+        if ready is None:
+            self._standings.pop(signer_name, None)
+        else:
+            self._standings[signer_name] = ready
 
     # -------------------------------------------------------------- signers that have stopped
 

@@ -119,6 +119,11 @@ class RemoteSigner:
         return self._issuer.kind
 
     @property
+    def ends(self) -> dt.datetime | None:
+        """See ``signers.interface.Signer``."""
+        return None
+
+    @property
     def rules(self) -> SigningRules:
         return self._rules
 

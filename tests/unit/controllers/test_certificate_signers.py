@@ -354,6 +354,25 @@ async def test_a_signer_that_made_what_was_not_allowed_stops_until_somebody_lift
         assert await at.chain(name)
 
 
+@async_test
+async def test_the_metrics_say_who_signs_and_how_long_the_ca_lasts() -> None:
+    lost = signer("lost", signerName="example.com/lost", ca={"secretName": "lost"})
+    async with signers(signer(), secret(CA), lost) as at:
+        await at.settle()
+
+        def told() -> dict[str, dict[str, float]]:
+            families = at.at.server.api.metrics.signing.collect()
+            return {each.name: {sample.labels["signer"]: sample.value for sample in each.samples} for each in families}
+
+        ready, ends = told()["kubevouch_signer_ready"], told()["kubevouch_signer_ca_end_seconds"]
+        assert (ready[SIGNER], ready["example.com/lost"], ready["kubernetes.io/kubelet-serving"]) == (1, 0, 1)
+        assert ends[SIGNER] == CA.certificate.not_after.timestamp() and "example.com/lost" not in ends
+        assert "kubernetes.io/kubelet-serving" in ends
+        await at.at.client.delete(CERTIFICATE_SIGNERS, "lost")
+        await at.settle()
+        assert "example.com/lost" not in told()["kubevouch_signer_ready"]
+
+
 # ------------------------------------------------------------------ CAs of the operator
 
 

@@ -48,6 +48,7 @@ class Watched:
 
     rules = SigningRules()
     kind = "file"
+    ends = None
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
