@@ -15,12 +15,15 @@ from kubevouch.agent.report import Metrics as AgentMetrics
 from kubevouch.client.leader_election import LEASE_NAME
 from kubevouch.ledger.store import Statistics
 from kubevouch.registry.write_budget import WriteBudget
+from kubevouch.revocation.publication import PREFIX, Document, Publication
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.metrics import flow as flow_metrics
 from kubevouch.server.metrics import issuance
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
+from kubevouch.server.metrics import revocation as revocation_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
 from kubevouch.server.metrics.series import Histogram
@@ -61,6 +64,10 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
+    publication = Publication(Revocations.none())
+    now = clock.now()
+    publication.publish({}, {f"{PREFIX}/crl/00/full.crl": Document(b"", "", now)})
+    metrics.read_at_scrape(lambda: revocation_metrics.collect(publication.revocations, publication, now))
     return _families(metrics.registry)
 
 

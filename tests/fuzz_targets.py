@@ -51,7 +51,7 @@ from kubevouch.machinery.writing import field_set
 from kubevouch.pki import certificate_chain, keys
 from kubevouch.pki.errors import PKIError, RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509 import ocsp, x509_certificate
 from kubevouch.policy.approval_review import ReviewError
 from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
@@ -291,6 +291,17 @@ TARGETS: dict[str, Target] = {
     ),
     "recovery-answer": Target(
         parsers.recovery_answer, (RecoveryProofError, *UNREADABLE), [parsers.RECOVERY_ANSWER], JSON_WORDS
+    ),
+    "ocsp-request": Target(
+        ocsp.parse_request,
+        (PKIError,),
+        [
+            bytes.fromhex(
+                "3051304f304d304b3049300906052b0e03021a050004145dfdd1c7cd21bf43fd3ba74fddc0000a9d415e030414c490c4da9efd8adfed33"
+                "bd8f3d40af41cfed19bd02106bdab38902866184cb3e5986f1480a0e"
+            )
+        ],
+        [bytes.fromhex("06092b0601050507300102"), b"\xa2\x1b\x30", b"\x04\x12\x04\x10", b"\x30\x49"],
     ),
     "dns-answer": Target(
         parsers.dns_answered, (DNSMessageError,), [parsers.DNS_ANSWER], [b"\xc0\x0c", b"\x00\x01", b"\x03abc"]

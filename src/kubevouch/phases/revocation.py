@@ -53,7 +53,7 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records import certificate_ledger
 from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.revocation.reach import fingerprint_of, reached
-from kubevouch.revocation.revocations import Revocations, mark_of, revoked_by
+from kubevouch.revocation.revocations import Revocations, mark_of
 
 MAX_SERIALS = 100_000
 """That one command revokes."""
@@ -417,6 +417,18 @@ async def ways(client: Client, plan: Plan) -> tuple[Way, ...]:
     webhook = "where it is asked (kubevouch revoke webhook-config), 0.05 s; open watches go on until they end"
     if masters:
         webhook = f"{len(masters)} of them are system:masters, who is never asked about: {last}"
+    lists: tuple[bool | None, str, str] = (
+        None, "relying parties that fetch it, until the nextUpdate of the one they have",
+        "relying parties that ask, until the nextUpdate of the answer they have",
+    )  # fmt: skip
+    if is_ours and (found := await _published(client, plan)) is not None:
+        lists = (
+            found,
+            "relying parties until the nextUpdate of the one they have, within a day (delta: two hours)",
+            "relying parties until the nextUpdate of the answer they have, within an hour",
+        )
+        if not found:
+            lists = False, "the key of that authority is not at hand here, or the controllers are off", ""
     return (
         Way("this API server", is_ours, "not at all, open connections and watches end" if is_ours else last),
         Way(
@@ -424,12 +436,19 @@ async def ways(client: Client, plan: Plan) -> tuple[Way, ...]:
             False if is_ours else None,
             "nobody asks it here" if is_ours else webhook,
         ),
-        Way("CRL", None, "relying parties that fetch it, until the nextUpdate of the one they have"),
-        Way("OCSP", None, "relying parties that ask, until the nextUpdate of the answer they have"),
+        Way("CRL", lists[0], lists[1]),
+        Way("OCSP", lists[0], lists[2] or lists[1]),
         Way("removal of the CA", False, "reaches everybody of that CA, and is not done here: kubevouch ca rotate"),
     )
 
 
-def until_of(obj: CertificateRevocation) -> dt.datetime:
-    """Until when names reach."""
-    return revoked_by(obj).until
+async def _published(client: Client, plan: Plan) -> bool | None:
+    """Whether there are CRLs of all authorities that are meant; None if none is named. Raises TransportError."""
+    issuers = {entry.issuer_key for entry in plan.reached if entry.issuer_key}
+    issuers |= {group.issuer for each in plan.objects for group in each.spec.revoked.serials}
+    try:
+        for issuer in sorted(issuers):
+            await client.raw("GET", f"/pki/crl/{issuer}/full.crl")
+    except APIStatusError:
+        return False
+    return True if issuers else None

@@ -52,6 +52,8 @@ class Publication:
         self.documents: Mapping[str, Document] = {}
         """By path below :data:`PREFIX`."""
         self._authorities: Mapping[bytes, CertificateAuthority] = {}
+        self.answers = dict.fromkeys(("kept", "signed", "nonce", "refused"), 0)
+        """How many there were, by kind."""
         self._answers: dict[tuple[bytes, ...], _Kept] = {}
         self._nonces = NONCES_AT_ONCE
         self._nonces_at: dt.datetime | None = None
@@ -75,24 +77,28 @@ class Publication:
     def answer(self, issuer: bytes, octets: bytes, now: dt.datetime) -> Document | Unsigned:
         """The OCSP response of an authority to a request; one that has to be signed first is kept with :meth:`keep`."""
         authority = self._authorities.get(issuer)
-        if authority is None:
-            return Document(ocsp.UNAUTHORIZED_RESPONSE, OCSP_TYPE, now)
         try:
             request = ocsp.parse_request(octets)
-            if not all(each.is_of(authority.certificate) for each in request.certificates):
-                return Document(ocsp.UNAUTHORIZED_RESPONSE, OCSP_TYPE, now)
         except ParseError:
-            return Document(ocsp.MALFORMED_RESPONSE, OCSP_TYPE, now)
+            return self._refused(ocsp.MALFORMED_RESPONSE, now)
+        if authority is None or not all(each.is_of(authority.certificate) for each in request.certificates):
+            return self._refused(ocsp.UNAUTHORIZED_RESPONSE, now)
         if request.nonce and self._takes_nonce(now):
             return self._unsigned(authority, issuer, request.certificates, now, request.nonce)
         kept = self._answers.get(tuple(each.contents for each in request.certificates))
         # A clock that was set back makes an answer of the future: it is not given.
         if kept is None or not kept.produced <= now < kept.produced + OCSP_LIFE / 2:
             return self._unsigned(authority, issuer, request.certificates, now)
+        self.answers["kept"] += 1
         return Document(kept.body, OCSP_TYPE, kept.produced + OCSP_LIFE / 2)
+
+    def _refused(self, body: bytes, now: dt.datetime) -> Document:
+        self.answers["refused"] += 1
+        return Document(body, OCSP_TYPE, now)
 
     def keep(self, unsigned: Unsigned, body: bytes) -> Document:
         """The answer, once ``body`` is its signed form. It is not kept if something was revoked meanwhile."""
+        self.answers["nonce" if unsigned.nonce else "signed"] += 1
         if unsigned.nonce:
             return Document(body, OCSP_TYPE, unsigned.produced)
         if unsigned.changes == self._changes:

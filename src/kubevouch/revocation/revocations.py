@@ -79,6 +79,7 @@ class Revoked(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         until: what it says of names is about what was issued until then.
+        told: all that, as a sentence: each refusal of a flood tells it.
     """
 
     name: str
@@ -86,10 +87,10 @@ class Revoked(msgspec.Struct, frozen=True, gc=False):
     at: dt.datetime
     until: dt.datetime
     message: str = ""
+    told: str = ""
 
     def __str__(self) -> str:
-        told = f": {self.message}" if self.message else ""
-        return f"{self.name} has revoked it since {Time.of(self.at)} ({self.reason}){told}"
+        return self.told
 
 
 def revoked_by(obj: CertificateRevocation) -> Revoked:
@@ -97,7 +98,10 @@ def revoked_by(obj: CertificateRevocation) -> Revoked:
     made = _EVER if created is None else created.datetime()
     at = made if spec.revoked_at is None else min(spec.revoked_at.datetime(), made)
     until = made if spec.revoked.issued_until is None else spec.revoked.issued_until.datetime()
-    return Revoked(obj.metadata.name, spec.reason, at, until, _plain(spec.message))
+    name, message = obj.metadata.name, _plain(spec.message)
+    why = f": {message}" if message else ""
+    told = f"{name} has revoked it since {Time.of(at)} ({spec.reason}){why}"
+    return Revoked(name, spec.reason, at, until, message, told)
 
 
 def _plain(text: str) -> str:
@@ -162,6 +166,8 @@ class Revocations:
         self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
         self._listeners: list[Callable[[], None]] = []
+        self.refused = 0
+        """Answers of :meth:`why` that refused somebody."""
         self.loaded: Callable[[], bool] = lambda: False
 
     @property
@@ -282,8 +288,13 @@ class Revocations:
         for mark in marks:
             revoked = self.find(mark)
             if revoked is not None:
+                self.refused += 1
                 return str(revoked)
-        return self.lockouts.of(node_name_of(marks[0].user), marks[0].issued) if self.lockouts else ""
+        if not self.lockouts:
+            return ""
+        locked = self.lockouts.of(node_name_of(marks[0].user), marks[0].issued)
+        self.refused += bool(locked)
+        return locked
 
     def key(self, fingerprint: bytes) -> Revoked | None:
         """What has revoked every certificate of a key."""

@@ -68,6 +68,7 @@ from kubevouch.server.loopback import LoopbackClient
 from kubevouch.server.metrics import flow as flow_metrics
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
+from kubevouch.server.metrics import revocation as revocation_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposition
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
@@ -268,6 +269,8 @@ class APIServer:
             lambda: memory_metrics.collect(self.cacher, self._revisions, self._write_budget, self._frame_bytes)
         )
         self.metrics.read_at_scrape(lambda: ledger_metrics.collect(self.caches["configmaps"]))
+        revocations = self.security.revocations
+        self.metrics.read_at_scrape(lambda: revocation_metrics.collect(revocations, publication, clock.now()))
         self.metrics.read_at_scrape(lambda: flow_metrics.collect(self.flow_control, self._https.limits))
 
     # -------------------------------------------------------------- assembly
