@@ -164,3 +164,6 @@ ROOT_CA_CONFIGMAP = "kube-root-ca.crt"
 EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP = "extension-apiserver-authentication"
 DEFAULT_SERVICE_ACCOUNT = "default"
 CLUSTER_ADMIN_ROLE = "cluster-admin"
+
+SIGNER_UNAVAILABLE, SIGNER_STOPPED = "SignerUnavailable", "SignerStopped"
+"""Reasons of Events on approved requests that have no certificate."""

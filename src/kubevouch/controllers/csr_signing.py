@@ -64,7 +64,7 @@ NAME = wellknown.CSR_SIGNING_CONTROLLER
 
 # Kubernetes has five for each signer; here they share commits of the store.
 WORKERS = 32
-STOPPED_REASON, UNAVAILABLE_REASON = "SignerStopped", "SignerUnavailable"
+STOPPED_REASON, UNAVAILABLE_REASON = wellknown.SIGNER_STOPPED, wellknown.SIGNER_UNAVAILABLE
 _MOST_TOLD = 1000
 """Requests of one signer that get an Event while it is away."""
 

@@ -57,6 +57,7 @@ OPERATOR_SOON = dt.timedelta(days=30)
 # Controllers decide and sign within a second or two.
 PATIENCE = dt.timedelta(minutes=1)
 _OUTLOOKS = 20  # each costs a question or two
+_EVENTS = 500  # of signers that are away or have stopped
 _NODES = 500  # whose kubelets are dialled
 
 
@@ -166,9 +167,13 @@ def judge_tokens(secrets: Iterable[Secret], entries: Mapping[str, str], *, now: 
 
 
 def judge_requests(
-    requests: Iterable[CertificateSigningRequest], outlooks: Mapping[str, str], *, now: dt.datetime
+    requests: Iterable[CertificateSigningRequest],
+    outlooks: Mapping[str, str],
+    *,
+    now: dt.datetime,
+    told: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """``outlooks`` says, by name, what would approve an undecided request."""
+    """``outlooks`` says, by name, what would approve an undecided request; ``told``, by uid, why one is not signed."""
     for csr in requests:
         name, state = csr.metadata.name, state_of(csr)
         who = f"{name} of {csr.spec.username}"
@@ -189,7 +194,19 @@ def judge_requests(
         elif state is State.APPROVED:
             yield Code.REQUEST_UNSIGNED.found(
                 f"{who} is approved for {waited}, and nobody has signed it for {csr.spec.signer_name}"
+                + (f": {told[csr.metadata.uid]}" if told and csr.metadata.uid in told else "")
             )
+
+
+async def _told(client: Client) -> dict[str, str]:
+    """What the signing controller's Events say, by the uid of the request. Empty where nobody may read them."""
+    told: dict[str, str] = {}
+    for reason in (wellknown.SIGNER_UNAVAILABLE, wellknown.SIGNER_STOPPED):
+        options = ListOptions(field_selector=f"reason={reason}", limit=_EVENTS)
+        with contextlib.suppress(APIStatusError, TransportError):
+            for event in (await client.list(catalog.EVENTS, wellknown.DEFAULT_NAMESPACE, options)).items:
+                told[event.involved_object.uid] = event.message
+    return told
 
 
 def judge_names(requests: Iterable[CertificateSigningRequest]) -> Iterator[Finding]:
@@ -335,7 +352,8 @@ class _Examination:
         waiting = [csr for csr in found.pending if now - _since(csr, now) >= PATIENCE]
         outlooks = {csr.metadata.name: await csr_review.outlook(client, csr) for csr in waiting[:_OUTLOOKS]}
         self._facts.append(("requests", f"{len(found.all)}, {len(found.pending)} of them undecided"))
-        self._found += judge_requests(found.all, outlooks, now=now)
+        told = await _told(client) if any(state_of(csr) is State.APPROVED for csr in found.all) else {}
+        self._found += judge_requests(found.all, outlooks, now=now, told=told)
         self._found += judge_names(found.all)
         self._found += kubelets.judge_pile(found.all)
 

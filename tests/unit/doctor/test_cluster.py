@@ -18,7 +18,10 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestSpec,
 )
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.rest_config import rest_config
+from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.doctor.cluster import examine, judge_authority, judge_operator, judge_trust
 from kubevouch.doctor.findings import Code, Finding
 from kubevouch.machinery.meta import ObjectMeta
@@ -257,6 +260,12 @@ async def test_requests_that_nobody_signs_and_one_that_failed() -> None:
         assert set(found) == {Code.REQUEST_FAILED, Code.REQUEST_UNSIGNED}
         assert found[Code.REQUEST_FAILED].endswith("SignerValidationFailure: it cannot be signed")
         assert "nobody has signed it for kubernetes.io/kube-apiserver-client-kubelet" in found[Code.REQUEST_UNSIGNED]
+        unsigned = await client.get(catalog.CERTIFICATE_SIGNING_REQUESTS, "unsigned")
+        about = ObjectReference(kind="CertificateSigningRequest", name="unsigned", uid=unsigned.metadata.uid)
+        recorder = EventRecorder(client, cluster.clock, "test")
+        await recorder.record(about, WARNING, wellknown.SIGNER_UNAVAILABLE, "the token is not there")
+        found = {each.code: each.cause for each in await findings(cluster)}
+        assert found[Code.REQUEST_UNSIGNED].endswith("kube-apiserver-client-kubelet: the token is not there")
 
 
 # ------------------------------------------------------------------ access
