@@ -21,7 +21,7 @@ from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
-from kubevouch.doctor import kubelets, ledger, reach, rights
+from kubevouch.doctor import kubelets, ledger, reach, rights, signers
 from kubevouch.doctor.findings import Code, Finding, Report, argument, fitting, limited
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature, signature_of
@@ -288,8 +288,8 @@ class _Examination:
             self._found += reach.judge_serving(leaf, name, self._authority, endpoint, now=self._clock.now())
 
     async def _look(self, client: Client) -> None:
-        checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._recovery)
-        for check in (self._trust, *checks, self._kubelets):
+        checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._signers)
+        for check in (self._trust, *checks, self._recovery, self._kubelets):
             try:
                 await check(client)
             except APIStatusError as err:
@@ -359,6 +359,9 @@ class _Examination:
 
     async def _ledger(self, client: Client) -> None:
         self._found += await ledger.examine(client)
+
+    async def _signers(self, client: Client) -> None:
+        self._found += await signers.examine(client, now=self._clock.now())
 
     async def _kubelets(self, client: Client) -> None:
         nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items

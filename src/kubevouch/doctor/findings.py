@@ -482,6 +482,23 @@ class Code(Enum):
         "was stolen, or is in use for very long. When its part is full, requests with it wait.",
         "kubevouch token delete ID",
     )  # fmt: skip
+    SIGNER_NOT_READY = Kind(
+        "signer-not-ready", Area.CLUSTER,
+        "A CertificateSigner does not sign: its CA is missing, has ended or cannot be used, what it permits "
+        "contradicts itself, or another object has its name. Requests to it wait.",
+        "kubevouch signer describe NAME",
+    )  # fmt: skip
+    SIGNER_STOPPED = Kind(
+        "signer-stopped", Area.CLUSTER,
+        "A CertificateSigner has stopped: it made a certificate, or was about to, that nobody had allowed. Something "
+        "is wrong with this program, with its key, or with what has the key. Find out before it signs again.",
+        "kubevouch signer resume NAME",
+    )  # fmt: skip
+    SIGNER_CA_ENDS = Kind(
+        "signer-ca-ends", Area.CLUSTER,
+        "The CA of a CertificateSigner ends soon. Certificates are cut short from now on, and then there are none.",
+        "kubevouch signer rotate NAME",
+    )  # fmt: skip
     RECOVERY_LOCKED = Kind(
         "recovery-locked", Area.CLUSTER,
         "Nobody may recover as this node: an operator has revoked it, or its recovery key was used by two machines, "
