@@ -30,6 +30,7 @@ from kubevouch.policy.constraints import (
     RecordNeeds,
     Records,
     compile_constraints,
+    count_patterns,
     patterns_of,
     record_needs,
 )
@@ -81,6 +82,7 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
         fault: why it cannot be evaluated, empty if it can.
         selector: None if it cannot be read; then the policy is about every request.
         people: who has to agree; the ``authors`` of the policy do not count.
+        patterns: how many each name may have to be held against.
     """
 
     name: str
@@ -94,6 +96,7 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
     expressions: Expressions | None = None
     people: PeopleBound | None = None
     authors: frozenset[str] = frozenset()
+    patterns: int = 0
 
     @property
     def approver(self) -> str:
@@ -143,6 +146,7 @@ def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
         expressions=expressions,
         people=spec.people,
         authors=authors_of(policy),
+        patterns=count_patterns(spec),
     )
 
 

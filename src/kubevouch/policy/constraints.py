@@ -120,6 +120,13 @@ def compile_constraints(spec: CertificateRequestPolicySpec) -> Sequence[Check]:
     return checks
 
 
+def count_patterns(spec: CertificateRequestPolicySpec) -> int:
+    """How many a name may have to be held against, all lists together."""
+    subject = () if spec.subject is None else (getattr(spec.subject, each) for each in spec.subject.__struct_fields__)
+    lists = (*subject, spec.dns_names, spec.ip_addresses, spec.email_addresses, spec.uris)
+    return sum(len(_lists(each)) for each in lists if each is not None)
+
+
 def record_needs(spec: CertificateRequestPolicySpec) -> RecordNeeds:
     return RecordNeeds(
         key=spec.fresh_key,

@@ -99,6 +99,7 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
         reason=waiting[0].reason if waiting else "",
         missing=cut("; ".join(told), MAX_TEXT_BYTES),
         retry=any(each.retry for each in verdicts),
+        blocks=any(each.blocks for each in verdicts),
         steps=_trace(verdicts, None),
     )
 

@@ -41,7 +41,10 @@ async def test_undecided_then_denied() -> None:
         await ask(cluster, token_id)
         found = await status(cluster)
         assert (found.progress, found.stuck) == (Progress.REQUESTED, True)
-        assert found.reason == "nobody has decided: the approving controller approves it as nodeclient; is it running?"
+        assert found.reason == (
+            "nobody has decided: the approving controller approves it as nodeclient; is it running? "
+            "csr explain says more"
+        )
         assert (found.request, found.requester) == ("csr-1", f"system:bootstrap:{token_id}")
         assert found.token == f"{token_id}, which is valid"
         client = cluster.client()

@@ -1,6 +1,6 @@
 """Events about requests: what was decided by rules that Kubernetes does not have, and what the others wait for.
 
-Joins are told of by join-status-controller.
+Joins are told of by join-status-controller, but for those that somebody keeps from being approved.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ class ApprovalNews:
 
     async def decided(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         self._told.pop(csr.metadata.uid, None)
+        if csr.spec.signer_name == KUBE_APISERVER_CLIENT_KUBELET_SIGNER:
+            return
         kind = WARNING if verdict.outcome is Outcome.DENY else NORMAL
         await self._tell(csr, kind, _REASONS[verdict.outcome], verdict.message)
 
     async def waits(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         """Once for each thing that it waits for."""
         uid = csr.metadata.uid
-        if not verdict.missing or self._told.get(uid) == verdict.missing:
+        is_join = csr.spec.signer_name == KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+        if not verdict.missing or self._told.get(uid) == verdict.missing or (is_join and not verdict.blocks):
             return
         self._told[uid] = verdict.missing
         if len(self._told) > _REMEMBERED:
@@ -50,7 +53,7 @@ class ApprovalNews:
         await self._tell(csr, WARNING, WAITS_REASON, f"nobody has decided: {verdict.missing}")
 
     async def _tell(self, csr: CertificateSigningRequest, kind: str, reason: str, message: str) -> None:
-        if csr.spec.signer_name == KUBE_APISERVER_CLIENT_KUBELET_SIGNER or self._allowance.take():
+        if self._allowance.take():
             return
         about, meta = CERTIFICATE_SIGNING_REQUESTS, csr.metadata
         reference = ObjectReference(kind=about.kind, api_version=about.api_version, name=meta.name, uid=meta.uid)

@@ -47,7 +47,7 @@ from kubevouch.policy.certificate_policies import (
     needs_of,
     would_approve,
 )
-from kubevouch.policy.constraints import node_of
+from kubevouch.policy.constraints import names_of, node_of
 from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings, machine_value
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.inventory import Inventory
@@ -63,6 +63,8 @@ log = structlog.get_logger("controllers.certificate_policies")
 NAME = "policy"
 REQUEST_INDEX = "request-uid"
 """Of CertificateApprovals, by the UID of the request that they are about."""
+# Names times patterns that are compared on the loop: a millisecond or two.
+_MANY = 2000
 # Requests of which is known by which policies they would be approved, between that and their approval.
 _REMEMBERED = 4096
 
@@ -110,8 +112,6 @@ class Policies:
         else:
             self._specs[name] = said
             self._stale[name] = policy
-            # Until it is compiled, nobody may go by what it was.
-            self._compiled.pop(name, None)
         self._told()
 
 
@@ -170,7 +170,7 @@ class PolicyApprover:
         request: CertificateRequest,  # noqa: ARG002 - the facts have it all
     ) -> Sequence[Verdict]:
         """One verdict of each policy that selects the request."""
-        selected = [policy for policy in await self._policies.current() if policy.selects(facts)]
+        selected = await _selected(await self._policies.current(), facts)
         if not selected:
             return ()
         verdicts = await self._verdicts(csr, facts, selected)
@@ -186,7 +186,7 @@ class PolicyApprover:
     async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
         """See ``Bound``."""
         facts = facts_of(csr, request)
-        asking = [each for each in await self._policies.current() if each.needs and each.selects(facts)]
+        asking = await _selected([each for each in await self._policies.current() if each.needs], facts)
         relying = self._relying.pop(facts.uid, False)
         if not asking:
             return
@@ -246,8 +246,17 @@ class PolicyApprover:
                 log.debug("a rule of a policy failed", policy=policy.name, rule=step.rule, why=step.got)
 
 
+async def _selected(policies: Sequence[CompiledPolicy], facts: RequestFacts) -> list[CompiledPolicy]:
+    def select() -> list[CompiledPolicy]:
+        return [policy for policy in policies if policy.selects(facts)]
+
+    return await elsewhere(select) if len(facts.groups) * len(policies) > _MANY else select()
+
+
 async def _looked(policy: CompiledPolicy, facts: RequestFacts, known: Known, whole: Budget) -> tuple[Step, ...]:
     """What takes long is done beside the loop, from the beginning."""
+    if policy.patterns * len(names_of(facts)) > _MANY:
+        return await elsewhere(lambda: look(policy, facts, known, whole))
     try:
         return look(policy, facts, known, whole, Turn(TURN))
     except TurnOver:

@@ -69,7 +69,10 @@ async def outlook(client: Client, csr: CertificateSigningRequest, secret_of_toke
     trouble = _trouble(csr, await secret_of_token(token_id)) if token_id else ""
     if trouble:
         return Outlook(token_bounds.DENIED_REASON, trouble)
-    return Outlook(NOT_LOOKED_AT, f"the approving controller approves it as {allowed[0]}; is it running?")
+    return Outlook(
+        NOT_LOOKED_AT,
+        f"the approving controller approves it as {allowed[0]}; is it running? csr explain says more",
+    )
 
 
 def _trouble(csr: CertificateSigningRequest, secret: Secret | None) -> str:
