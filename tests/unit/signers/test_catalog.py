@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from controller_world import FIXTURES, fixture
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
 from kubevouch.pki.profile import Profile
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.signers.catalog import PairFiles, SigningOptions, SigningOptionsError, build_signers
+from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import SignerError
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_SIGNER, KUBELET_SERVING_SIGNER
 
@@ -89,3 +92,26 @@ def test_a_pair_that_is_not_there(options: SigningOptions, name: str) -> None:
         f'failed to init {name} certificate controller: error reading CA cert file "gone.crt": open gone.crt: '
         "no such file or directory"
     )
+
+
+def test_each_of_the_four_has_its_own_ca_and_its_own_lifetime(tmp_path: Path) -> None:
+    def own(name: str) -> PairFiles:
+        return PairFiles(str(FIXTURES / f"{name}.crt"), str(FIXTURES / f"{name}.key"))
+
+    names = dict(zip(KUBERNETES_SIGNERS, ("ca-ec", "ca-rsa", "ca-p384", "ca-ed25519"), strict=True))
+    hours = {name: dt.timedelta(hours=number) for number, name in enumerate(KUBERNETES_SIGNERS, 1)}
+    signers = build_signers(
+        SigningOptions(pairs={each: own(ca) for each, ca in names.items()}, rules=RULES, durations=hours)
+    )
+    for name, signer in signers.items():
+        assert isinstance(signer, FileSigner)
+        assert signer.authority.certificate.pem() == x509_certificate.parse_pem(fixture(f"{names[name]}.crt")).pem()
+        assert signer.rules.signing_duration == hours[name] and signer.rules.profile is Profile.COMPATIBLE
+    # One CA for all, and another lifetime for one of them.
+    shared = build_signers(
+        SigningOptions(PAIR, rules=RULES, durations={KUBELET_SERVING_SIGNER: hours[KUBELET_SERVING_SIGNER]})
+    )
+    lives = {name: each.rules.signing_duration for name, each in shared.items()}
+    assert lives == dict.fromkeys(KUBERNETES_SIGNERS, RULES.signing_duration) | {
+        KUBELET_SERVING_SIGNER: hours[KUBELET_SERVING_SIGNER]
+    }
