@@ -29,6 +29,7 @@ from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions, ServingOptions
 from kubevouch.standalone.attached.process import RunningAttached, running
 from kubevouch.standalone.options import ClusterSigning
+from kubevouch.testing.clock import FakeClock, settle
 from kubevouch.testing.cluster import Cluster
 from kubevouch.testing.waiting import wait_for
 from kubevouch.util.clock import Clock, SystemClock
@@ -86,6 +87,14 @@ async def holds(condition: Callable[[], bool]) -> None:
     """Until something is so that happens in this process, on this loop."""
     while not condition():  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0)
+
+
+async def passes(clock: FakeClock, condition: Callable[[], bool]) -> None:
+    """Let time pass until something is so, and requests have their turns: their time-outs go by this clock, too."""
+    while not condition():
+        clock.advance(0.25)
+        for _ in range(20):
+            await settle()
 
 
 async def account_token(cluster: Cluster, namespace: str, name: str) -> str:

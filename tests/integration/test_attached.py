@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 import ssl
 from pathlib import Path
 
@@ -19,19 +21,27 @@ from attached_world import (
     holds,
     is_issued,
     options_for,
+    passes,
     signing_of,
     until,
     until_leading,
 )
 from kubevouch.api import catalog
+from kubevouch.api.core_v1 import ConfigMap, Namespace
+from kubevouch.api.core_v1.events import Event
+from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.client.rest_config import in_cluster
+from kubevouch.controllers.catalog import CONTROLLERS, Attached
+from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.meta import ObjectMeta, OwnerReference
+from kubevouch.machinery.scheme import Resource
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached.options import AttachedCluster, ServingOptions
-from kubevouch.testing.clock import settle
 from kubevouch.testing.cluster import Cluster
+from kubevouch.testing.waiting import wait_for, wait_for_deletion
 from serving_requests import asks, node_with
 
 _HERE = ServingOptions(bind_address="127.0.0.1", port=0)
@@ -78,11 +88,7 @@ async def test_a_cluster_without_our_kinds_is_worked_for_and_they_count_once_the
         await until(cluster, "csr-1", is_issued)
         first = found.clusters[0].manager
         await own_kinds.ensure(cluster.server.client)
-        await cluster.clock.until_asleep()
-        for _ in range(40):
-            cluster.clock.advance(1.0)
-            await settle()
-        await holds(lambda: found.clusters[0].manager not in (None, first))
+        await passes(cluster.clock, lambda: found.clusters[0].manager not in (None, first))
         await until_leading(found)
         manager = found.clusters[0].manager
         assert manager is not None
@@ -154,6 +160,87 @@ async def test_a_cluster_that_is_not_there_stops_no_other(tmp_path: Path) -> Non
             assert found.clusters[0].manager is None
             # Two clusters have two Leases, though they have one name.
             assert found.clusters[1].identity != found.clusters[2].identity
+
+
+@async_test
+async def test_a_process_that_stood_still_while_its_lease_ended_sends_nothing_until_it_leads_again() -> None:
+    async with (
+        foreign(is_real_time=False) as cluster,
+        attached(cluster, clock=cluster.clock, controllers=JOINING, signing=signing_of(cluster)) as found,
+    ):
+        await until_leading(found)
+        manager = found.clusters[0].manager
+        assert manager is not None
+        # A machine that was suspended: no timer has run, and whoever is woken by a request goes on as if nothing were.
+        cluster.clock.set(cluster.clock.now() + dt.timedelta(hours=1))
+        await asked(cluster, "csr-1", "worker-1")
+        requests = next(
+            each for each in manager.informers.informers if each.resource is catalog.CERTIFICATE_SIGNING_REQUESTS
+        )
+        await holds(lambda: requests.lister.get("csr-1") is not None and manager.is_idle)
+        assert not (await cluster.client().get(catalog.CERTIFICATE_SIGNING_REQUESTS, "csr-1")).status.conditions
+        await passes(cluster.clock, lambda: found.clusters[0].manager not in (None, manager))
+        # It is looked at again after a while, for not every cache was filled at first.
+        issued = asyncio.create_task(until(cluster, "csr-1", is_issued))
+        await passes(cluster.clock, issued.done)
+        await issued
+
+
+@async_test
+async def test_a_pod_works_with_its_service_account(tmp_path: Path) -> None:
+    async with foreign() as cluster:
+        (tmp_path / "token").write_text(await account_token(cluster, "kube-system", "controllers"))
+        (tmp_path / "ca.crt").write_bytes(cluster.pki.ca_certificate)
+        (tmp_path / "namespace").write_text("kube-system")
+        binding = ClusterRoleBinding(
+            metadata=ObjectMeta(name="controllers"),
+            role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="cluster-admin"),
+            subjects=[Subject(kind="ServiceAccount", name="controllers", namespace="kube-system")],
+        )
+        await cluster.client().create(catalog.CLUSTER_ROLE_BINDINGS, binding)
+        host, port = cluster.url.removeprefix("https://").split(":")
+        config = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}, tmp_path)
+        options = options_for(
+            cluster, clusters=(AttachedCluster("", config),), controllers=JOINING, signing=signing_of(cluster)
+        )
+        async with attached(cluster, options=options) as found:
+            await until_leading(found)
+            await asked(cluster, "csr-1", "worker-1")
+            await until(cluster, "csr-1", is_issued)
+
+
+@async_test
+async def test_kinds_of_kubernetes_that_no_struct_declares_are_read_as_trees() -> None:
+    """Deployments, say: servers would answer with protobuf to whoever takes it."""
+    events = Resource("events.k8s.io", "v1", "Event", "events", CustomObject, namespaced=True)
+    async with foreign() as cluster, config_of(cluster.kubeconfig).client(component="test") as client:
+        event = Event(metadata=ObjectMeta(name="a", namespace="default"), involved_object=ObjectReference(name="x"))
+        await cluster.client().create(catalog.EVENTS, event)
+        found = await client.get(events, "a", "default")
+        assert found.content["regarding"] == {"name": "x"}
+
+
+@async_test
+async def test_what_kube_controller_manager_has_works_too_when_it_is_named() -> None:
+    twins = tuple(each.alias for each in CONTROLLERS if each.attached is Attached.TWIN)
+    async with foreign() as cluster:
+        ca = cluster.folder / "pki" / "ca.crt"
+        async with attached(cluster, controllers=("*", *twins), root_ca_file=ca) as found:
+            await until_leading(found)
+            client = cluster.client()
+            await client.create(catalog.NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
+            await wait_for(client, catalog.SERVICE_ACCOUNTS, "default", "shop")
+            await wait_for(client, catalog.CONFIG_MAPS, "kube-root-ca.crt", "shop")
+            owner = await client.create(
+                catalog.CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="owner", namespace="shop"))
+            )
+            of_owner = OwnerReference(api_version="v1", kind="ConfigMap", name="owner", uid=owner.metadata.uid)
+            meta = ObjectMeta(name="owned", namespace="shop", owner_references=[of_owner])
+            await client.create(catalog.CONFIG_MAPS, ConfigMap(metadata=meta))
+            await client.delete(catalog.CONFIG_MAPS, "owner", "shop")
+            await wait_for_deletion(client, catalog.CONFIG_MAPS, "owned", "shop")
+            await client.delete(catalog.NAMESPACES, "shop")
+            await wait_for_deletion(client, catalog.NAMESPACES, "shop")
 
 
 async def _scraper(cluster: Cluster) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubevouch.api.catalog import STORED
+from kubevouch.api.catalog import STORED, VIEWS
 from kubevouch.client.interface import Client
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.custom_object import CustomObject
@@ -22,6 +22,7 @@ MAX_GROUP_VERSIONS = 1000
 """More than a cluster with every operator there is; a server that names more is not asked about them."""
 
 _KNOWN = {(each.group, each.version, each.plural): each for each in STORED}
+_VIEWS = {(each.group, each.version, each.plural) for each in VIEWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Discovered:
     Args:
         verbs: of each resource, subresources among them (``nodes/status``), by group, version and name.
         preferred: each resource once, in its group's preferred version where that has it: by its struct where one is
-            declared, as a tree otherwise.
+            declared, as a tree otherwise. What is another one's objects again, as Events are, is not among them.
         failures: why a group version could not be looked at, by its name, as when an aggregated server is down.
     """
 
@@ -66,7 +67,7 @@ async def discover(client: Client) -> Discovered:
             continue
         for each in listed.resources or ():
             verbs[version.group, version.version, each.name] = frozenset(each.verbs or ())
-            if "/" not in each.name:
+            if "/" not in each.name and (version.group, version.version, each.name) not in _VIEWS:
                 resource = _resource(version, each)
                 known = (resource.group, resource.version, resource.plural) in _KNOWN
                 # The preferred version comes first; one whose structs are here beats it.

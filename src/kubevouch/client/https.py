@@ -103,12 +103,14 @@ class HTTPSClient:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
         path = object_path(resource, namespace, name, subresource)
-        answer = await self._succeed(HTTPRequest("GET", path, self._timeouts.get, (), self._accept()))
+        answer = await self._succeed(HTTPRequest("GET", path, self._timeouts.get, (), self._accept(resource)))
         return self._decoded(resource, answer, name, namespace)
 
     async def list(self, resource: Resource[T], namespace: str = "", options: ListOptions = DEFAULT_LIST) -> Items[T]:
         path = collection_path(resource, namespace)
-        answer = await self._succeed(HTTPRequest("GET", path, self._timeouts.list, list_query(options), self._accept()))
+        answer = await self._succeed(
+            HTTPRequest("GET", path, self._timeouts.list, list_query(options), self._accept(resource))
+        )
         try:
             parts = codec.split_list(resource, answer.body, answer.content_type)
             items: list[T] = []
@@ -125,7 +127,7 @@ class HTTPSClient:
         self, resource: Resource[T], namespace: str = "", options: WatchOptions = DEFAULT_WATCH
     ) -> AsyncGenerator[WatchEvent[T], None]:
         path = collection_path(resource, namespace)
-        request = HTTPRequest("GET", path, self._timeouts.watch, watch_query(options), self._accept())
+        request = HTTPRequest("GET", path, self._timeouts.watch, watch_query(options), self._accept(resource))
         stream = await self._transport.open(request)
         if isinstance(stream, Answer):
             self._refuse(stream)
@@ -191,7 +193,7 @@ class HTTPSClient:
         query = write_query(options)
         if force:
             query += (("force", "true"),)
-        head = {**self._accept(), "Content-Type": patch_type.media_type}
+        head = {**self._accept(resource), "Content-Type": patch_type.media_type}
         body = json_codec.encode(patch)
         answer = await self._succeed(HTTPRequest("PATCH", path, self._timeouts.write, query, head, body))
         return self._decoded(resource, answer, name, namespace)
@@ -200,7 +202,7 @@ class HTTPSClient:
         self, resource: Resource[T], name: str, namespace: str = "", options: DeleteOptions | None = None
     ) -> None:
         path = object_path(resource, namespace, name)
-        head, body = self._accept(), None
+        head, body = self._accept(resource), None
         if options is not None:
             head["Content-Type"] = codec.JSON
             body = codec.encode_json("v1", "DeleteOptions", options)
@@ -210,7 +212,9 @@ class HTTPSClient:
         self, resource: Resource[T], namespace: str = "", options: ListOptions = DEFAULT_LIST
     ) -> None:
         path = collection_path(resource, namespace)
-        await self._succeed(HTTPRequest("DELETE", path, self._timeouts.write, list_query(options), self._accept()))
+        await self._succeed(
+            HTTPRequest("DELETE", path, self._timeouts.write, list_query(options), self._accept(resource))
+        )
 
     async def raw(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -239,7 +243,7 @@ class HTTPSClient:
         self, method: str, path: str, resource: Resource[T], obj: T, options: WriteOptions, *, as_protobuf: bool
     ) -> Answer:
         content_type, body = codec.encode(resource, obj, as_protobuf=as_protobuf)
-        head = {**self._accept(), "Content-Type": content_type}
+        head = {**self._accept(resource), "Content-Type": content_type}
         return await self._transport.send(
             HTTPRequest(method, path, self._timeouts.write, write_query(options), head, body)
         )
@@ -262,8 +266,10 @@ class HTTPSClient:
     def _refuse(self, answer: Answer) -> NoReturn:
         raise refusal(answer, self._transport.peer, self._clock.now())
 
-    def _accept(self) -> dict[str, str]:
-        return {"Accept": f"{codec.PROTOBUF},{codec.JSON}" if self._options.protobuf else codec.JSON}
+    def _accept(self, resource: Resource[Any]) -> dict[str, str]:
+        """A kind of Kubernetes' own that no struct declares is read as a tree, which protobuf does not make."""
+        protobuf = self._options.protobuf and resource.codec.schema is not None
+        return {"Accept": f"{codec.PROTOBUF},{codec.JSON}" if protobuf else codec.JSON}
 
 
 class _Frames:

@@ -50,6 +50,8 @@ async def test_what_kubevouch_serves_is_found_by_its_structs() -> None:
         assert found.serves(catalog.CERTIFICATE_SIGNING_REQUESTS, "approval")
         assert not found.serves(catalog.CLUSTER_TRUST_BUNDLES)
         assert not found.failures
+        # The same Events again.
+        assert not any(each.group == "events.k8s.io" for each in found.preferred)
         assert catalog.LEASES in deletable(found.preferred, found)
         assert catalog.SUBJECT_ACCESS_REVIEWS not in deletable(found.preferred, found)
 

@@ -15,7 +15,7 @@ import structlog
 from msgspec import structs
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES
+from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.core_v1.events import NORMAL
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.cache.informer import InformerFactory
@@ -25,6 +25,7 @@ from kubevouch.client.https import HTTPSClient
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.leader_election import LeaderElector, LeaseLostError, own_identity
 from kubevouch.client.options import Timeouts
+from kubevouch.client.pager import list_all
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog
 from kubevouch.controllers.catalog import Entry
@@ -36,6 +37,7 @@ from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.scheme import Resource
 from kubevouch.policy.kubelet_serving import ServingRules, normalized
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.health import Check, HealthError
@@ -193,7 +195,12 @@ class ClusterControllers:
                     has_lockouts=reader != wellknown.CERTIFICATE_REVOCATION_CONTROLLER,
                 )  # fmt: skip
             ledger = await self._opened_ledger(stack, connect)
-            context = replace(self._context(connect, informers, found), revocations=revocations, ledger=ledger)
+            context = replace(
+                self._context(connect, informers, found),
+                resources=await self._built_in(connect, found),
+                revocations=revocations,
+                ledger=ledger,
+            )
             built = catalog.build(self._selected, context)
             for controller in built:
                 if isinstance(controller, QueueController):
@@ -213,6 +220,20 @@ class ClusterControllers:
         """The first of them that runs."""
         names = {each.name for each in self._selected}
         return next((each for each in controllers if each in names), None)
+
+    async def _built_in(self, connect: Callable[[str], Client], found: Discovered) -> list[Resource[Any]]:
+        """What can be cleared away, without the custom kinds: who has to know those follows their definitions.
+
+        Raises:
+            APIStatusError, TransportError
+        """
+        resources = deletable(found.preferred, found)
+        reader = self._first_of(sorted(_NEEDS_EVERY_KIND))
+        if reader is None:
+            return resources
+        definitions = await list_all(connect(reader), CUSTOM_RESOURCE_DEFINITIONS)
+        custom = {(each.spec.group, each.spec.names.plural) for each in definitions.items}
+        return [each for each in resources if (each.group, each.plural) not in custom]
 
     async def _opened_ledger(self, stack: AsyncExitStack, connect: Callable[[str], Client]) -> Ledger:
         """While this process leads: two could not have the file open. Raises :class:`LedgerError`."""
@@ -277,7 +298,6 @@ class ClusterControllers:
             clock=self._clock,
             signers=Signers(shared.signers),
             root_ca=shared.root_ca,
-            resources=deletable(found.preferred, found),
             trust_bundles=bundles,
             # A kube-apiserver lets nobody in whose certificate has ended, and counts for nobody.
             recovery=None,
