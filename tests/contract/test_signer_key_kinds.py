@@ -98,7 +98,7 @@ def written(signer: str, ca_kind: str, key: PrivateKey) -> bytes:
     if signer != world.NODE_CLIENT:
         names = [x509.DNSName("worker-1"), x509.IPAddress(ipaddress.ip_address("10.0.0.7"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return builder.sign(KEYS[ca_kind], HASHES[ca_kind]).tbs_certificate_bytes  # type: ignore[arg-type]  # it signs certificates
+    return builder.sign(KEYS[ca_kind], HASHES[ca_kind]).tbs_certificate_bytes
 
 
 @pytest.mark.parametrize("leaf", [*KEYS, "ML-DSA"])

@@ -21,6 +21,7 @@ from kubevouch.pki.errors import IssuedMismatchError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_bundle
+from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.wellknown import SIGNERS_NAMESPACE
 from signer_world import BUNDLES, SIGNER, Signers, new_ca, secret, signer, signers
@@ -376,23 +377,37 @@ async def test_the_metrics_say_who_signs_and_how_long_the_ca_lasts() -> None:
 # ------------------------------------------------------------------ CAs of the operator
 
 
-@async_test
-async def test_a_ca_in_the_operator_s_directory(tmp_path: Path) -> None:
-    folder = tmp_path / "signers"
-    folder.mkdir(mode=0o700)
-    (folder / "web.crt").write_bytes(CA.certificate.pem())
-    (folder / "web.key").write_bytes(keys.to_pem(CA.key))
-    (folder / "web.key").chmod(0o600)
-    from kubevouch.signers.catalog import SigningOptions
+def put(folder: Path, name: str, ca: CertificateAuthority) -> None:
+    (folder / f"{name}.crt").write_bytes(ca.certificate.pem())
+    (folder / f"{name}.key").unlink(missing_ok=True)
+    (folder / f"{name}.key").touch(mode=0o600)
+    (folder / f"{name}.key").write_bytes(keys.to_pem(ca.key))
 
-    async with signers(signer(ca={"name": "web"}), signer("lost", signerName="example.com/b", ca={"name": "b"})) as at:
+
+async def restart_with(at: Signers, signing: SigningOptions) -> None:
+    assert at.running is not None
+    await at.running.close()
+    controllers = ("csrsigning", "certificatesigners")
+    at.running = start_controllers(at.at.server, controllers, signing=signing)
+    await at.settle()
+
+
+@async_test
+async def test_a_ca_in_the_operator_s_directory_is_published_before_it_signs_too(tmp_path: Path) -> None:
+    former, later = new_ca("former"), new_ca("later")
+    put(tmp_path, "web", former)
+    spec = signer(ca={"name": "web"}, trust={"configMap": True, "overlapSeconds": HOUR})
+    async with signers(spec, signer("lost", signerName="example.com/b", ca={"name": "b"})) as at:
+        await restart_with(at, SigningOptions(named=tmp_path, clock=at.at.clock))
+        assert await issuers(at) == ["former"] and (await at.ready("lost")).reason == "CAMissing"
+        put(tmp_path, "web", later)
+        await at.later(61)
+        assert (await at.ready()).reason == "RollingOver" and len(await published(at)) == 2
+        assert await issuers(at) == ["former"]
+        await at.later(HOUR)
+        assert await issuers(at) == ["later"]
+        (tmp_path / "web.key").unlink()
+        await at.later(61)
+        assert await issuers(at) == [] and (await at.ready()).reason == "CAMissing"
         assert at.running is not None
-        await at.running.close()
-        at.running = start_controllers(
-            at.at.server,
-            ("csrsigning", "certificatesigners"),
-            signing=SigningOptions(named=folder),
-        )
-        assert await issuers(at) == ["web CA"]
-        assert (await at.ready("lost")).reason == "CAMissing"
         await at.running.close()

@@ -6,14 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from controller_world import NOW
+from asynctest import async_test
+from controller_world import NOW, fixture
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.pki import authority, keys
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.errors import AuthorityError
+from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.x509 import x509_request
 from kubevouch.signers.authorities import MAX_BYTES, AuthorityMissingError, NamedAuthorities, of_secret
+from kubevouch.signers.held import HeldSigner
+from kubevouch.signers.interface import Approval, Requester, Wanted
+from kubevouch.signers.issuance import issue
+from kubevouch.signers.key_threads import KeyThreads
 from kubevouch.signers.keys import KeyOptions
 from kubevouch.testing.clock import FakeClock
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 from signer_world import new_ca, secret
+from softhsm import PIN, SoftHSM
 
 CA, OTHER = new_ca("a"), new_ca("b")
 
@@ -95,3 +105,24 @@ def test_anchors_are_the_roots_above_and_without_one_the_ca_itself() -> None:
     assert both.anchors_of(signed[0]) == (CA.certificate,) and both.anchors_of(CA.certificate) == (CA.certificate,)
     alone = of_secret(secret(ca))
     assert alone.anchors_of(signed[0]) == (signed[0],)
+
+
+@async_test
+async def test_a_ca_of_the_directory_whose_key_is_in_a_token(softhsm: SoftHSM, tmp_path: Path) -> None:
+    pin = tmp_path / "pin"
+    pin.touch(mode=0o600)
+    pin.write_text(PIN)
+    (tmp_path / "web.crt").write_bytes(b"in a token\n" + softhsm.authorities["p256"].certificate.pem())
+    (tmp_path / "web.uri").write_text(softhsm.uri("p256", pin) + "\n")
+    source = named(tmp_path).find("web")
+    assert source.in_token and source.authority.certificate == softhsm.authorities["p256"].certificate
+    signer = HeldSigner(source.authority, SigningRules(), source.pool, KeyThreads(1, FakeClock(NOW)))
+    wanted = Wanted(
+        "c",
+        "u",
+        KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+        x509_request.parse_pem(fixture("client-good.csr")),
+        ["digital signature", "client auth"],
+    )
+    made = await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, ledger=MemoryLedger())
+    assert made.issuer.common_name == "p256"

@@ -213,7 +213,7 @@ class SignerTrust(Struct):
         bool,
         wire(
             2,
-            "Publish the CAs as ca.crt of a ConfigMap in the namespace kubevouch-signers that is called as the object.",
+            "Publish the CAs as ca.crt of the ConfigMap trust-NAME in the namespace kubevouch-signers.",
         ),
     ] = False
     overlap_seconds: Annotated[
