@@ -28,6 +28,7 @@ from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
 from kubevouch.server.metrics.series import Histogram
 from kubevouch.server.node_recovery import RecoveryMetrics
+from kubevouch.signers.registry import Signers
 from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.memory import MemoryStore
@@ -64,6 +65,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
+    metrics.signing.of_signers(_signers())
     publication = Publication(Revocations.none())
     now = clock.now()
     publication.publish({}, {f"{PREFIX}/crl/00/full.crl": Document(b"", "", now)})
@@ -73,10 +75,17 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
 
 def _attached() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics = ClusterMetrics("127.0.0.1:6443", LEASE_NAME)
+    metrics.signing.of_signers(_signers())
     registry = metrics.registry
     ProcessCollector(registry=registry)
     registry.register(_Ledger())
     return _families(registry)
+
+
+def _signers() -> Signers:
+    """One of them, whose CA has an end."""
+    signer: Any = SimpleNamespace(ends=SystemClock().now())
+    return Signers({"example.com/signer": signer})
 
 
 class _Ledger(Collector):
