@@ -362,6 +362,8 @@ def _show_done(plan: Plan, ways: Sequence[Way], *, dry_run: bool) -> None:
     ui.say("")
     for obj in plan.objects:
         ui.say(f"would be made: {obj.metadata.name}") if dry_run else ui.step("revoked", obj.metadata.name)
+    for token in dict.fromkeys(each for obj in plan.objects for each in obj.spec.revoked.tokens):
+        ui.say(f"  the token itself still lets machines in; to stop that: kubevouch token delete {token}")
     ui.say("")
     for each in ways:
         tick = {True: "✓", False: "✗", None: "?"}[each.reaches]

@@ -430,7 +430,7 @@ async def ways(client: Client, plan: Plan) -> tuple[Way, ...]:
         if not found:
             lists = False, "the key of that authority is not at hand here, or the controllers are off", ""
     return (
-        Way("this API server", is_ours, "not at all, open connections and watches end" if is_ours else last),
+        Way("this API server", is_ours, "nothing stays exposed; open connections and watches end" if is_ours else last),
         Way(
             "deny webhook of a kube-apiserver",
             False if is_ours else None,
