@@ -60,6 +60,9 @@ APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
 
 _CONDITIONS = {Outcome.APPROVE: wellknown.CSR_APPROVED, Outcome.DENY: wellknown.CSR_DENIED}
 _ENTRIES = {Outcome.APPROVE: APPROVED, Outcome.DENY: DENIED}
+_DECISIONS = frozenset(_ENTRIES.values())
+# How much later the server's clock may be than the one here.
+_CLOCKS = dt.timedelta(minutes=5)
 
 
 def is_open(csr: CertificateSigningRequest) -> bool:

@@ -1,7 +1,7 @@
 """Requests that CertificateRequestPolicies approve, deny or keep waiting: what they look at is gathered here.
 
-What follows is decided in :mod:`kubevouch.policy.certificate_policies`. The rules about what was issued before are
-looked at once more, one request at a time, right before an approval: of two requests at once, one would not be seen.
+What follows is decided in :mod:`kubevouch.policy.certificate_policies`. Of two requests at once, one would not be seen:
+right before an approval, what was approved since its policies were asked is held against it, with nothing waited for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import structlog
 
 from kubevouch import wellknown
@@ -65,7 +66,7 @@ REQUEST_INDEX = "request-uid"
 """Of CertificateApprovals, by the UID of the request that they are about."""
 # Names times patterns that are compared on the loop: a millisecond or two.
 _MANY = 2000
-# Requests of which is known by which policies they would be approved, between that and their approval.
+# Requests that were judged and not approved yet.
 _REMEMBERED = 4096
 
 
@@ -115,6 +116,21 @@ class Policies:
         self._told()
 
 
+class _Judged(NamedTuple):
+    policy: CompiledPolicy
+    may_use: bool | None
+    verdict: Verdict
+
+
+class _Judgement(NamedTuple):
+    """What was known, and said by policies that ask for records, when ``begun`` requests had been granted."""
+
+    begun: int
+    known: Known
+    judged: Sequence[_Judged]
+    relies: bool
+
+
 class PolicySource(Protocol):
     """Where the policies are from."""
 
@@ -156,9 +172,8 @@ class PolicyApprover:
         self._clock = clock
         self._metrics = metrics or Uncounted()
         self._trusts_annotations = trusts_annotations
-        self._admitting = asyncio.Lock()
-        # By the UID of a request, whether all that approve it go by what was issued before.
-        self._relying: dict[str, bool] = {}
+        # By the UID of a request, between what is said of it and its approval.
+        self._judgements: dict[str, _Judgement] = {}
 
     def has_loaded(self) -> bool:
         return self._policies.have_loaded()
@@ -173,48 +188,54 @@ class PolicyApprover:
         selected = await _selected(await self._policies.current(), facts)
         if not selected:
             return ()
-        verdicts = await self._verdicts(csr, facts, selected)
-        approving = [each for each, verdict in zip(selected, verdicts, strict=True)
-                     if verdict.outcome is Outcome.APPROVE]  # fmt: skip
-        self._relying[facts.uid] = bool(approving) and all(each.needs for each in approving)
-        if len(self._relying) > _REMEMBERED:
-            del self._relying[next(iter(self._relying))]
-        for policy, verdict in zip(selected, verdicts, strict=True):
-            self._count(policy, verdict)
-        return verdicts
-
-    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
-        """See ``Bound``."""
-        facts = facts_of(csr, request)
-        asking = await _selected([each for each in await self._policies.current() if each.needs], facts)
-        relying = self._relying.pop(facts.uid, False)
-        if not asking:
-            return
-        async with self._admitting:
-            verdicts = await self._verdicts(csr, facts, asking)
-            for each in verdicts:
-                if each.outcome is Outcome.DENY:
-                    raise RefusedError(each.approver, each.reason, each.message)
-            approves = any(each.outcome is Outcome.APPROVE for each in verdicts)
-            missing = next((each.missing for each in verdicts if each.blocks or (relying and not approves)), None)
-            if missing is not None:
-                raise IgnorableError(missing)
-            self._records.granted(facts, self._clock.now())
-
-    async def _verdicts(
-        self, csr: CertificateSigningRequest, facts: RequestFacts, policies: Sequence[CompiledPolicy]
-    ) -> list[Verdict]:
-        now = self._clock.now()
-        records = await self._records.look(facts, needs_of(policies), now)
+        begun, needs = self._records.granted_so_far, needs_of(selected)
+        records = await self._records.look(facts, needs, self._clock.now())
         approvals = self._approvals.by_index(REQUEST_INDEX, facts.uid)
-        known = Known(around=self._surroundings(csr, facts, policies), records=records, approvals=approvals)
-        whole = Budget(REQUEST_BUDGET)
-        verdicts = []
-        for policy in policies:
+        known = Known(around=self._surroundings(csr, facts, selected), records=records, approvals=approvals)
+        whole, judged = Budget(REQUEST_BUDGET), []
+        for policy in selected:
             steps = await _looked(policy, facts, known, whole)
             may_use = await self._may_use(csr, policy) if would_approve(policy, steps) else None
-            verdicts.append(decide(policy, steps, may_use))
-        return verdicts
+            judged.append(_Judged(policy, may_use, decide(policy, steps, may_use)))
+            self._count(policy, steps)
+        if needs:
+            self._judgements[facts.uid] = _Judgement(begun, known, [each for each in judged if each.policy.needs],
+                                                     _relies(judged))  # fmt: skip
+            if len(self._judgements) > _REMEMBERED:
+                del self._judgements[next(iter(self._judgements))]
+        return [each.verdict for each in judged]
+
+    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
+        """See ``Bound``. Nothing is waited for."""
+        facts = facts_of(csr, request)
+        judgement = self._judgements.pop(facts.uid, None)
+        if judgement is not None:
+            self._look_again(facts, judgement)
+        self._records.granted(facts, self._clock.now())
+
+    def _look_again(self, facts: RequestFacts, judgement: _Judgement) -> None:
+        """By what was approved meanwhile. Raises RefusedError, IgnorableError."""
+        former = judgement.known.records
+        needs = needs_of(each.policy for each in judgement.judged)
+        records = self._records.with_grants(former, facts, needs, judgement.begun)
+        if records is former:
+            return
+        known, whole = msgspec.structs.replace(judgement.known, records=records), Budget(REQUEST_BUDGET)
+        turn = Turn(TURN)
+        try:
+            steps = [look(each.policy, facts, known, whole, turn) for each in judgement.judged]
+        except TurnOver as err:
+            raise IgnorableError("another request was approved a moment ago") from err
+        verdicts = [
+            decide(each.policy, found, each.may_use) for each, found in zip(judgement.judged, steps, strict=True)
+        ]
+        for verdict in verdicts:
+            if verdict.outcome is Outcome.DENY:
+                raise RefusedError(verdict.approver, verdict.reason, verdict.message)
+        approves = any(each.outcome is Outcome.APPROVE for each in verdicts)
+        for verdict in verdicts:
+            if verdict.blocks or (judgement.relies and not approves):
+                raise IgnorableError(verdict.missing)
 
     def _surroundings(
         self, csr: CertificateSigningRequest, facts: RequestFacts, policies: Sequence[CompiledPolicy]
@@ -239,11 +260,17 @@ class PolicyApprover:
         )
         return await is_allowed(self._client, csr.spec, asked)
 
-    def _count(self, policy: CompiledPolicy, verdict: Verdict) -> None:
-        for step in verdict.steps:
+    def _count(self, policy: CompiledPolicy, steps: Sequence[Step]) -> None:
+        for step in steps:
             if step.result == StepResult.ERROR:
                 self._metrics.policy_failed(policy.name)
                 log.debug("a rule of a policy failed", policy=policy.name, rule=step.rule, why=step.got)
+
+
+def _relies(judged: Sequence[_Judged]) -> bool:
+    """Whether all that approve go by what was issued before."""
+    approving = [each.policy for each in judged if each.verdict.outcome is Outcome.APPROVE]
+    return bool(approving) and all(each.needs for each in approving)
 
 
 async def _selected(policies: Sequence[CompiledPolicy], facts: RequestFacts) -> list[CompiledPolicy]:

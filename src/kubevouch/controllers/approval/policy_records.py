@@ -35,6 +35,7 @@ _MAX_GRANTS = 4096
 
 
 class _Grant(msgspec.Struct, frozen=True):
+    number: int
     facts: RequestFacts
     at: dt.datetime
 
@@ -52,15 +53,47 @@ class PolicyRecords:
         self._as_of_then = as_of_then
         self._csrs = csrs
         self._grants: dict[str, _Grant] = {}
+        self.granted_so_far = 0
         for name, function in ((KEY_INDEX, _keys), (NODE_INDEX, _nodes), (NAME_INDEX, _names)):
             with suppress(ValueError):  # somebody who shares the cache has added it
                 csrs.add_index(name, function)
 
     def granted(self, facts: RequestFacts, now: dt.datetime) -> None:
         """The request is about to be approved."""
-        self._grants[facts.uid] = _Grant(facts, now)
+        self.granted_so_far += 1
+        self._grants.pop(facts.uid, None)
+        self._grants[facts.uid] = _Grant(self.granted_so_far, facts, now)
         if len(self._grants) > _MAX_GRANTS:
             del self._grants[next(iter(self._grants))]
+
+    def with_grants(self, records: Records, facts: RequestFacts, needs: RecordNeeds, begun: int) -> Records:
+        """``records``, which were looked up when ``begun`` were granted, with what was granted since that matters.
+
+        The same object if nothing does.
+        """
+        names = {each.lower(): each for each in names_of(facts)} if needs.holders else {}
+        for other in self._since(facts, begun):
+            if needs.key and other.key_fingerprint == facts.key_fingerprint:
+                records = msgspec.structs.replace(records, key_waits=f"{other.name} is approved for it")
+            if other.signer_name == facts.signer_name and other.username == facts.username and needs.periods:
+                more = {period: count + 1 for period, count in records.approved.items()}
+                records = msgspec.structs.replace(records, approved=more)
+            if needs.certificates and _is_of_node(other, facts):
+                records = msgspec.structs.replace(records, certificates=records.certificates + 1)
+            if other.username != facts.username:
+                held = {names[each.lower()]: f"{other.name} of {other.username} is approved for it"
+                        for each in names_of(other) if each.lower() in names}  # fmt: skip
+                if held:
+                    records = msgspec.structs.replace(records, holders={**records.holders, **held})
+        return records
+
+    def _since(self, facts: RequestFacts, begun: int) -> Iterator[RequestFacts]:
+        for uid in reversed(self._grants):
+            grant = self._grants[uid]
+            if grant.number <= begun:
+                return
+            if uid != facts.uid:
+                yield grant.facts
 
     async def look(self, facts: RequestFacts, needs: RecordNeeds, now: dt.datetime) -> Records:
         """What ``needs`` asks about a request; a ledger that cannot be read is the records' fault."""
@@ -92,21 +125,20 @@ class PolicyRecords:
     async def _key(self, facts: RequestFacts, now: dt.datetime) -> tuple[str, str]:
         """Who has a certificate for the key, and who may be about to get one."""
         key = facts.key_fingerprint
-        issued = await self._ledger.find(
-            Query(kinds=frozenset({ISSUED}), key=key, limit=_LOOKED_AT, until=self._until(now))
-        )
-        for each in issued:
-            if each.entry.uid != facts.uid:
-                return f"{each.entry.request} had a certificate for it", ""
+        query = Query(kinds=_DECIDED | {ISSUED}, key=key, limit=_LOOKED_AT, until=self._until(now), newest_first=True)
+        entries = [each.entry for each in await self._ledger.find(query) if each.entry.uid != facts.uid]
+        for entry in entries:
+            if entry.kind == ISSUED:
+                return f"{entry.request} had a certificate for it", ""
         waits = ""
         for csr in self._others(KEY_INDEX, key, facts):
             if csr.status.certificate:
                 return f"{csr.metadata.name} has a certificate for it", ""
             if _may_be_signed(csr):
                 waits = f"{csr.metadata.name} is approved for it"
-        for each in await self._ledger.find(Query(kinds=_DECIDED, key=key, limit=_LOOKED_AT, until=self._until(now))):
-            if each.entry.uid != facts.uid and not self._has_failed(each.entry):
-                waits = waits or f"{each.entry.request} was approved for it"
+        for entry in entries:
+            if not self._has_failed(entry):
+                waits = waits or f"{entry.request} was approved for it"
         for other in self._recent(facts, now):
             if other.key_fingerprint == key:
                 waits = waits or f"{other.name} is approved for it"
@@ -148,10 +180,7 @@ class PolicyRecords:
             if _may_be_signed(csr) if leaf is None else now < leaf.not_after:
                 seen.add(csr.metadata.uid)
                 count += 1
-        return count + sum(
-            other.uid not in seen and (node_of(other), other.signer_name) == (node, signer)
-            for other in self._recent(facts, now)
-        )
+        return count + sum(other.uid not in seen and _is_of_node(other, facts) for other in self._recent(facts, now))
 
     async def _holders(self, facts: RequestFacts, now: dt.datetime) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -185,6 +214,11 @@ class PolicyRecords:
             if other.username != facts.username and name.lower() in map(str.lower, names_of(other)):
                 return f"{other.name} of {other.username} is approved for it"
         return ""
+
+
+def _is_of_node(other: RequestFacts, facts: RequestFacts) -> bool:
+    node = node_of(facts)
+    return node != "" and (node_of(other), other.signer_name) == (node, facts.signer_name)
 
 
 def _spellings(name: str) -> Iterator[str]:
