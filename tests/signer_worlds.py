@@ -219,11 +219,11 @@ def config(folder: Path, authority: dict[str, Any], clock: Clock) -> Signer:
     return outside.remote_signer(found, folder, RULES, clock)
 
 
-def signed_by(authority: CertificateAuthority, asked: Wanted, now: dt.datetime) -> bytes:
+def signed_by(authority: CertificateAuthority, asked: Wanted, now: dt.datetime, rules: SigningRules = RULES) -> bytes:
     """What a CA of somebody else's answers, in PEM."""
     issued = issuance.issue(
         authority, asked.request, signer_name=asked.signer_name, usages=asked.usages,
-        expiration_seconds=asked.expiration_seconds, now=now, rules=RULES,
+        expiration_seconds=asked.expiration_seconds, now=now, rules=rules,
     )  # fmt: skip
     return issued.pem()
 
@@ -243,6 +243,7 @@ class WebhookPeer:
     clock: Clock
     question: Callable[[bytes], Wanted]
     answer: Callable[[Wanted, bytes], Any]
+    rules: SigningRules = RULES
 
     def sign(self) -> None:
         self.server.script(self._sign)
@@ -252,7 +253,7 @@ class WebhookPeer:
 
     async def _sign(self, request: web.Request) -> web.StreamResponse:
         asked = self.question(await request.read())
-        return await self._reply(request, asked, signed_by(self.authority, asked, self.clock.now()))
+        return await self._reply(request, asked, signed_by(self.authority, asked, self.clock.now(), self.rules))
 
     async def _lie(self, request: web.Request) -> web.StreamResponse:
         """Somebody else's: the right CA and the right name."""

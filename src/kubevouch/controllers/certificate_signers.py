@@ -51,6 +51,7 @@ from kubevouch.signers.interface import SignerError
 from kubevouch.signers.key_threads import KeyThreads
 from kubevouch.signers.pkcs11 import MAX_SESSIONS
 from kubevouch.signers.registry import Signers
+from kubevouch.signers.remote import RemoteSigner
 from kubevouch.signers.rollover import Plan, RolloverError, fingerprint_of
 from kubevouch.util.clock import Clock
 from kubevouch.util.worker import elsewhere
@@ -92,8 +93,8 @@ class CertificateSigners:
         self._events = EventRecorder(client, clock, NAME)
         # By object: its signer name, what it has put there, and by fingerprint what signs there or has signed.
         self._names: dict[str, str] = {}
-        self._put: dict[str, HeldSigner] = {}
-        self._held: dict[str, dict[str, HeldSigner]] = {}
+        self._put: dict[str, HeldSigner | RemoteSigner] = {}
+        self._held: dict[str, dict[str, HeldSigner | RemoteSigner]] = {}
         self._shapes: dict[str, tuple[int, tuple[bytes, ...]]] = {}
 
     async def reconcile(self, request: Request) -> Result:
@@ -150,7 +151,10 @@ class CertificateSigners:
             raise NotReady("TooManyCAs", str(err), keeps=True) from err
         trust = spec.trust or SignerTrust()
         await self._publish(obj, trust, "".join(dict.fromkeys(each.certificate for each in listed)))
-        self._hold(obj, source, rules)
+        try:
+            self._hold(obj, source, rules)
+        except SignerError as err:
+            raise NotReady("CAUnusable", str(err), keeps=True) from err
         return rollover.plan(
             listed,
             current.fingerprint,
@@ -231,7 +235,9 @@ class CertificateSigners:
         for authority in (source.authority, source.former):
             if authority is not None and fingerprint_of(authority.certificate) not in held:
                 threads = KeyThreads(MAX_SESSIONS, self._clock) if source.in_token else None
-                held[fingerprint_of(authority.certificate)] = HeldSigner(authority, rules, pool, threads)
+                held[fingerprint_of(authority.certificate)] = (
+                    source.remote(rules) if source.remote else HeldSigner(authority, rules, pool, threads)
+                )
 
     def _sign(self, obj: CertificateSigner, plan: Plan) -> None:
         name, signer_name = obj.metadata.name, obj.spec.signer_name

@@ -9,7 +9,7 @@ write such objects cannot have somebody else's key used, or a file read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,14 @@ from kubevouch.pki import authority as authority_module
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.client_certificate import is_issued_by, is_self_signed
 from kubevouch.pki.errors import AuthorityError, KeyMaterialError, ParseError
+from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.signature import Signing
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers import pkcs11_uri
+from kubevouch.signers.interface import SignerError
 from kubevouch.signers.keys import KeyOptions, TokenSource, read_key_file
+from kubevouch.signers.remote import RemoteSigner
 from kubevouch.util.clock import Clock
 from kubevouch.wellknown import TLS_CERTIFICATE_KEY, TLS_PRIVATE_KEY_KEY, TLS_SECRET
 
@@ -49,12 +53,14 @@ class Source:
         former: the one before it, which signs until the next one is known to everybody; None if its key is not there.
         pool: every certificate that was found, for chains and anchors.
         in_token: the key is asked for each signature, and may be away.
+        remote: who signs in place of ``authority``, of which only the certificate is here.
     """
 
     authority: CertificateAuthority
     former: CertificateAuthority | None = None
     pool: Sequence[Certificate] = ()
     in_token: bool = False
+    remote: Callable[[SigningRules], RemoteSigner] | None = None
 
     def anchors_of(self, certificate: Certificate) -> tuple[Certificate, ...]:
         """What has to be trusted so that what ``certificate`` issues is: the roots above it that were found, or it."""
@@ -123,6 +129,8 @@ def _certificates(text: bytes) -> list[Certificate]:
 class NamedAuthorities:
     """CAs in the files of a directory that the operator has chosen: ``NAME.crt`` with ``NAME.key`` or ``NAME.uri``.
 
+    With ``NAME.yaml``, a SigningConfiguration of one authority, another program signs, and ``NAME.crt`` is its CA.
+
     Args:
         folder: None where there is none.
         keys: what opens encrypted files and tokens.
@@ -143,19 +151,37 @@ class NamedAuthorities:
             raise AuthorityMissingError(f"there is no CA {quote(name)}: no directory of CAs was given")
         if not _NAME.fullmatch(name):
             raise AuthorityError(f"{quote(name)} is no name of a CA")
-        certificate, key, uri = (self._folder / f"{name}.{end}" for end in ("crt", "key", "uri"))
+        certificate, key, uri, outside = (self._folder / f"{name}.{end}" for end in ("crt", "key", "uri", "yaml"))
         try:
             text = _read(certificate)
+            if outside.exists():
+                return self._of_another(text, outside)
             if uri.exists():
                 return self._of_token(text, _read(uri), str(certificate))
             authority, pool = _loaded(text, read_key_file(str(key), self._keys, private=True))
         except FileNotFoundError as err:
             raise AuthorityMissingError(f"there is no CA {quote(name)}: {err.filename} is missing") from err
-        except (OSError, KeyMaterialError) as err:
+        except (OSError, KeyMaterialError, SignerError) as err:
             raise AuthorityError(f"the CA {quote(name)} cannot be read: {err}") from err
         except AuthorityError as err:
             raise AuthorityError(f"the CA {quote(name)} cannot be used: {err}") from err
         return Source(authority, None, tuple(pool))
+
+    def _of_another(self, text: bytes, path: Path) -> Source:
+        # Parsers of YAML and of kubeconfigs, which few signers need.
+        from kubevouch.signers import outside
+
+        pool, authorities = _certificates(text), outside.load(path).authorities
+        if len(authorities) != 1:
+            raise AuthorityError(f"{path} has {len(authorities)} authorities, expected one")
+
+        def refuse(_: bytes) -> bytes:
+            raise AuthorityError("another program signs for this authority")
+
+        def remote(rules: SigningRules) -> RemoteSigner:
+            return outside.remote_signer(authorities[0], path.parent, rules, self._clock)
+
+        return Source(CertificateAuthority(pool[0], Signing(b"", refuse)), None, tuple(pool), remote=remote)
 
     def _of_token(self, text: bytes, uri: bytes, certificate_file: str) -> Source:
         pool = _certificates(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,6 +113,12 @@ class RemoteSigner:
         self._waiting = 0
         self._stopped = ""
         self._intermediates: dict[bytes, Certificate] = {}
+
+    def with_rules(self, rules: SigningRules, pool: Sequence[Certificate]) -> RemoteSigner:  # noqa: ARG002 - its own
+        """The same program, and whether it has stopped, under other rules; what is behind certificates it sends."""
+        same = copy.copy(self)
+        same._rules = rules
+        return same
 
     @property
     def kind(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_bundle
 from kubevouch.signers.catalog import SigningOptions
+from kubevouch.signers.definition import rules_of
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.wellknown import SIGNERS_NAMESPACE
 from signer_world import BUNDLES, SIGNER, Signers, new_ca, secret, signer, signers
+from signer_worlds import PLAIN, https_peer
 
 CA = new_ca("web CA")
 TRUST: dict[str, Any] = {"clusterTrustBundle": True, "configMap": True}
@@ -409,5 +412,30 @@ async def test_a_ca_in_the_operator_s_directory_is_published_before_it_signs_too
         (tmp_path / "web.key").unlink()
         await at.later(61)
         assert await issuers(at) == [] and (await at.ready()).reason == "CAMissing"
+        assert at.running is not None
+        await at.running.close()
+
+
+@async_test
+async def test_a_ca_of_another_program_in_the_operator_s_directory(tmp_path: Path) -> None:
+    """By the rules of the object: nobody but the operator says which program is asked, and who it is."""
+    folder = tmp_path / "signers"
+    folder.mkdir(mode=0o700)
+    async with (
+        https_peer(tmp_path, *PLAIN, webhook={"kubeconfigFile": "webhook.conf"}) as (_, peer),
+        signers(signer(ca={"name": "web"})) as at,
+    ):
+        peer.authority, peer.clock, peer.rules = CA, at.at.clock, rules_of(signer().spec)
+        (folder / "web.crt").write_bytes(CA.certificate.pem())
+        authority = {"name": "web", "trustFile": "web.crt", "webhook": {"kubeconfigFile": "../webhook.conf"}}
+        settings = {
+            "apiVersion": "signing.kubevouch.io/v1alpha1",
+            "kind": "SigningConfiguration",
+            "authorities": [authority],
+        }
+        (folder / "web.yaml").write_text(json.dumps(settings))
+        await restart_with(at, SigningOptions(named=folder, clock=at.at.clock))
+        assert await issuers(at) == ["web CA"]
+        assert len(peer.server.seen) == 1
         assert at.running is not None
         await at.running.close()

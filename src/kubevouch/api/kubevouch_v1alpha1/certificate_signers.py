@@ -87,8 +87,9 @@ class SignerCA(Struct):
     ] = ""  # fmt: skip
     name: Annotated[
         str,
-        wire(2, "A CA that the operator has put into the directory for them: NAME.crt with NAME.key, or with NAME.uri, "
-             "which holds the pkcs11: URI of the key.", schema=_NAME),
+        wire(2, "A CA that the operator has put into the directory for them: NAME.crt with NAME.key, with NAME.uri, "
+             "which holds the pkcs11: URI of the key, or with NAME.yaml, which says what other program signs.",
+             schema=_NAME),
     ] = ""  # fmt: skip
 
 

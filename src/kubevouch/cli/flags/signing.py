@@ -88,8 +88,8 @@ _FLAGS = (
     click.option(
         "--signer-ca-dir",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Directory of the CAs that CertificateSigners may name: NAME.crt with NAME.key, or with NAME.uri, which "
-        "holds a pkcs11: URI.  [default: pki/signers of the data directory]",
+        help="Directory of the CAs that CertificateSigners may name: NAME.crt with NAME.key, with NAME.uri, which "
+        "holds a pkcs11: URI, or with NAME.yaml, a SigningConfiguration.  [default: pki/signers of the data directory]",
     ),
 )
 
