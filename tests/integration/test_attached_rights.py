@@ -49,6 +49,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.interface import MERGE_PATCH
 from kubevouch.client.leader_election import ElectionOptions
+from kubevouch.controllers.catalog import select_attached
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
@@ -60,10 +61,12 @@ from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached import manifests
+from kubevouch.standalone.attached.check import judge, look
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.testing.cluster import Cluster
 from kubevouch.testing.waiting import wait_for
+from kubevouch.util.clock import SystemClock
 
 _DEPLOY = peers.ROOT / "deploy"
 _READS = frozenset(("get", "list", "watch"))
@@ -102,6 +105,22 @@ async def deployed(calls: set[Call] | None = None) -> AsyncIterator[Cluster]:
             options = await _options(cluster, program, calls if calls is not None else set())
             await until_leading(await stack.enter_async_context(attached(cluster, options=options)))
         yield cluster
+
+
+@async_test
+async def test_the_check_finds_that_the_accounts_have_all_they_need() -> None:
+    async with Cluster(https=True, real_time=True) as cluster:
+        kubectl = kubectl_of(cluster, "1.37")
+        for what in ("crds", "controllers/access.yaml"):
+            done = await asyncio.to_thread(kubectl, "apply", "-f", str(_DEPLOY / what))
+            assert done.returncode == 0, done.stderr
+        for program in manifests.PROGRAMS:
+            config = await account_config(cluster, manifests.NAMESPACE, program.name)
+            selected = select_attached(program.controllers)
+            async with config.client(component="check") as client:
+                seen = await look(client, selected, program.controllers, SystemClock().now())
+            assert not seen.lacking
+            assert not judge(seen, selected, program.controllers).missing_kinds
 
 
 async def _options(cluster: Cluster, program: manifests.Program, calls: set[Call]) -> AttachedOptions:
@@ -170,9 +189,9 @@ async def what_nothing_justifies_yet_waits_and_is_looked_at_again(cluster: Clust
     await until(cluster, "serving-2", is_issued)
 
 
-async def what_is_contradicted_is_denied(cluster: Cluster) -> None:
+async def what_no_kubelet_may_have_is_denied(cluster: Cluster) -> None:
     await _node(cluster, "worker-5", "10.0.0.15")
-    names = SubjectAltNames(dns_names=("worker-5",), ip_addresses=(ipaddress.ip_address("10.0.0.99"),))
+    names = SubjectAltNames(dns_names=("worker-5",), ip_addresses=(ipaddress.ip_address("127.0.0.9"),))
     await _ask_as_node(cluster, "serving-5", "worker-5", names)
     await until(cluster, "serving-5", lambda csr: has_condition(csr, wellknown.CSR_DENIED))
 
@@ -210,7 +229,7 @@ async def a_revocation_says_that_it_is_in_force(cluster: Cluster) -> None:
 BEHAVIOURS: tuple[Callable[[Cluster], Awaitable[None]], ...] = (
     serving_certificates_are_approved_and_issued,
     what_nothing_justifies_yet_waits_and_is_looked_at_again,
-    what_is_contradicted_is_denied,
+    what_no_kubelet_may_have_is_denied,
     an_approved_request_of_a_machine_is_issued_and_recorded,
     what_a_signer_may_not_sign_fails,
     a_revocation_says_that_it_is_in_force,

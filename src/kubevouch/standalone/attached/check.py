@@ -37,6 +37,7 @@ from kubevouch.standalone.attached.own_kinds import missing
 from kubevouch.standalone.attached.rights import identities, policy_of
 
 KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
+_ITS_LEASE = f"the Lease of {KUBE_CONTROLLER_MANAGER}"
 _GRANTED = f"system:certificates.k8s.io:{CERTIFICATE_SIGNING_REQUESTS.plural}:"
 # kube-controller-manager issues within 60 ms of an approval.
 _PATIENCE = dt.timedelta(minutes=1)
@@ -123,7 +124,7 @@ async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], 
             return otherwise
 
     lease = await read(
-        "the Lease of kube-controller-manager",
+        _ITS_LEASE,
         client.get(LEASES, KUBE_CONTROLLER_MANAGER, wellknown.KUBE_SYSTEM_NAMESPACE),
         None,
     )
@@ -232,7 +233,9 @@ def _reachable(seen: Seen) -> Iterator[Finding]:
     for version, why in seen.found.failures.items():
         yield Finding(Level.WARNING, "discovery", f"{version} is announced and does not answer: {why}")
     lease = seen.manager
-    if lease is None:
+    if lease is None and any(each.startswith(_ITS_LEASE) for each in seen.unreadable):
+        yield Finding(Level.WARNING, KUBE_CONTROLLER_MANAGER, "nobody knows whether it runs here")
+    elif lease is None:
         yield Finding(Level.OK, KUBE_CONTROLLER_MANAGER, "has no Lease here")
     elif seen.manager_leads:
         yield Finding(Level.OK, KUBE_CONTROLLER_MANAGER, f"runs, as {lease.holder_identity}")

@@ -10,10 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import structs
-
 from kubevouch import __version__, wellknown
-from kubevouch.authorization.policy import EVENTS
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
 from kubevouch.standalone.attached.options import DEFAULT_PORT
@@ -119,10 +116,7 @@ def _of_process(name: str, namespace: str) -> Iterator[Tree]:
 
 
 def _rules(rules: Any) -> list[Tree]:
-    """Of events only what is written: one is made or counted up, in the core group."""
-    written = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
-    exact = (written if each == EVENTS else each for each in rules)
-    return [dict(sorted(json_codec.to_builtins(each).items())) for each in exact]
+    return [dict(sorted(json_codec.to_builtins(each).items())) for each in rules]
 
 
 def _ref(kind: str, name: str) -> Tree:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import STORED
+from kubevouch.api.rbac_v1 import ClusterRole, Role
 from kubevouch.authorization.controller_policy import kubernetes_controller_policy, kubevouch_controller_policy
-from kubevouch.authorization.policy import Policy
+from kubevouch.authorization.policy import EVENTS, Policy
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.controllers import catalog
 from kubevouch.controllers.catalog import Entry
@@ -18,6 +21,11 @@ from kubevouch.signers.keys import KeyOptions
 from kubevouch.util.clock import SystemClock
 
 _LEADER_PREFIX = "system::leader-locking-"
+
+
+R = TypeVar("R", ClusterRole, Role)
+
+_WRITTEN_EVENTS = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
 
 
 def identities(selected: Sequence[Entry], words: Sequence[str]) -> tuple[str, ...]:
@@ -56,10 +64,15 @@ def policy_of(identity: str) -> Policy:
         for each in policy.role_bindings
         if _is_for(each.subjects, identity) and not each.role_ref.name.startswith(_LEADER_PREFIX)
     ]
-    return Policy(
-        cluster_roles=tuple(each for each in policy.cluster_roles if each.metadata.name in cluster_names),
-        roles=tuple(each for each in policy.roles if (each.metadata.namespace, each.metadata.name) in names),
-    ).unmarked()
+    cluster_roles = (each for each in policy.cluster_roles if each.metadata.name in cluster_names)
+    roles = (each for each in policy.roles if (each.metadata.namespace, each.metadata.name) in names)
+    return Policy(cluster_roles=tuple(map(_exact, cluster_roles)), roles=tuple(map(_exact, roles))).unmarked()
+
+
+def _exact(role: R) -> R:
+    """Of events only what is written: one is made or counted up, in the core group."""
+    rules = [_WRITTEN_EVENTS if each == EVENTS else each for each in role.rules or ()]
+    return structs.replace(role, rules=rules)
 
 
 def _is_for(subjects: Sequence[Any], identity: str) -> bool:

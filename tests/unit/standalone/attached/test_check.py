@@ -106,6 +106,11 @@ def test_rights_that_are_missing_are_an_error_and_kinds_a_warning() -> None:
     assert _levels(report)["kinds"] is Level.WARNING
 
 
+def test_a_manager_that_nobody_could_look_at_is_not_said_to_be_away() -> None:
+    report = _judged("*", unreadable=("the Lease of kube-controller-manager: no",))
+    assert _levels(report)["kube-controller-manager"] is Level.WARNING
+
+
 def test_of_names_the_first_stands_for_all_unless_they_are_signers() -> None:
     rules = [
         PolicyRule(verbs=["get"], api_groups=[""], resources=["configmaps"], resource_names=["a", "b"]),
