@@ -49,7 +49,7 @@ MAX_LISTED = 4_000
 _WHILE_AWAY = Request("")
 _MOST = 100_000
 # What is issued later may be reached, too: by a key, by a moment that is yet to come.
-_RESYNC_SECONDS = 300.0
+_RESYNC_SECONDS, _ENDS_SECONDS = 300.0, 86400.0
 
 
 class RevocationReconciler:
@@ -78,7 +78,10 @@ class RevocationReconciler:
         status = await self._status(obj)
         if status != obj.status:
             await self._write(request.name, status)
-        return Result(_RESYNC_SECONDS)
+        targets = obj.spec.revoked
+        named = msgspec.structs.replace(targets, serials=[], certificates=[], issued_until=None)
+        # What is named one by one was issued already: it can only end.
+        return Result(_ENDS_SECONDS if named == RevocationTargets() else _RESYNC_SECONDS)
 
     async def _write(self, name: str, status: CertificateRevocationStatus) -> None:
         try:

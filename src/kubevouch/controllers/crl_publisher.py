@@ -35,6 +35,7 @@ from kubevouch.revocation.revocations import Revocations, authority_id
 from kubevouch.signers.interface import SignerError
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
+from kubevouch.util.turns import give_way
 from kubevouch.util.worker import elsewhere
 
 log = structlog.get_logger("controllers.crl_publisher")
@@ -46,6 +47,7 @@ BASE_LIFE = dt.timedelta(hours=12)
 """How long delta CRLs continue the same full one."""
 _AGAIN_SECONDS = 3600.0
 _CRL_SIGN_BIT = 6
+_TURN = 2_000
 _ALL = Request("crls")
 
 
@@ -72,7 +74,7 @@ class CRLPublisher:
         self._ledger = ledger
         self._clock = clock
         self._bases: dict[bytes, _Base] = {}
-        self._signer_of: dict[tuple[str, int], str] = {}
+        self._signers_of: dict[bytes, dict[int, str]] = {}
 
     async def reconcile(self, request: Request) -> Result:  # noqa: ARG002 - there is only one
         authorities: dict[bytes, CertificateAuthority] = {}
@@ -83,75 +85,86 @@ class CRLPublisher:
                 issuer = authority_id(authority.certificate)
                 authorities[issuer] = authority
                 signers.setdefault(issuer, []).append(name)
+        revoked = {issuer: await self._revoked(issuer) for issuer in authorities}
         documents: dict[str, Document] = {}
-        for issuer, authority in authorities.items():
-            try:
-                documents |= await self._documents(issuer, authority, sorted(signers[issuer]))
-            except (PKIError, SignerError) as err:
-                raise ReconcileError(f"the CRL of {issuer.hex()} cannot be signed: {err}") from err
+        numbers: dict[bytes, int] = {}
+        try:
+            for issuer, authority in authorities.items():
+                numbers[issuer] = await self._next_number(issuer.hex())
+                documents |= await self._whole(issuer, authority, numbers[issuer], revoked[issuer])
+            # To look up whose each number is takes a while, with many: the lists of the signers come later.
+            self._publication.publish(authorities, {**self._publication.documents, **documents})
+            for issuer, authority in authorities.items() if self._publication.url else ():
+                documents |= await self._parts(issuer, authority, numbers[issuer], revoked[issuer], signers[issuer])
+        except (PKIError, SignerError) as err:
+            raise ReconcileError(f"the CRLs cannot be signed: {err}") from err
         self._publication.publish(authorities, documents)
         return Result(_AGAIN_SECONDS) if authorities else Result(None)
 
-    async def _documents(
-        self, issuer: bytes, authority: CertificateAuthority, signers: Sequence[str]
+    async def _revoked(self, issuer: bytes) -> dict[int, RevokedSerial]:
+        found = {}
+        for count, serial in enumerate(self._revocations.serials(issuer), 1):
+            each = self._revocations.serial(issuer, serial)
+            if each is not None:
+                found[serial] = RevokedSerial(serial, each.at, each.reason)
+            if count % _TURN == 0:
+                await give_way()
+        return found
+
+    async def _whole(
+        self, issuer: bytes, authority: CertificateAuthority, number: int, revoked: dict[int, RevokedSerial]
     ) -> dict[str, Document]:
-        number, now = await self._next_number(issuer.hex()), self._clock.now()
-        revoked = {
-            serial: RevokedSerial(serial, each.at, each.reason)
-            for serial, each in self._revocations.serials(issuer).items()
-        }
+        now = self._clock.now()
         base = self._bases.get(issuer)
         if base is None or not base.at <= now < base.at + BASE_LIFE:
             base = self._bases[issuer] = _Base(number, now, revoked)
-        folder = f"{PREFIX}/crl/{issuer.hex()}"
-        url = self._publication.url
+        folder, url = _folder(issuer), self._publication.url
         full = CRLTemplate(
             number=number, this_update=now, next_update=now + FULL_LIFE, revoked=tuple(revoked.values()),
             freshest=f"{url}{folder}/delta.crl" if url else "",
         )  # fmt: skip
-        templates = {f"{folder}/full.crl": full}
-        if base.number != number:
-            templates[f"{folder}/delta.crl"] = CRLTemplate(
-                number=number, this_update=now, next_update=now + DELTA_LIFE, base=base.number,
-                revoked=changes(base.revoked, revoked, now),
-            )  # fmt: skip
-        else:
-            # Nothing has changed since the base; whoever asks for a delta gets one that says so.
-            templates[f"{folder}/delta.crl"] = CRLTemplate(
-                number=number, this_update=now, next_update=now + DELTA_LIFE, base=number
-            )
-        for signer in signers if url else ():
-            path = f"{folder}/{file_of(signer)}.crl"
-            part = tuple([each for each in revoked.values() if await self._is_of(issuer, each.serial, signer)])
-            templates[path] = msgspec.structs.replace(full, revoked=part, point=f"{url}{path}", freshest="")
-        name, key_id = authority.certificate.subject_name, authority.certificate.meaning.subject_key_id
-
-        def sign(template: CRLTemplate) -> bytes:
-            return authority.signed(
-                lambda identifier: crl_builder.to_be_signed(
-                    template, issuer_name=name, issuer_key_id=key_id, identifier=identifier
-                )
-            )
-
-        found = {}
-        for path, template in templates.items():
-            body = await elsewhere(lambda each=template: sign(each))  # type: ignore[misc]
-            found[path] = Document(body, CRL_TYPE, template.next_update)
+        delta = CRLTemplate(
+            number=number, this_update=now, next_update=now + DELTA_LIFE, base=base.number,
+            revoked=changes(base.revoked, revoked, now),
+        )  # fmt: skip
         certificate = await elsewhere(lambda: crl_certificate(authority))
-        found[f"{folder}/ca.crt"] = Document(certificate, CERTIFICATE_TYPE, now + FULL_LIFE)
         log.info("signed a CRL", issuer=issuer.hex(), number=number, revoked=len(revoked))
+        return {
+            f"{folder}/full.crl": await _signed(authority, full),
+            f"{folder}/delta.crl": await _signed(authority, delta),
+            f"{folder}/ca.crt": Document(certificate, CERTIFICATE_TYPE, now + FULL_LIFE),
+        }
+
+    async def _parts(
+        self,
+        issuer: bytes,
+        authority: CertificateAuthority,
+        number: int,
+        revoked: dict[int, RevokedSerial],
+        signers: Sequence[str],
+    ) -> dict[str, Document]:
+        """Of each signer's certificates; what nobody knows is in all: too much in a list harms nobody."""
+        owners = self._signers_of.setdefault(issuer, {})
+        for serial in owners.keys() - revoked.keys():
+            del owners[serial]
+        for serial in revoked:
+            if serial not in owners:
+                owners[serial] = await self._signer_of(issuer.hex(), serial)
+        found, now = {}, self._clock.now()
+        for signer in signers:
+            path = f"{_folder(issuer)}/{file_of(signer)}.crl"
+            part = tuple(each for serial, each in revoked.items() if owners[serial] in ("", signer))
+            template = CRLTemplate(
+                number=number, this_update=now, next_update=now + FULL_LIFE, revoked=part,
+                point=f"{self._publication.url}{path}",
+            )  # fmt: skip
+            found[path] = await _signed(authority, template)
         return found
 
-    async def _is_of(self, issuer: bytes, serial: int, signer: str) -> bool:
-        """What nobody knows is in the lists of all signers: too much in a list harms nobody."""
-        key = issuer.hex(), serial
-        if key not in self._signer_of:
-            query = Query(kinds=frozenset({ISSUED}), serial=f"{serial:x}")
-            known = [each.entry for each in await self._ledger.find(query) if each.entry.issuer_key == issuer.hex()]
-            if not known:
-                return True
-            self._signer_of[key] = known[-1].signer
-        return self._signer_of[key] == signer
+    async def _signer_of(self, issuer: str, serial: int) -> str:
+        query = Query(kinds=frozenset({ISSUED}), serial=f"{serial:x}")
+        known = [each.entry for each in await self._ledger.find(query) if each.entry.issuer_key == issuer]
+        return known[-1].signer if known else ""
 
     async def _next_number(self, issuer: str) -> int:
         """Raises APIStatusError, TransportError."""
@@ -167,6 +180,26 @@ class CRLPublisher:
 
         await stored.change(self._client, CONFIG_MAPS, NUMBERS, wellknown.KUBE_SYSTEM_NAMESPACE, raised)
         return given
+
+
+def _folder(issuer: bytes) -> str:
+    return f"{PREFIX}/crl/{issuer.hex()}"
+
+
+async def _signed(authority: CertificateAuthority, template: CRLTemplate) -> Document:
+    own = authority.certificate
+
+    def sign() -> bytes:
+        return authority.signed(
+            lambda identifier: crl_builder.to_be_signed(
+                template,
+                issuer_name=own.subject_name,
+                issuer_key_id=own.meaning.subject_key_id,
+                identifier=identifier,
+            )
+        )
+
+    return Document(await elsewhere(sign), CRL_TYPE, template.next_update)
 
 
 def file_of(signer_name: str) -> str:

@@ -57,14 +57,12 @@ class Publication:
         self._answers: dict[tuple[bytes, ...], _Kept] = {}
         self._nonces = NONCES_AT_ONCE
         self._nonces_at: dt.datetime | None = None
-        self._serials: dict[bytes, Mapping[int, Revoked]] = {}
         self._changes = 0
         revocations.on_change(self._forget)
 
     def _forget(self) -> None:
         self._changes += 1
         self._answers.clear()
-        self._serials.clear()
 
     def publish(self, authorities: Mapping[bytes, CertificateAuthority], documents: Mapping[str, Document]) -> None:
         """Serve these from now on. ``authorities`` are by their key identifier."""
@@ -125,10 +123,7 @@ class Publication:
         now: dt.datetime,
         nonce: bytes = b"",
     ) -> Unsigned:
-        revoked = self._serials.get(issuer)
-        if revoked is None:
-            revoked = self._serials[issuer] = self.revocations.serials(issuer)
-        statuses = tuple(_status(each, revoked.get(each.serial)) for each in certificates)
+        statuses = tuple(_status(each, self.revocations.serial(issuer, each.serial)) for each in certificates)
         return Unsigned(authority, statuses, now, nonce, self._changes)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -197,7 +197,15 @@ class Revocations:
         """Start from all there are. What was known is not forgotten before what takes its place is there."""
         fresh = Revocations()
         for obj in objects:
-            fresh._add(obj)
+            fresh.add(obj)
+        self.take(fresh)
+
+    def add(self, obj: CertificateRevocation) -> None:
+        """One more of those of which none is known yet; nobody is told."""
+        self._add(obj)
+
+    def take(self, fresh: Revocations) -> None:
+        """Have what ``fresh`` has, which was filled meanwhile, in place of all that was known."""
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
         self._requesters, self.loaded = fresh._requesters, lambda: True
@@ -317,14 +325,14 @@ class Revocations:
         revoked = self.user(f"{NODE_USER_PREFIX}{name}", issued)
         return self.lockouts.of(name, issued) if revoked is None else str(revoked)
 
-    def serials(self, issuer: bytes) -> Mapping[int, Revoked]:
-        """The revoked serial numbers of one issuer, and why: what its CRL says."""
-        found = {}
-        for serial, hit in self._serials.get(issuer, _Index[int]()).items():
-            gravest = _gravest(_all(hit))
-            assert gravest is not None  # what nothing revokes is dropped
-            found[serial] = gravest
-        return found
+    def serial(self, issuer: bytes, serial: int) -> Revoked | None:
+        """What has revoked the certificate of that number."""
+        known = self._serials.get(issuer)
+        return None if known is None else _gravest(_all(known.get(serial, ())))
+
+    def serials(self, issuer: bytes) -> Sequence[int]:
+        """The revoked serial numbers of one issuer: what its CRL is about."""
+        return tuple(self._serials.get(issuer, ()))
 
 
 def _says(obj: CertificateRevocation) -> tuple[object, ...]:

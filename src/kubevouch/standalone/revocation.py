@@ -43,13 +43,13 @@ def follow(caches: Caches, revocations: Revocations) -> None:
 
 
 async def _load(revocations: Revocations, values: Mapping[str, bytes]) -> None:
-    objects = []
+    fresh = Revocations()
     for key, value in values.items():
         obj = _decoded(key, value)
         if obj is not None:
-            objects.append(obj)
+            fresh.add(obj)
         await give_way()
-    revocations.load(objects)
+    revocations.take(fresh)
 
 
 def _changed(revocations: Revocations, key: str, value: bytes | None) -> None:
