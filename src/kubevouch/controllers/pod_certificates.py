@@ -28,7 +28,6 @@ from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.issued_pod_certificates import MIN_LIFETIME
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS
-from kubevouch.api.kubevouch_v1alpha1.certificate_signers import CertificateSigner
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.api.pod_certificate_requests_v1beta1 import (
     PodCertificateRequest,
@@ -37,11 +36,11 @@ from kubevouch.api.pod_certificate_requests_v1beta1 import (
     key_source,
     validate_pod_certificate_request_status_update,
 )
-from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
+from kubevouch.client.cache.informer import ChangeHandler
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers import certificate_signers
+from kubevouch.controllers import certificate_signers, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import Allowance, EventRecorder
 from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
@@ -353,20 +352,18 @@ def served(resources: Iterable[Resource[Any]]) -> Resource[Any] | None:
 
 
 def build(context: Context) -> QueueController | None:
-    """None where there are no such requests."""
+    """None where there are no such requests, or nothing signs that could sign for pods."""
     resource = served(context.resources)
-    if resource is None:
+    if resource is None or not {certificate_signers.NAME, csr_signing.NAME} <= context.running:
         return None
     client = context.connect(NAME)
     informer = context.informers.informer(resource, client=client)
     informer.indexer.add_index(POD_INDEX, pods_of)
-    objects: SharedInformer[CertificateSigner] | None = None
-    if certificate_signers.NAME in context.running:
-        objects = context.informers.informer(CERTIFICATE_SIGNERS, client=client)
+    objects = context.informers.informer(CERTIFICATE_SIGNERS, client=client)
 
     def rules_of(signer_name: str) -> PodCertificateRules | None:
-        """By the object that has the name, as far as there are such objects."""
-        same = () if objects is None else objects.lister.list(matches=lambda each: each.spec.signer_name == signer_name)
+        """By the object that has the name."""
+        same = objects.lister.list(matches=lambda each: each.spec.signer_name == signer_name)
         first = min(same, key=certificate_signers.age, default=None)
         return None if first is None else pod_certificates.rules_of(first.spec)
 
@@ -395,6 +392,5 @@ def build(context: Context) -> QueueController | None:
                 controller.queue.add(request)
 
     context.signers.on_change(look_again)
-    if objects is not None:
-        controller.follow(objects, ChangeHandler(lambda obj, _: look_again(obj.spec.signer_name)))
+    controller.follow(objects, ChangeHandler(lambda obj, _: look_again(obj.spec.signer_name)))
     return controller
