@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import re
 import subprocess
@@ -11,23 +12,42 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes
+import msgspec
 import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 
+from asynctest import async_test
+from attached_world import attached, foreign, signing_of
 from kubectl import kubectl_of
-from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, PODS
+from kubevouch.api import pod_certificate_requests_v1 as v1
+from kubevouch.api.catalog import (
+    CLUSTER_TRUST_BUNDLES,
+    NODES,
+    POD_CERTIFICATE_REQUESTS,
+    POD_CERTIFICATE_REQUESTS_V1,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from kubevouch.api.core_v1 import Node, ServiceAccount
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS
 from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import Resource
 from kubevouch.pki import keys
 from kubevouch.pki.authority import create_authority
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing import Cluster
+from kubevouch.testing.waiting import wait_for
+from kubevouch.util.clock import SystemClock
 from kubevouch.wellknown import SIGNERS_NAMESPACE
-from pod_requests import key_of, stub
+from pod_requests import key_of, request, stub
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "pod-certificates.md"
 SIGNER, POD = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL))
 NAME = "example.com/pods"
+BETA = "certificates.k8s.io/v1beta1=true"
 CONTROLLERS = (
     "podcertificaterequestsigning", "podcertificaterequestcleaner", "certificatesigners", "csrsigning",
 )  # fmt: skip
@@ -35,26 +55,27 @@ CONTROLLERS = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(https=True, controllers=CONTROLLERS, runtime_config="certificates.k8s.io/v1beta1=true") as cluster:
+    with Cluster(https=True, controllers=CONTROLLERS, runtime_config=BETA) as cluster:
         # kubevouch runs no pods, so that nobody can create one; this one is as a store may have it.
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}})
         cluster.run(_put_pod(cluster))
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SIGNERS_NAMESPACE}})
-        ca = create_authority("pods", keys.generate(KeyAlgorithm.ECDSA_P256), now=cluster.clock.now())
-        values = {"tls.crt": ca.certificate.pem(), "tls.key": keys.to_pem(ca.key)}
-        cluster.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "pods-ca", "namespace": SIGNERS_NAMESPACE},
-                "type": "kubernetes.io/tls",
-                "data": {key: base64.b64encode(value).decode() for key, value in values.items()},
-            }
-        )
+        cluster.apply(_secret(cluster.clock.now()))
         cluster.apply(SIGNER)
         cluster.settle()
         yield cluster
+
+
+def _secret(now: dt.datetime) -> dict[str, Any]:
+    ca = create_authority("pods", keys.generate(KeyAlgorithm.ECDSA_P256), now=now)
+    values = {"tls.crt": ca.certificate.pem(), "tls.key": keys.to_pem(ca.key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "pods-ca", "namespace": SIGNERS_NAMESPACE},
+        "type": "kubernetes.io/tls",
+        "data": {key: base64.b64encode(value).decode() for key, value in values.items()},
+    }
 
 
 async def _put_pod(cluster: Cluster) -> None:
@@ -183,3 +204,45 @@ def test_kubectl_shows_them_and_the_cleaner_takes_them_away(cluster: Cluster, ku
     cluster.clock.advance(1200)
     cluster.settle()
     assert kubectl("get", "podcertificaterequests", "-o", "name").stdout == ""
+
+
+# ------------------------------------------------------------------ attached to a cluster that runs elsewhere
+
+
+V1_ALONE = "certificates.k8s.io/v1beta1/clustertrustbundles=true,certificates.k8s.io/v1/podcertificaterequests=true"
+
+
+@pytest.mark.parametrize(
+    ("served", "resource"), [(BETA, POD_CERTIFICATE_REQUESTS), (V1_ALONE, POD_CERTIFICATE_REQUESTS_V1)]
+)
+def test_attached_controllers_do_the_same_with_whichever_version_there_is(served: str, resource: Resource[Any]) -> None:
+    @async_test
+    async def scenario() -> None:
+        async with foreign(runtime_config=served) as cluster:
+            client = cluster.client()
+            node = await client.create(NODES, Node(metadata=ObjectMeta(name="n1")))
+            meta = ObjectMeta(name="web", namespace="default")
+            account = await client.create(SERVICE_ACCOUNTS, ServiceAccount(metadata=meta))
+            await _put_pod(cluster)
+            configured: tuple[tuple[Resource[Any], dict[str, Any]], ...] = (
+                (SECRETS, _secret(SystemClock().now())),
+                (CERTIFICATE_SIGNERS, SIGNER),
+            )
+            for kind, tree in configured:
+                await client.create(kind, json_codec.decode(json.dumps(tree).encode(), kind.type))
+            made = request(
+                signer_name=NAME, pod_name="web", pod_uid="pod-uid", service_account_name="web", node_name="n1",
+                service_account_uid=account.metadata.uid, node_uid=node.metadata.uid,
+            )  # fmt: skip
+            asked = msgspec.structs.replace(made, metadata=ObjectMeta(name="c1", namespace="default"))
+            beta = resource is POD_CERTIFICATE_REQUESTS
+            await client.create(resource, asked if beta else v1.from_v1beta1(asked))
+            async with attached(cluster, controllers=CONTROLLERS, signing=signing_of(cluster)):
+                answered = await wait_for(
+                    client, resource, "c1", "default", until=lambda each: bool(each.status.conditions), timeout=120.0
+                )
+            assert answered.status.conditions[0].type == "Issued"
+            manager = next(each for each in answered.metadata.managed_fields if each.subresource == "status")
+            assert manager.api_version == resource.api_version
+
+    scenario()
