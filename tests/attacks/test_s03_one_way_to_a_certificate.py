@@ -33,7 +33,7 @@ def test_a_signer_is_asked_by_the_gate_alone() -> None:
     assert callers("sign", {"signer", "_signer", "signers", "_signers"}) == {GATE}
 
 
-def test_the_gate_has_one_visitor() -> None:
+def test_the_gate_has_a_visitor_for_each_kind_of_request() -> None:
     users = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
@@ -41,7 +41,7 @@ def test_the_gate_has_one_visitor() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "kubevouch.signers.issuance"
         if any(alias.name == "issue" for alias in node.names)
     }
-    assert users == {"controllers/csr_signing.py"}
+    assert users == {"controllers/csr_signing.py", "controllers/pod_certificates.py"}
 
 
 def test_the_ca_s_key_signs_for_signers_and_for_the_server_s_own_files() -> None:

@@ -9,7 +9,7 @@ Works with v1 and v1beta1, whichever there is.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,7 +43,7 @@ from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_lim
 from kubevouch.controllers import certificate_signers, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import Allowance, EventRecorder
-from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, SigningMetrics, request_of
 from kubevouch.ledger import entries
 from kubevouch.ledger.interface import Ledger, LedgerError, allowed
 from kubevouch.machinery.errors import APIStatusError
@@ -51,7 +51,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki import pod_keys
-from kubevouch.pki.errors import PKIError, PolicyError
+from kubevouch.pki.errors import IssuedMismatchError, PKIError, PolicyError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509 import subject_alt_names
 from kubevouch.pki.x509.certificate_extensions import Extension
@@ -61,7 +61,7 @@ from kubevouch.policy import pod_certificates
 from kubevouch.policy.pod_certificates import Found, PodCertificateRules
 from kubevouch.policy.verdict import Outcome, Verdict
 from kubevouch.revocation.revocations import Revocations
-from kubevouch.signers.interface import Approval, Decision, Requester, Signer, SignerError, SignerUnavailable, Wanted
+from kubevouch.signers.interface import Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -81,6 +81,7 @@ SOONEST_SECONDS, LATEST_SECONDS = 2.0, 60.0
 """How soon what waits is looked at again: nothing tells of what it waits for."""
 
 POD_INDEX = "pod"
+PENDING_REASON = "PodCertificatePending"
 
 T = TypeVar("T", bound=Object)
 
@@ -105,6 +106,7 @@ class PodCertificateSigner:
         clock: Clock,
         revocations: Revocations,
         events: EventRecorder,
+        metrics: SigningMetrics,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -115,6 +117,7 @@ class PodCertificateSigner:
         self._clock = clock
         self._revocations = revocations
         self._events = events
+        self._metrics = metrics
         self._allowance = Allowance(clock)
 
     async def reconcile(self, request: Request) -> Result:
@@ -123,7 +126,8 @@ class PodCertificateSigner:
         if asked is None or final_condition(asked) is not None:
             return DONE
         rules, signer = self._rules_of(asked.spec.signer_name), self._signers.get(asked.spec.signer_name)
-        if rules is None or signer is None:
+        if rules is None or signer is None or self._signers.is_fixed(asked.spec.signer_name):
+            # One of the command line is not the one that the object of its name speaks of.
             return DONE
         verdict = pod_certificates.decide(asked, await self._found(asked), rules, self._revocations)
         if verdict.outcome is Outcome.NO_OPINION:
@@ -158,7 +162,7 @@ class PodCertificateSigner:
     async def _wait(self, asked: PodCertificateRequest, missing: str) -> Result:
         """Nothing may be written into the status; an Event says it."""
         log.debug("a request for a pod's certificate waits", request=_name(asked), missing=missing)
-        await self._tell(asked, "PodCertificatePending", f"this waits for {missing}")
+        await self._tell(asked, PENDING_REASON, f"this waits for {missing}")
         created = asked.metadata.creation_timestamp
         age = 0.0 if created is None else self._clock.now().timestamp() - created.seconds
         return Result(requeue_after=min(max(SOONEST_SECONDS, age / 4), LATEST_SECONDS))
@@ -183,15 +187,17 @@ class PodCertificateSigner:
         await self._record(entries.APPROVED, asked, wanted, verdict)
         approval = Approval(verdict.reason, verdict.message, Time.of(now))
         try:
-            certificate = await issue(
-                _ForPods(signer, whole), _requester(asked), approval, wanted, now=now, ledger=self._ledger
-            )
+            certificate = await self._sign(asked, signer, _for_pods(signer.rules, whole), approval, wanted, now)
         except PolicyError as err:
             # The signer permits less than its own words about pods: that is for its operator to put right, while a
             # denial would be for ever.
             return await self._wait(asked, f"a signer that permits what it says of pods: {err}")
         except SignerUnavailable as err:
+            await self._tell(asked, PENDING_REASON, f"this waits for its signer, which cannot be reached: {err}")
             return Result(requeue_after=err.retry_after)
+        except IssuedMismatchError as err:
+            self._signers.report_stop(wanted.signer_name, str(err))
+            raise ReconcileError(f"error signing {_name(asked)}: {err}") from err
         except (PKIError, SignerError, LedgerError) as err:
             raise ReconcileError(f"error signing {_name(asked)}: {err}") from err
         chain = "".join(each.pem().decode() for each in (certificate, *signer.chain_of(certificate)))
@@ -204,6 +210,28 @@ class PodCertificateSigner:
             return await self._wait(asked, f"a certificate that the API server takes: {faults[0].body[-500:]}")
         await self._write(asked, status)
         return DONE
+
+    async def _sign(
+        self,
+        asked: PodCertificateRequest,
+        signer: Signer,
+        rules: SigningRules,
+        approval: Approval,
+        wanted: Wanted,
+        now: dt.datetime,
+    ) -> Certificate:
+        begun, outcome = self._clock.monotonic(), "failed"
+        try:
+            certificate = await issue(
+                signer, _requester(asked), approval, wanted, now=now, ledger=self._ledger, rules=rules
+            )
+            outcome = "issued"
+            return certificate
+        except SignerUnavailable:
+            outcome = "unavailable"
+            raise
+        finally:
+            self._metrics.signed(wanted.signer_name, signer.kind, outcome, self._clock.monotonic() - begun)
 
     def _issued_of(self, asked: PodCertificateRequest) -> int:
         of_pod = self._requests.by_index(POD_INDEX, asked.spec.pod_uid)
@@ -272,32 +300,10 @@ class PodCertificateSigner:
             log.debug("no event", request=_name(asked), err=str(err))
 
 
-class _ForPods:
-    """A signer by whose rules a pod's certificate begins not long ago, and holds for an hour at least."""
-
-    def __init__(self, signer: Signer, whole: dt.timedelta) -> None:
-        self._signer = signer
-        rules = signer.rules
-        room = (whole - MIN_LIFETIME) / (whole - BACKDATE)
-        self._rules = msgspec.structs.replace(rules, backdate=BACKDATE, spread=min(rules.spread, room))
-
-    @property
-    def ends(self) -> dt.datetime | None:
-        return self._signer.ends
-
-    @property
-    def kind(self) -> str:
-        return self._signer.kind
-
-    @property
-    def rules(self) -> SigningRules:
-        return self._rules
-
-    async def sign(self, decision: Decision) -> Certificate:
-        return await self._signer.sign(decision)
-
-    def chain_of(self, certificate: Certificate) -> Sequence[Certificate]:
-        return self._signer.chain_of(certificate)
+def _for_pods(rules: SigningRules, whole: dt.timedelta) -> SigningRules:
+    """Rules by which a certificate begins not long ago, and holds for an hour at least."""
+    room = (whole - MIN_LIFETIME) / (whole - BACKDATE)
+    return msgspec.structs.replace(rules, backdate=BACKDATE, spread=min(rules.spread, room))
 
 
 def _name(asked: PodCertificateRequest) -> str:
@@ -369,7 +375,7 @@ def build(context: Context) -> QueueController | None:
 
     reconciler = PodCertificateSigner(
         client, resource, informer.lister, context.signers, rules_of, context.ledger, context.clock,
-        context.revocations, EventRecorder(client, context.clock, NAME),
+        context.revocations, EventRecorder(client, context.clock, NAME), context.signing_metrics,
     )  # fmt: skip
     controller = QueueController(
         NAME,

@@ -17,7 +17,7 @@ from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Entry
 from kubevouch.ledger.interface import CLOCKS_DIFFER, Ledger, ReadableLedger, allowed, signed_before
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.issuance import verify_signable
+from kubevouch.pki.issuance import SigningRules, verify_signable
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Approval, Decision, Requester, Signer, UndecidedError, Wanted, seal
@@ -33,10 +33,14 @@ async def issue(
     *,
     now: dt.datetime,
     ledger: Ledger,
+    rules: SigningRules | None = None,
 ) -> Certificate:
     """Have ``signer`` sign what is wanted, if it was approved and the signer's policy allows it.
 
     A certificate that was issued for this very request before, and has not ended, is given again.
+
+    Args:
+        rules: instead of the signer's own.
 
     Raises:
         PolicyError: the request can never be signed; the text is for the Failed condition.
@@ -47,7 +51,7 @@ async def issue(
     if approval is None:
         raise UndecidedError(f"certificate signing request {wanted.name} is not approved")
     asked = _entry(requester, approval, wanted, now)
-    rules = signer.rules
+    rules = rules or signer.rules
     try:
         # Before anything is recorded as allowed, and whatever holds the key (docs/adr/0019-rules-twice.md).
         verify_signable(

@@ -19,6 +19,7 @@ from kubevouch.pki.issued_elsewhere import Expectation
 from kubevouch.pki.policy import lifetime, verify_no_escalation
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.signers.interface import Decision, SignerUnavailable, SigningStopped, UndecidedError
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import Stamp, stamp
@@ -181,6 +182,7 @@ class RemoteSigner:
         """What is asked for, once everything holds that would have to hold if the key were here."""
         wanted, rules = decision.wanted, decision.rules
         request = wanted.request
+        _expect_its_own_words(request, self._issuer.kind)
         grant = verify_signable(
             wanted.signer_name, request, wanted.usages, rules, expiration_seconds=wanted.expiration_seconds
         )
@@ -206,3 +208,17 @@ class RemoteSigner:
     def _latest(self, decision: Decision) -> dt.datetime:
         """CAs that have lifetimes of their own may use all that the signer grants, whatever was asked for."""
         return self._clock.now() + lifetime(None, decision.rules.signing_duration)
+
+
+def _expect_its_own_words(request: CertificateRequest, kind: str) -> None:
+    """What another program signs it reads in the request itself.
+
+    Raises:
+        PolicyError: what was allowed is not what is written there, as in requests for pods.
+    """
+    try:
+        written = x509_request.parse_der(request.contents)
+    except ParseError:
+        written = None
+    if written is None or (written.subject, written.alt_names) != (request.subject, request.alt_names):
+        raise PolicyError(f"the {kind} reads names in requests, and those in this one are not the ones to sign")

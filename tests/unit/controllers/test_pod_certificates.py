@@ -27,7 +27,7 @@ from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.interface import Client
 from kubevouch.controllers import pod_certificate_cleaner, pod_certificates
 from kubevouch.controllers.event_recorder import EventRecorder
-from kubevouch.controllers.interface import Context, ReconcileError, Request
+from kubevouch.controllers.interface import Context, ReconcileError, Request, UncountedSignatures
 from kubevouch.controllers.pod_certificates import PodCertificateSigner
 from kubevouch.ledger.entries import APPROVED, DENIED, INTENDED, ISSUED, Query
 from kubevouch.ledger.memory import MemoryLedger
@@ -61,14 +61,16 @@ def permissions(*uris: str) -> Permissions:
 RULES = SigningRules(signing_duration=DAY, permissions=permissions("spiffe://cluster.local/**"))
 
 
-class Signing:
+class Signing(UncountedSignatures):
     """The controller over one world, built as in production."""
 
     def __init__(self, at: World, folder: Path, rules: SigningRules, resource: Resource[Any]) -> None:
         self.at = at
         self.ledger = MemoryLedger()
-        self.signers = Signers({SIGNER: FileSigner(folder / "ca.crt", folder / "ca.key", rules)})
+        self.signers = Signers()
+        self.signers.put(SIGNER, FileSigner(folder / "ca.crt", folder / "ca.key", rules))
         self.rules = {SIGNER: PodCertificateRules()}
+        self.outcomes = list[str]()
 
         def connect(name: str) -> Client:
             return at.server.api.loopback(controller_user(name), name)
@@ -78,8 +80,13 @@ class Signing:
         self._informer.indexer.add_index(pod_certificates.POD_INDEX, pod_certificates.pods_of)
         self._reconciler = PodCertificateSigner(
             client, resource, self._informer.lister, self.signers, self.rules.get, self.ledger, at.clock,
-            Revocations.none(), EventRecorder(client, at.clock, pod_certificates.NAME),
+            Revocations.none(), EventRecorder(client, at.clock, pod_certificates.NAME), self,
         )  # fmt: skip
+
+    def signed(self, signer: str, kind: str, outcome: str, seconds: float) -> None:
+        self.outcomes.append(f"{kind} {outcome}")
+        assert signer == SIGNER
+        assert seconds >= 0
 
     async def reconcile(self, name: str = "c1") -> float | None:
         """After how many seconds it is to come again."""
@@ -137,6 +144,7 @@ async def test_a_pod_gets_its_certificate(resource: Resource[Any]) -> None:
         assert leaf.not_after - leaf.not_before == DAY
         assert answered.status.begin_refresh_at == Time.of(leaf.not_before + dt.timedelta(hours=16))
         assert await signer.kinds() == [APPROVED, INTENDED, ISSUED]
+        assert signer.outcomes == ["file issued"]
         (approved, *_) = await signer.ledger.find(Query())
         assert approved.entry.requester == "system:serviceaccount:default:app"
         assert (approved.entry.request, approved.entry.node) == ("default/c1", "n1")
@@ -250,9 +258,22 @@ class _Away(FileSigner):
 async def test_a_signer_that_is_away_is_waited_for() -> None:
     async with signing() as (signer, at):
         folder = at.server.pki.folder
-        signer.signers._fixed[SIGNER] = _Away(folder / "ca.crt", folder / "ca.key", RULES)
+        signer.signers.put(SIGNER, _Away(folder / "ca.crt", folder / "ca.key", RULES))
         assert await signer.reconcile() == 7.0
         assert (await stored(at)).status.conditions == []
+        assert signer.outcomes == ["file unavailable"]
+        (event,) = await signer.events()
+        assert event == ("PodCertificatePending: this waits for its signer, which cannot be reached: the token is out")
+
+
+@async_test
+async def test_a_signer_of_the_command_line_is_not_the_one_that_the_object_of_its_name_speaks_of() -> None:
+    """It may be a program that reads names in the request, which are the node's own words."""
+    async with signing() as (signer, at):
+        signer._reconciler._signers = Signers({SIGNER: signer.signers.get(SIGNER)})  # type: ignore[dict-item]
+        assert await signer.reconcile() is None
+        assert (await stored(at)).status.conditions == []
+        assert signer.outcomes == []
 
 
 @async_test

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.pki import keys
 from kubevouch.pki.authority import create_authority, cross_sign
-from kubevouch.pki.errors import AuthorityError, IssuedMismatchError
+from kubevouch.pki.errors import AuthorityError, IssuedMismatchError, PolicyError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.signers.remote import Anchors
 from scripted_server import reply_json
 from signer_worlds import NOW, PLAIN, https_peer, signed_by, wanted
@@ -46,6 +49,22 @@ async def test_another_trusted_ca_counts_as_soon_as_it_is_in_the_file(tmp_path: 
         trust.write_bytes(before.certificate.pem())
         with pytest.raises(IssuedMismatchError, match="no way to a trusted CA"):
             await world.sign(wanted("third"))
+
+
+@async_test
+async def test_names_that_are_not_in_the_request_itself_are_not_asked_for(tmp_path: Path) -> None:
+    """As those in pods' requests: who signs would read others, and the answer would stop the signer."""
+    async with https_peer(tmp_path, *PLAIN, **WEBHOOK) as (world, peer):
+        for other in (
+            {"subject": Subject(common_name="system:node:n2", organizations=("system:nodes",))},
+            {"contents": b"no request"},
+        ):
+            asked = dataclasses.replace(wanted(), request=msgspec.structs.replace(wanted().request, **other))
+            with pytest.raises(PolicyError, match="reads names in requests, and those in this one are not the ones"):
+                await world.sign(asked)
+        assert peer.server.open_connections == 0
+        peer.server.script(reply_json({"uid": "u", "certificate": signed_by(peer.authority, wanted(), NOW).decode()}))
+        assert await world.sign()
 
 
 def test_nobody_is_believed_without_a_ca(tmp_path: Path) -> None:
