@@ -34,9 +34,12 @@ from kubevouch.machinery.writing.managed_fields import ManagedFieldsManager
 from kubevouch.pki import authority, jws, keys, recovery_proof
 from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_presented
 from kubevouch.pki.errors import PKIError
+from kubevouch.pki.issued_elsewhere import Expectation, verify_issued_elsewhere
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.usages import resolve
 from kubevouch.policy import approval_review
 from kubevouch.records import cluster_info
 from kubevouch.registry import paging
@@ -415,3 +418,29 @@ def ledger_proof(data: bytes) -> object:
     if proof_text.is_consistency(text):
         return proof_text.verified_consistency(text, _LEDGER, _LEDGER_STATE)
     return proof_text.verified_inclusion(text, _LEDGER)
+
+
+# ------------------------------------------------------------------ what other CAs answer
+
+_LEAF = authority.issue_leaf(
+    _RECOVERY_CA,
+    authority.LeafSpec(common_name="a.example", purposes=("server auth",)),
+    keys.generate(KeyAlgorithm.ECDSA_P256),
+    now=NOW,
+)
+_EXPECTED = Expectation(
+    public_key=_LEAF.public_key,
+    subject=_LEAF.subject,
+    alt_names=_LEAF.meaning.alt_names,
+    usages=resolve(("digital signature", "key encipherment", "server auth")),
+    not_after=_LEAF.not_after,
+)
+ISSUED_ELSEWHERE = _LEAF.pem() + _RECOVERY_CA.certificate.pem()
+
+
+def issued_elsewhere(data: bytes) -> object:
+    """Whatever comes: it is for that key, or refused."""
+    anchors = TrustAnchors([_RECOVERY_CA.certificate])
+    chain = verify_issued_elsewhere(data, _EXPECTED, anchors, now=NOW)
+    assert chain[0].public_key.canonical_info == _LEAF.public_key.canonical_info
+    return chain

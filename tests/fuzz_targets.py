@@ -56,6 +56,7 @@ from kubevouch.policy.approval_review import ReviewError
 from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
+from kubevouch.signers import pkcs11_uri
 from kubevouch.util.dns_message import DNSMessageError
 
 
@@ -263,6 +264,13 @@ TARGETS: dict[str, Target] = {
             b"\r\n",
             b"====",
         ),
+    ),
+    "issued-elsewhere": Target(parsers.issued_elsewhere, (PKIError,), [parsers.ISSUED_ELSEWHERE]),
+    "pkcs11-uri": Target(
+        lambda data: pkcs11_uri.parse(data.decode("latin-1")),
+        (PKIError,),
+        [b"pkcs11:token=a%20b;serial=1;id=%01%ff;slot-id=3?module-path=/m.so&pin-source=file:/p"],
+        (b"pkcs11:", b"object=", b"%ff", b"?pin-value=", b";", b"&"),
     ),
     "certificate-chain": Target(certificate_chain.verify_certificate_chain, (PKIError,), parsers.fixtures("*.pem")),
     "csr": Target(

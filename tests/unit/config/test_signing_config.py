@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +53,21 @@ def test_what_is_wrong_is_told_with_its_place(change: dict[str, Any], why: str) 
 def test_two_of_one_name() -> None:
     with pytest.raises(ConfigFileError, match=r"authorities\[1\].name: Duplicate value"):
         decode(GOOD, GOOD)
+
+
+PAGE = (Path(__file__).parents[3] / "docs/howto/ca-keys.md").read_text()
+
+
+def test_the_example_of_the_manual_is_one_and_its_table_names_every_setting() -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    (found,) = signing_config.decode(example.encode()).authorities
+    assert found.webhook is not None and found.signer_names == ["kubernetes.io/kubelet-serving"]
+    for way, settings in (
+        ("webhook", signing_config.WebhookSettings), ("cfssl", signing_config.CFSSLSettings),
+        ("vault", signing_config.VaultSettings), ("acme", signing_config.ACMESettings),
+        ("process", signing_config.ProcessSettings),
+    ):  # fmt: skip
+        (row,) = re.findall(rf"^\| `{way}` \|(.*)\|$", PAGE, re.MULTILINE)
+        for field in settings.__struct_fields__:
+            first, *rest = field.split("_")
+            assert f"`{first}{''.join(word.capitalize() for word in rest)}`" in row, field

@@ -124,8 +124,12 @@ async def test_a_wrong_pin_is_shown_once(softhsm: SoftHSM, tmp_path: Path) -> No
     world.pin.write_text("wrong")
     log_out(softhsm)
     uri = softhsm.uri("other", world.pin).replace("token=ca", "token=locked")
-    with pytest.raises(AuthorityError, match=r"^the CA key cannot be used: the PIN for .* is refused: PinIncorrect$"):
+    with (
+        capture_logs() as logs,
+        pytest.raises(AuthorityError, match=r"^the CA key cannot be used: the PIN for .* is refused: PinIncorrect$"),
+    ):
         world.signer(uri)
+    assert "wrong" not in str(logs)
     key = token_key(uri, authority.certificate.public_key, KeyOptions(), world.clock)
     for refusal in ("is refused", "was refused, and is the same still"):
         with pytest.raises(KeyMaterialError, match=refusal):
