@@ -11,6 +11,7 @@ from controller_world import fixture, world
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS, CERTIFICATE_REQUEST_POLICIES
 from kubevouch.controllers.catalog import CONTROLLERS, UnknownControllerError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.records.node_recovery import RecoveryPolicy
@@ -55,8 +56,15 @@ async def test_one_cache_of_csrs_serves_all() -> None:
     async with world() as at:
         running = await at.run("csrapproving", "csrsigning", "csrcleaner", "tokenuses", "joinstatus")
         read = [informer.resource for informer in running.manager.informers.informers]
-        wanted = [each.plural for each in (CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS)]
-        assert sorted(resource.plural for resource in read) == wanted
+        shared = (
+            CERTIFICATE_APPROVALS,
+            CERTIFICATE_REQUEST_POLICIES,
+            CERTIFICATE_SIGNING_REQUESTS,
+            CONFIG_MAPS,
+            NODES,
+            SECRETS,
+        )
+        assert sorted(each.plural for each in read) == sorted(each.plural for each in shared)
 
 
 @pytest.mark.parametrize("turns", [0, 3, 6, 9, 12, 15, 20, 30, 45, 60])
