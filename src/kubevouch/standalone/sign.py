@@ -265,11 +265,14 @@ async def running(options: SignOptions, clock: Clock) -> AsyncIterator[Sequence[
         )
     if not (signing.default or signing.pairs or signing.outside):
         raise SignProcessError("got no key", "--cluster-signing-cert-file and --cluster-signing-key-file name one")
-    rules = SigningRules(signing_duration=signing.duration, profile=options.profile)
+    rules = SigningRules(signing_duration=signing.duration, profile=options.profile, post_quantum=signing.post_quantum)
     try:
         signers = build_signers(
-            SigningOptions(signing.default, signing.pairs, rules, signing.keys, clock, outside=signing.outside)
-        )
+            SigningOptions(
+                signing.default, signing.pairs, rules, signing.keys, clock,
+                durations=signing.durations, outside=signing.outside,
+            )
+        )  # fmt: skip
     except SignerError as err:
         raise SignProcessError(str(err)) from err
     try:

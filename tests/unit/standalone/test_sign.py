@@ -9,14 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from asynctest import async_test
 from kubevouch.ledger import entries
 from kubevouch.ledger.interface import LedgerDamaged, LedgerUnavailable
+from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.signers.catalog import PairFiles
-from kubevouch.signers.process import Question, frame, read_frame
+from kubevouch.signers.process import Answer, Question, frame, read_frame
 from kubevouch.standalone.options import ClusterSigning
 from kubevouch.standalone.sign import (
     KEPT_ANSWERS,
@@ -27,6 +29,7 @@ from kubevouch.standalone.sign import (
     running,
 )
 from kubevouch.testing.clock import FakeClock
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 from sign_world import World, entry_of
 from signer_worlds import NOW, wanted
 
@@ -169,3 +172,26 @@ async def test_settings_that_cannot_be_meant(tmp_path: Path, signing: ClusterSig
     with pytest.raises(SignProcessError, match=why):
         async with running(SignOptions(tmp_path / "s", tmp_path / "ledger.db", signing), FakeClock(NOW)):
             pass
+
+
+@async_test
+async def test_each_signer_has_its_own_lifetime(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    signing = ClusterSigning(
+        PairFiles(str(tmp_path / "ca.crt"), str(tmp_path / "ca.key")),
+        durations={KUBE_APISERVER_CLIENT_KUBELET_SIGNER: dt.timedelta(hours=1)},
+    )
+    asked = dataclasses.replace(wanted(), expiration_seconds=None)
+    path = tmp_path / "ledger.db"
+    ledger = await SQLiteLedger.open(path, world.clock)
+    entry = entry_of(entries.APPROVED, asked, NOW)
+    await ledger.append(entry)
+    async with running(SignOptions(tmp_path / "s", path, signing), world.clock) as names:
+        assert KUBE_APISERVER_CLIENT_KUBELET_SIGNER in names
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+        writer.write(frame(Question("u", entry.digest)))
+        answer = msgspec.json.decode(await read_frame(reader, 1 << 18), type=Answer)
+        writer.close()
+    await ledger.close()
+    certificate = x509_certificate.parse_pem(answer.certificate.encode())
+    assert certificate.not_after <= NOW + dt.timedelta(hours=1)
