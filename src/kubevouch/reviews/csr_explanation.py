@@ -87,7 +87,7 @@ class _Nowhere:
         raise LedgerUnavailable(NO_LEDGER)
 
 
-class _Listed:
+class Listed:
     """The policies that were there."""
 
     def __init__(self, policies: Iterable[CertificateRequestPolicy]) -> None:
@@ -227,14 +227,14 @@ async def _by_kubernetes_rules(
 async def _by_policies(
     client: Client, csr: CertificateSigningRequest, facts: RequestFacts, ledger: ReadableLedger | None, clock: Clock
 ) -> Sequence[Verdict]:
-    policies = _Listed(await listed(client, CERTIFICATE_REQUEST_POLICIES))
+    policies = Listed(await listed(client, CERTIFICATE_REQUEST_POLICIES))
     if not any(each.selects(facts) for each in await policies.current()):
         return ()
     approver = await gathered(client, policies, ledger, clock)
     return await approver.judge(csr, facts, x509_request.parse_pem(csr.spec.request or b""))
 
 
-async def gathered(client: Client, policies: _Listed, ledger: ReadableLedger | None, clock: Clock) -> PolicyApprover:
+async def gathered(client: Client, policies: Listed, ledger: ReadableLedger | None, clock: Clock) -> PolicyApprover:
     """The approver, over what the cluster holds now."""
     csrs = indexed(await listed(client, CERTIFICATE_SIGNING_REQUESTS))
     nodes: Indexer[Node] = indexed(await listed(client, NODES))

@@ -18,14 +18,22 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, Certificate
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REQUEST_POLICIES
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     REQUIRE,
+    AllowedSubject,
+    AllowedTexts,
     PolicySelector,
     PolicyValidation,
     RateBound,
 )
 from kubevouch.controllers import certificate_policy_status, csr_approving
+from kubevouch.controllers.interface import IgnorableError
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.policy.facts import facts_of
+from kubevouch.policy.verdict import Outcome
+from kubevouch.reviews.csr_explanation import Listed, gathered
 
 
 async def run(at: World, *more: str) -> Any:
@@ -233,3 +241,40 @@ async def test_a_slow_policy_holds_up_nobody() -> None:
         await ask(at, "many", names=names)
         await running.settle()
         assert await conditions(at, "many") == YES
+
+
+@pytest.mark.parametrize(
+    ("spec", "first", "second"),
+    [
+        ({"fresh_key": True}, {"key": 7}, {"key": 7}),
+        ({"rate": RateBound(requests=1, period_seconds=60)}, {"key": 7}, {"key": 8}),
+        ({"unique_names": True}, {"key": 7}, {"key": 8, "user": "bob", "names": ("A.k8s.example.com",)}),
+        (
+            {
+                "certificates_per_node": 1,
+                "subject": AllowedSubject(common_name=AllowedTexts(patterns=["system:node:*"])),
+            },
+            {"key": 7, "common_name": "system:node:n1"},
+            {"key": 8, "common_name": "system:node:n1", "user": "bob"},
+        ),
+    ],
+)
+@async_test
+async def test_of_two_that_are_judged_at_once_one_is_let_through(
+    spec: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    """The second was judged before the first was granted, and has to know of it."""
+    async with world() as at:
+        await rights(at, "alice", "bob")
+        made = await policy(at, **spec)
+        approver = await gathered(at.client, Listed([made]), MemoryLedger(), at.clock)
+        one, other = await ask(at, "one", **first), await ask(at, "other", **second)
+        requests = [x509_request.parse_pem(each.spec.request or b"") for each in (one, other)]
+        for csr, request in zip((one, other), requests, strict=True):
+            (verdict,) = await approver.judge(csr, facts_of(csr, request), request)
+            assert verdict.outcome is Outcome.APPROVE
+        await approver.admit(one, requests[0])
+        with pytest.raises(IgnorableError):
+            await approver.admit(other, requests[1])
+        # Its own grant does not stand in its way, and what nothing was judged of is granted.
+        await approver.admit(one, requests[0])
