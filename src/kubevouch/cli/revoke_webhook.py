@@ -115,7 +115,7 @@ def webhook_config(
     """
     from kubevouch.phases import deny_webhook_config as made
     from kubevouch.phases import revocation
-    from kubevouch.util.files import read_private, read_regular, write_atomically
+    from kubevouch.util.files import make_folder, read_private, read_regular, write_atomically
 
     async def listed() -> list[str]:
         async with connected(rest_config_of(kubeconfig)) as client:
@@ -143,7 +143,7 @@ def webhook_config(
         files[config] = made.configuration(
             reference, failure_policy=failure_policy, conditions=[made.is_not(webhook_user)] if webhook_user else ()
         )
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     for path, text in files.items():
         write_atomically(path, text.encode())
     if output != "text":
