@@ -15,7 +15,7 @@ from kubevouch import wellknown
 from kubevouch.cli import csr_safe, ui
 from kubevouch.cli import names as names_of
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
-from kubevouch.cli.csr_explain import explain
+from kubevouch.cli.csr_explain import explain, policy_outlook
 from kubevouch.cli.csr_vote import vote
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import rare_collections, run_async
@@ -338,8 +338,8 @@ async def _write(
 async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
     from kubevouch.reviews.csr_review import outlook
 
-    serving = await csr_safe.serving_outlook(client, each)
-    return _reviewed(each, found, await outlook(client, each) if serving is None else serving)
+    told = await policy_outlook(client, each) or await csr_safe.serving_outlook(client, each)
+    return _reviewed(each, found, await outlook(client, each) if told is None else told)
 
 
 def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "", *, signature: bool = True) -> Review:

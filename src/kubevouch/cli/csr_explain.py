@@ -16,6 +16,8 @@ from kubevouch.cli.flags.ledger import ledger_flags, ledger_path
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
+    from kubevouch.api.certificates_v1 import CertificateSigningRequest
+    from kubevouch.client.interface import Client
     from kubevouch.policy.verdict import Step
     from kubevouch.reviews.csr_explanation import Explanation
 
@@ -66,6 +68,24 @@ def explain(
         ui.raw(chart(found))
     else:
         _print(found)
+
+
+async def policy_outlook(client: Client, csr: CertificateSigningRequest) -> str | None:
+    """What policies say of an undecided request; None where none is about it."""
+    from kubevouch.api.certificates_v1 import is_undecided
+    from kubevouch.policy.replay import POLICY_APPROVER
+    from kubevouch.policy.verdict import Outcome
+    from kubevouch.reviews.csr_explanation import explain as why
+    from kubevouch.util.clock import SystemClock
+
+    if not is_undecided(csr):
+        return None
+    verdict = (await why(client, csr.metadata.name, None, SystemClock())).verdict
+    if not any(step.rule.startswith(POLICY_APPROVER) for step in verdict.steps):
+        return None
+    if verdict.outcome is Outcome.NO_OPINION:
+        return f"waits: {verdict.missing}; kubevouch csr explain shows every rule"
+    return f"{verdict.message}; it is decided as soon as the approving controller looks at it"
 
 
 def _ledger(ledger: Path | None, data_dir: Path | None) -> Path | None:

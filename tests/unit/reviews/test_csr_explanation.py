@@ -9,7 +9,7 @@ from asynctest import async_test
 from certificate_requests import ask, policy, rights
 from controller_world import NOW, World, world
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
-from kubevouch.cli.csr_explain import chart
+from kubevouch.cli.csr_explain import chart, policy_outlook
 from kubevouch.controllers import csr_approving
 from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.ledger.memory import MemoryLedger
@@ -37,6 +37,20 @@ async def test_what_waits_tells_the_first_clause_and_the_missing_right() -> None
         assert Step("policy/hosts: san.dns", "met", "a.k8s.example.com", "*.k8s.example.com") in found.verdict.steps
         assert (await why(at, "good")).verdict.outcome is Outcome.APPROVE
         assert (await why(at, "other")).verdict.missing == ""
+
+
+@async_test
+async def test_a_reviewing_person_hears_of_policies() -> None:
+    async with world() as at:
+        await rights(at, "alice", "eve")
+        await policy(at)
+        waits, good = await ask(at, "no-right", user="eve"), await ask(at, "good", key=8)
+        other = await ask(at, "other", key=9, signer="example.com/other")
+        assert (await policy_outlook(at.client, waits) or "").startswith("waits: requester may use it: got no")
+        assert (await policy_outlook(at.client, good) or "").startswith(
+            "policy hosts: all rules are met; it is decided"
+        )
+        assert await policy_outlook(at.client, other) is None
 
 
 @async_test
