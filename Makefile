@@ -71,10 +71,10 @@ define pytest
 	else echo '$@: no tests yet'; fi
 endef
 
-unit contract: venv
+contract: venv
 	$(call pytest,--dist worksteal)
 
-property: venv peers
+unit property: venv peers
 	$(call pytest,--dist worksteal)
 
 # Servers and stores are shared by the tests of a file, so a file stays in one process.
