@@ -64,6 +64,10 @@ EXTENSIONS = st.lists(
     max_size=3,
     unique_by=lambda each: each[0],
 )
+# What each of Kubernetes' signers takes, and a CA needs: by chance they would hardly come.
+USAGES = st.sampled_from(
+    [["client auth"], ["digital signature", "client auth"], ["digital signature", "server auth"], ["cert sign"]]
+)
 OTHERWISE = st.sampled_from(Otherwise)
 PATTERNS = st.lists(st.sampled_from(["*", "**", "*.example.com", "a", "system:masters", "system:node:*"]), max_size=3)
 PERMISSIONS = st.builds(
@@ -96,10 +100,10 @@ PERMISSIONS = st.builds(
 @given(
     st.one_of(st.none(), PERMISSIONS),
     st.sampled_from(KUBERNETES_SIGNERS),
-    SUBJECTS,
-    NAMES,
+    st.one_of(st.just(Subject()), SUBJECTS),
+    st.one_of(st.just(SubjectAltNames()), NAMES),
     EXTENSIONS,
-    st.lists(st.sampled_from(ALL), max_size=4),
+    st.one_of(USAGES, st.lists(st.sampled_from(ALL), max_size=4)),
     st.one_of(st.none(), st.integers(1, 1 << 31)),
     st.sampled_from(Profile),
     st.sampled_from([0.0, 0.5]),
