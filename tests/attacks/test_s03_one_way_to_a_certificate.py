@@ -45,6 +45,13 @@ def test_the_gate_has_a_visitor_for_each_kind_of_request() -> None:
 
 
 def test_the_ca_s_key_signs_for_signers_and_for_the_server_s_own_files() -> None:
-    """``authority.sign`` is behind the rules of the signers, or makes what ``up`` and ``init`` need for themselves."""
-    assert callers("sign", {"authority", "_authority", "ca"}) == {"pki/authority.py", "pki/issuance.py"}
+    """``authority.sign`` is behind the rules of the signers, or makes what ``up`` and ``init`` need for themselves.
+
+    Whoever publishes CRLs has it certify the CA's own key once more, for those who verify them.
+    """
+    assert callers("sign", {"authority", "_authority", "ca"}) == {
+        "pki/authority.py",
+        "pki/issuance.py",
+        "controllers/crl_publisher.py",
+    }
     assert callers("issue", {"issuance"}) == {"signers/held.py"}

@@ -169,5 +169,6 @@ def test_nobody_may_approve_and_sign() -> None:
         ("system:controller:certificate-signers-controller", ["attest"]),
         ("system:controller:certificatesigningrequest-approving-controller", ["approve"]),
         ("system:controller:certificatesigningrequest-signing-controller", ["sign"]),
+        ("system:controller:podcertificaterequest-signing-controller", ["sign"]),
     ]
     assert sorted(both) == ["cluster-admin", "system:controller:certificate-controller"]
