@@ -89,7 +89,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(certificate_ledger.NAME, "certificateledger", certificate_ledger.build),
     Entry(ledger_checkpoint.NAME, "ledgercheckpoint", ledger_checkpoint.build),
     Entry(certificate_revocations.NAME, "certificaterevocations", certificate_revocations.build),
-    Entry(crl_publisher.NAME, "crlpublisher", crl_publisher.build),
+    Entry(crl_publisher.NAME, "crlpublisher", crl_publisher.build, Attached.NEVER),
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build, Attached.TWIN),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build, Attached.TWIN),
     Entry(token_uses.NAME, "tokenuses", token_uses.build, Attached.TWIN),
