@@ -178,3 +178,28 @@ async def test_a_ca_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "account.key").write_text("no key")
     with pytest.raises(SignerError, match=r"the key of the acme account in .* cannot be used"):
         world(tmp_path, f"{url}/dir", ca.bundle, ca.bundle)
+
+
+@pytest.mark.parametrize("content", ["not base64url, but secret", ""])
+@async_test
+async def test_a_key_of_an_external_account_that_is_none_is_not_shown(
+    pebble: Pebble, tmp_path: Path, content: str
+) -> None:
+    if content:
+        (tmp_path / "eab.key").write_text(content)
+        (tmp_path / "eab.key").chmod(0o600)
+    more = {"eabKeyId": "kid", "eabHmacKeyFile": "eab.key"}
+    found = world(tmp_path, pebble.directory, pebble.root, pebble.ca, **more)
+    with pytest.raises(SignerError, match="the key of the external account cannot be used") as refusal:
+        await found.sign(wanted())
+    assert "secret" not in str(refusal.value)
+
+
+@async_test
+async def test_an_external_account_that_the_ca_does_not_know(pebble: Pebble, tmp_path: Path) -> None:
+    (tmp_path / "eab.key").write_text("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+    (tmp_path / "eab.key").chmod(0o600)
+    more = {"eabKeyId": "kid", "eabHmacKeyFile": "eab.key"}
+    found = world(tmp_path, pebble.directory, pebble.root, pebble.ca, **more)
+    with pytest.raises(SignerError, match="the acme CA has refused"):
+        await found.sign(wanted())
