@@ -261,10 +261,8 @@ def variables_of(facts: RequestFacts, around: Surroundings) -> dict[str, Any]:
 
 
 # To ask the struct each time takes longer than all the rest.
-_WIRE_NAMES = {
-    each: [(field.encode_name, field.name) for field in msgspec.structs.fields(each)]
-    for each in (RequestFacts, SubjectFacts, Machine)
-}
+_SEEN: Sequence[type[msgspec.Struct]] = (RequestFacts, SubjectFacts, Machine)
+_WIRE_NAMES = {each: [(field.encode_name, field.name) for field in msgspec.structs.fields(each)] for each in _SEEN}
 
 
 def _plain(value: Any) -> Any:
