@@ -22,7 +22,10 @@ MAX_GROUP_VERSIONS = 1000
 """More than a cluster with every operator there is; a server that names more is not asked about them."""
 
 _KNOWN = {(each.group, each.version, each.plural): each for each in STORED}
-_VIEWS = {(each.group, each.version, each.plural) for each in VIEWS}
+# Another version of the same group comes once as it is, and may be the only one that is served.
+_VIEWS = {(each.group, each.version, each.plural) for each in VIEWS} - {
+    (each.group, version, each.plural) for each in STORED for version in {view.version for view in VIEWS}
+}
 
 
 @dataclass(frozen=True, slots=True)
