@@ -73,7 +73,7 @@ def test_only_the_owner_reads_secrets_whatever_the_umask(tmp_path: Path) -> None
             assert running.end() == 0
     finally:
         os.umask(before)
-    assert {name for name in modes if name.endswith("-wal")} == {"kubevouch.db-wal"}
+    assert {name for name in modes if name.endswith("-wal")} == {"kubevouch.db-wal", "ledger.db-wal"}
     assert {name for name, mode in modes.items() if mode != 0o600} == {name for name in modes if name.endswith(".crt")}
     assert stat.S_IMODE((tmp_path / "cluster").stat().st_mode) == 0o700
 

@@ -40,9 +40,9 @@ from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.metrics import issuance
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.signers.catalog import SigningOptions
-from kubevouch.standalone import addresses, network, service_accounts
+from kubevouch.standalone import addresses, approval, network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
-from kubevouch.standalone.approval_options import ApprovalOptionsError
+from kubevouch.standalone.approval import ApprovalOptionsError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
@@ -185,7 +185,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             inventory=inventory,
             serving=_serving_rules(options, names),
             approver_services=services,
-            resolver=options.approval.resolver(clock),
+            resolver=approval.resolver(options.approval, clock),
             node_monitor_grace_period=options.node_monitor_grace_period,
         )
         stack.push_async_callback(controllers.close)
@@ -307,14 +307,14 @@ def _verified_tracing(options: StandaloneOptions) -> Tracing | None:
 
 def _verified_inventory(options: StandaloneOptions) -> Sequence[Source]:
     try:
-        return options.approval.inventory_sources()
+        return approval.inventory_sources(options.approval)
     except ApprovalOptionsError as err:
         raise InvalidOptionsError(str(err)) from err
 
 
 def _verified_services(options: StandaloneOptions, clock: Clock) -> Sequence[ApproverService]:
     try:
-        return options.approval.approver_services(clock)
+        return approval.approver_services(options.approval, clock)
     except ApprovalOptionsError as err:
         raise InvalidOptionsError(str(err)) from err
 

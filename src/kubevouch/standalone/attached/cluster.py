@@ -44,6 +44,7 @@ from kubevouch.server.health import Check, HealthError
 from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.interface import Signer
 from kubevouch.signers.registry import Signers
+from kubevouch.standalone import approval
 from kubevouch.standalone.attached import own_kinds
 from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
@@ -313,7 +314,7 @@ class ClusterControllers:
             approver_services=shared.services,
             named_authorities=shared.named,
             kubelet_serving=self._serving_rules(),
-            resolver=self._options.approval.resolver(self._clock),
+            resolver=approval.resolver(self._options.approval, self._clock),
         )
 
     def _serving_rules(self) -> ServingRules | None:

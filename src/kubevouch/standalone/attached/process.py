@@ -19,7 +19,8 @@ from kubevouch.server.health import Check, Health
 from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.catalog import SigningOptions, build_signers
 from kubevouch.signers.interface import Signer, SignerError
-from kubevouch.standalone.approval_options import ApprovalOptionsError
+from kubevouch.standalone import approval
+from kubevouch.standalone.approval import ApprovalOptionsError
 from kubevouch.standalone.attached.cluster import ClusterControllers, Shared
 from kubevouch.standalone.attached.listener import Pages, listening
 from kubevouch.standalone.attached.metrics import registry_of
@@ -164,7 +165,7 @@ def _root_ca(options: AttachedOptions) -> Callable[[], str] | None:
 def _inventory(options: AttachedOptions) -> Sequence[Source]:
     """Raises :class:`AttachedOptionsError`."""
     try:
-        return options.approval.inventory_sources()
+        return approval.inventory_sources(options.approval)
     except ApprovalOptionsError as err:
         raise AttachedOptionsError(str(err), "see --inventory-config") from err
 
@@ -172,7 +173,7 @@ def _inventory(options: AttachedOptions) -> Sequence[Source]:
 def _services(options: AttachedOptions, clock: Clock) -> Sequence[ApproverService]:
     """Raises :class:`AttachedOptionsError`."""
     try:
-        found = options.approval.approver_services(clock)
+        found = approval.approver_services(options.approval, clock)
     except ApprovalOptionsError as err:
         raise AttachedOptionsError(str(err), "see --approver-webhook-config") from err
     if found and len(options.clusters) > 1:

@@ -1,4 +1,4 @@
-"""standalone/approval_options.py: services that are asked over mutual TLS, and files that cannot be used."""
+"""standalone/approval.py: services that are asked over mutual TLS, and files that cannot be used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 import aio
 from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User, dump
-from kubevouch.standalone.approval_options import ApprovalOptions, ApprovalOptionsError
+from kubevouch.standalone import approval
+from kubevouch.standalone.approval import ApprovalOptionsError
+from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.testing.clock import FakeClock
 from scripted_server import ScriptedServer, reply
 from throwaway_ca import ThrowawayCA, server_context
@@ -37,7 +39,7 @@ def test_both_sides_show_a_certificate(tmp_path: Path) -> None:
             pair = ca.issue("approver")
             user = User(client_certificate_data=pair.certificate, client_key_data=pair.key)
             entry = Cluster(server=f"{server.url}/review", certificate_authority_data=ca.bundle)
-            (service,) = configured(tmp_path, entry, user).approver_services(FakeClock())
+            (service,) = approval.approver_services(configured(tmp_path, entry, user), FakeClock())
             assert service.settings.timeout_seconds == 7
             assert await service.webhook.ask_bytes(b"{}", attempts=1) == b"{}"
             assert [(each.path, each.peer_certificate is not None) for each in server.seen] == [("/review", True)]
@@ -56,19 +58,19 @@ def test_both_sides_show_a_certificate(tmp_path: Path) -> None:
 )
 def test_whoever_could_answer_in_its_place_is_not_asked(tmp_path: Path, entry: Cluster) -> None:
     with pytest.raises(ApprovalOptionsError, match="expected an https server whose certificate is verified"):
-        configured(tmp_path, entry).approver_services(FakeClock())
+        approval.approver_services(configured(tmp_path, entry), FakeClock())
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     gone = ApprovalOptions(webhook_config=tmp_path / "gone")
     with pytest.raises(ApprovalOptionsError, match="cannot be read: No such file"):
-        gone.approver_services(FakeClock())
+        approval.approver_services(gone, FakeClock())
     (tmp_path / "odd").write_text("x")
     with pytest.raises(ApprovalOptionsError, match="cannot be used"):
-        ApprovalOptions(webhook_config=tmp_path / "odd").approver_services(FakeClock())
+        approval.approver_services(ApprovalOptions(webhook_config=tmp_path / "odd"), FakeClock())
     (tmp_path / "cmdb.conf").unlink(missing_ok=True)
     options = configured(tmp_path, Cluster(server="https://127.0.0.1:1/"))
     (tmp_path / "cmdb.conf").unlink()
     with pytest.raises(ApprovalOptionsError, match="cannot be used"):
-        options.approver_services(FakeClock())
-    assert ApprovalOptions().approver_services(FakeClock()) == ()
+        approval.approver_services(options, FakeClock())
+    assert approval.approver_services(ApprovalOptions(), FakeClock()) == ()
