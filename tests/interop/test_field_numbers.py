@@ -31,9 +31,13 @@ _TAG = re.compile(rb'protobuf:"\w+,(?P<number>\d+),[^"]{0,200}?name=(?P<name>\w+
 # Nothing in kubectl reads these.
 ABSENT = {"apiextensions.k8s.io/v1"}
 # Younger than 1.32: the whole version, or the message.
-YOUNGER = {"resource.k8s.io/v1", "ClusterTrustBundle", "ClusterTrustBundleSpec", "NodeSwapStatus"} | {
-    f"PodCertificateRequest{part}" for part in ("", "Spec", "Status")
-}
+YOUNGER = {
+    "resource.k8s.io/v1",
+    "ClusterTrustBundle",
+    "ClusterTrustBundleSpec",
+    "NodeSwapStatus",
+    "PodCertificateProjection",
+} | {f"PodCertificateRequest{part}" for part in ("", "Spec", "Status")}
 
 
 @cache

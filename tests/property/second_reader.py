@@ -29,7 +29,7 @@ _JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON: structs that Go embeds.
-_EMBEDDED = ("rule", "ruleWithOperations", "deviceConfiguration")
+_EMBEDDED = ("rule", "ruleWithOperations", "deviceConfiguration", "volumeSource")
 # Messages that are a schema or something else.
 _EITHER = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
