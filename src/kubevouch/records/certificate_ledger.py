@@ -31,6 +31,7 @@ MAX_ENTRY = 1 << 10
 """Bytes of a machine's entry at most: of the 253 of a name, and what does not vary."""
 # Whose part is told in an annotation, which has a bound too.
 _MAX_TOKENS = 1000
+_MAX_SIGNERS = 64
 
 
 class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,10 +66,17 @@ class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the entries of a ConfigMap have, in bytes: all, and by the token that has let the machine in."""
+    """What the entries of a ConfigMap have, in bytes: all, and by the token that has let the machine in.
+
+    Args:
+        nodes: by signer, when the first of its newest certificates of nodes ends.
+        others: the same of all other subjects, of which also those count that have been renewed.
+    """
 
     bytes: int = 0
     tokens: dict[str, int] = {}
+    nodes: dict[str, dt.datetime] = {}
+    others: dict[str, dt.datetime] = {}
 
 
 def entry_of(signer_name: str, leaf: Certificate, token: str = "") -> IssuedCertificate:
@@ -165,14 +173,23 @@ def is_recorded(stored: Iterable[Mapping[str, str]], entry: IssuedCertificate) -
 def totals_annotation(data: Mapping[str, str]) -> dict[str, str]:
     """The annotation of a ConfigMap with these entries, so that nobody has to count them again."""
     tokens: dict[str, int] = {}
+    nodes: dict[str, dt.datetime] = {}
+    others: dict[str, dt.datetime] = {}
     total = 0
     for key, entry in decode(data).items():
         total += cost(key, data[key])
+        ends = nodes if entry.machine else others
+        ends[entry.signer_name] = min(entry.not_after, ends.get(entry.signer_name, entry.not_after))
         if entry.token:
             tokens[entry.token] = tokens.get(entry.token, 0) + cost(key, data[key])
     most = sorted(tokens, key=lambda token: -tokens[token])[:_MAX_TOKENS]
-    totals = Totals(total, {token: tokens[token] for token in sorted(most)})
+    totals = Totals(total, {token: tokens[token] for token in sorted(most)}, _first(nodes), _first(others))
     return {TOTALS_ANNOTATION: msgspec.json.encode(totals).decode()}
+
+
+def _first(ends: Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
+    """Of so many signers as an annotation has room for, those of which something ends first."""
+    return {signer: ends[signer] for signer in sorted(sorted(ends, key=lambda each: ends[each])[:_MAX_SIGNERS])}
 
 
 def totals_of(annotations: Mapping[str, str]) -> Totals:

@@ -107,6 +107,19 @@ def test_what_a_token_has_used_is_told() -> None:
     assert totals_of({}) == totals_of({TOTALS_ANNOTATION: "no JSON"}) == Totals()
 
 
+def test_when_the_first_certificate_of_each_signer_ends_is_told() -> None:
+    nodes = [entry("system:node:a"), entry("system:node:b", "2", begins=NOW + DAY / 2)]
+    others = [entry("alice"), entry("alice", "2", begins=NOW - DAY / 2)]
+    totals = totals_of(totals_annotation(encode(by_key(*nodes, *others))))
+    assert totals.nodes == {nodes[0].signer_name: nodes[0].not_after}
+    assert totals.others == {others[1].signer_name: others[1].not_after}
+    many = [
+        msgspec.structs.replace(entry("alice", f"{number}"), signer_name=f"example.com/{number}")
+        for number in range(99)
+    ]
+    assert len(totals_of(totals_annotation(encode(by_key(*many)))).others) == 64
+
+
 def test_there_is_no_room_where_the_token_or_the_path_is_full() -> None:
     def why(**totals: Totals) -> str:
         return no_room({f"{PREFIX}{name}".replace("_", "-"): each for name, each in totals.items()}, "a", "abcdef")

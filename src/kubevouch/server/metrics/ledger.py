@@ -16,6 +16,7 @@ from kubevouch.storage.watchcache.resource_cache import ResourceCache
 def collect(config_maps: ResourceCache[ConfigMap]) -> Iterator[Metric]:
     """Read at a scrape, from what the ledger's ConfigMaps say of themselves."""
     used, tokens = 0, dict[str, int]()
+    ends = dict[tuple[str, ...], float]()
     for name in LAYOUT.names:
         stored = config_maps.get(f"{config_maps.prefix}{wellknown.KUBE_SYSTEM_NAMESPACE}/{name}")
         if stored is None:
@@ -24,11 +25,20 @@ def collect(config_maps: ResourceCache[ConfigMap]) -> Iterator[Metric]:
         used += totals.bytes
         for token, share in totals.tokens.items():
             tokens[token] = tokens.get(token, 0) + share
+        for kind, by_signer in (("node", totals.nodes), ("other", totals.others)):
+            for signer, end in by_signer.items():
+                ends[signer, kind] = min(end.timestamp(), ends.get((signer, kind), end.timestamp()))
     yield gauge(
         "kubevouch_certificate_ledger_bytes",
         "What the ledger of issued certificates holds: all, and the most that one bootstrap token has let in.",
         ("kind",),
         {("all",): float(used), ("token",): float(max(tokens.values(), default=0))},
+    )
+    yield gauge(
+        "kubevouch_certificate_soonest_end_seconds",
+        "When a signer's first certificate ends, in seconds since 1970: of the newest of each node, of all others.",
+        ("signer", "kind"),
+        ends,
     )
     yield gauge(
         "kubevouch_certificate_ledger_limit_bytes",
