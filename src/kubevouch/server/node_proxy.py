@@ -178,7 +178,8 @@ def _ask(call: _Call, connection: _Connection, seconds: float) -> BytesResult:
         connection.connect()
         assert isinstance(connection.sock, ssl.SSLSocket)
         _verify_is(call.node_name, connection.sock)
-        connection.sock.settimeout(seconds)
+        # Longer than anybody waits: of two limits that end at once, either might have told its own words.
+        connection.sock.settimeout(2 * seconds)
         connection.request(call.method, call.url, call.body or None, dict(call.headers))
         with connection.getresponse() as answer:
             if not 200 <= answer.status < 600:

@@ -232,7 +232,7 @@ async def test_requests_that_wait() -> None:
         assert first.code is second.code is Code.REQUEST_WAITING
         assert first.cause == (
             "csr-1 of kubernetes-super-admin waits for 2m: the approving controller approves it as nodeclient; "
-            "is it running?"
+            "is it running? csr explain says more"
         )
         assert second.cause.endswith("no controller approves this for example.com/own; a person has to")
         assert second.fix == "kubevouch csr show csr-2"
