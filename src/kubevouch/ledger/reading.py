@@ -113,6 +113,20 @@ def _candidates(connection: sqlite3.Connection, wanted: list[bytes], full: int, 
         yield from unfilled
 
 
+def terms_unfilled(connection: sqlite3.Connection) -> list[bytes]:
+    """The packed terms of every entry that is in no full segment yet."""
+    with moment(connection):
+        full = one(connection, "SELECT count(*) FROM segment")
+        rows = connection.execute("SELECT terms FROM entry WHERE sequence >= ?", (full * SEGMENT,))
+        return [packed for (packed,) in rows]
+
+
+def terms_filled(connection: sqlite3.Connection, bucket: int) -> set[bytes]:
+    """The numbers of a bucket's terms in all full segments."""
+    rows = connection.execute("SELECT places FROM posting WHERE bucket = ?", (bucket,))
+    return set().union(*(terms.numbers(places) for (places,) in rows))
+
+
 def _by_segments(connection: sqlite3.Connection, query: Query, full: int, end: int) -> Iterator[tuple[int, bytes]]:
     kinds, values = _of_kinds(query)
     conditions, bounds = _of_times(query)

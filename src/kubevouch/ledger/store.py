@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kubevouch.ledger import opening, reading
+from kubevouch.ledger import absence, opening, reading, terms
+from kubevouch.ledger.absence import AbsentTerms
 from kubevouch.ledger.checkpoints import VerifierKey
-from kubevouch.ledger.entries import Entry, Query, Recorded, encode
+from kubevouch.ledger.entries import Entry, Query, Recorded, encode, terms_of, terms_wanted
 from kubevouch.ledger.errors import translated
 from kubevouch.ledger.file import Encoded, LedgerFile
 from kubevouch.ledger.interface import OF_REQUESTS, LedgerError, LedgerUnavailable
@@ -105,7 +106,7 @@ _KINDS: dict[frozenset[str], frozenset[str]] = {}
 class SQLiteLedger:
     """See ``ledger.interface.Ledger``."""
 
-    def __init__(self, file: LedgerFile, reader: Connection, recent: _Known, clock: Clock) -> None:
+    def __init__(self, file: LedgerFile, reader: Connection, known: _Known, clock: Clock) -> None:
         self.path = file.path
         self.origin = file.origin
         self.copied = file.copied
@@ -118,7 +119,9 @@ class SQLiteLedger:
         self._queue: SimpleQueue[list[_Pending] | _Job | None] = SimpleQueue()
         self._waiting: OrderedDict[int, float] = OrderedDict()
         self._closed = False
-        self._recent = _Recent(*recent)
+        newest, since, unfilled = known
+        self._recent = _Recent(newest, since)
+        self._absent = AbsentTerms(unfilled)
         self._reader = reader
         self._readers = ThreadPoolExecutor(1, "ledger-reader")
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
@@ -149,6 +152,9 @@ class SQLiteLedger:
         encoded = [(entry, encode(entry)) for entry in entries]
         if self._closed:
             raise LedgerUnavailable(f"{self.path}: the ledger is closed")
+        # Before it can be in the file, for from then on who asks must hear of it.
+        for entry in entries:
+            self._absent.add(terms.packed(terms_of(entry)))
         future: asyncio.Future[int] = self._loop.create_future()
         if not self._gathered:
             self._loop.call_soon(self._gather_on, 1, 0, 1)
@@ -162,11 +168,15 @@ class SQLiteLedger:
 
     async def find(self, query: Query) -> Sequence[Recorded]:
         """See ``ledger.interface.ReadableLedger``."""
-        if self._recent.excludes(query):
+        wanted = [terms.number_of(term) for term in terms_wanted(query)]
+        if self._recent.excludes(query) or any(map(self._absent.has, wanted)):
             return []
         if self._closed:
             raise LedgerUnavailable(f"{self.path}: the ledger is closed")
-        return await self._loop.run_in_executor(self._readers, self._find, query)
+        finding = self._loop.run_in_executor(self._readers, self._find, query)
+        for bucket in self._absent.begin(wanted):
+            self._readers.submit(self._learn, bucket)
+        return await finding
 
     async def checkpoint(self) -> tuple[int, str]:
         """How many entries there are by now, and the signed note of it. Raises LedgerError."""
@@ -187,6 +197,14 @@ class SQLiteLedger:
             return reading.find(self._reader, query)
         except SQLiteError as error:
             raise translated(error, self.path) from error
+
+    def _learn(self, bucket: int) -> None:
+        try:
+            full = absence.marks(reading.terms_filled(self._reader, bucket))
+        except SQLiteError:  # whoever asks next hears of it, and has it tried again
+            full = None
+        with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            self._loop.call_soon_threadsafe(self._absent.complete, bucket, full)
 
     def _call(self, work: Callable[[LedgerFile], T]) -> asyncio.Future[T]:
         if self._closed:
@@ -296,7 +314,7 @@ class SQLiteLedger:
                 each.future.set_result(outcome)
 
 
-_Known = tuple[Sequence[Recorded], dt.datetime | None]
+_Known = tuple[Sequence[Recorded], dt.datetime | None, Sequence[bytes]]
 
 
 def _opened(path: Path, now: dt.datetime) -> tuple[LedgerFile, Connection, _Known]:
@@ -305,7 +323,8 @@ def _opened(path: Path, now: dt.datetime) -> tuple[LedgerFile, Connection, _Know
         reader = opening.connect_to_read(path, beside_writer=True)
         first = file.size - _LOADED
         newest = reading.find(reader, Query(after=first - 1, limit=_LOADED))
-        return file, reader, (newest, newest[0].entry.at if first > 0 else None)
+        since = newest[0].entry.at if first > 0 else None
+        return file, reader, (newest, since, reading.terms_unfilled(reader))
     except BaseException:
         file.close()
         raise

@@ -46,6 +46,11 @@ def buckets(terms: Sequence[bytes]) -> list[bytes]:
     return [b"".join(sorted(each)) for each in places]
 
 
+def numbers(places: bytes) -> set[bytes]:
+    """The terms of a bucket."""
+    return {places[at : at + TERM] for at in range(0, len(places), _PLACE)}
+
+
 def offsets(places: bytes, number: bytes) -> list[int]:
     """Which entries of a segment have the term, in their order; ``places`` are those of its bucket."""
     found = []
