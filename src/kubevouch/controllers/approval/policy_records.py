@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 
 import msgspec
 
@@ -27,6 +28,8 @@ from kubevouch.policy.facts import RequestFacts, facts_of
 KEY_INDEX, NODE_INDEX, NAME_INDEX = "policy-key", "policy-node", "policy-name"
 _DECIDED = frozenset({APPROVED, INTENDED})
 _MAX_NAMES = 100
+# Names of an approval that each lead to it; one with more is looked at whenever names are.
+_MAX_INDEXED = 100
 # Entries that are looked at for one name or key: whoever has as many certificates for it has it.
 _LOOKED_AT = 100
 # By then the ledger has every approval that is written at all.
@@ -53,6 +56,8 @@ class PolicyRecords:
         self._as_of_then = as_of_then
         self._csrs = csrs
         self._grants: dict[str, _Grant] = {}
+        # Grants that may be what is asked about, by what they are found under; the oldest first, as above.
+        self._found: dict[tuple[str, ...], dict[str, _Grant]] = {}
         self.granted_so_far = 0
         for name, function in ((KEY_INDEX, _keys), (NODE_INDEX, _nodes), (NAME_INDEX, _names)):
             with suppress(ValueError):  # somebody who shares the cache has added it
@@ -61,10 +66,20 @@ class PolicyRecords:
     def granted(self, facts: RequestFacts, now: dt.datetime) -> None:
         """The request is about to be approved."""
         self.granted_so_far += 1
-        self._grants.pop(facts.uid, None)
-        self._grants[facts.uid] = _Grant(self.granted_so_far, facts, now)
+        self._forget(facts.uid)
+        grant = self._grants[facts.uid] = _Grant(self.granted_so_far, facts, now)
+        for term in _terms(facts):
+            self._found.setdefault(term, {})[facts.uid] = grant
         if len(self._grants) > _MAX_GRANTS:
-            del self._grants[next(iter(self._grants))]
+            self._forget(next(iter(self._grants)))
+
+    def _forget(self, uid: str) -> None:
+        grant = self._grants.pop(uid, None)
+        for term in () if grant is None else _terms(grant.facts):
+            found = self._found[term]
+            del found[uid]
+            if not found:
+                del self._found[term]
 
     def with_grants(self, records: Records, facts: RequestFacts, needs: RecordNeeds, begun: int) -> Records:
         """``records``, which were looked up when ``begun`` were granted, with what was granted since that matters.
@@ -72,7 +87,7 @@ class PolicyRecords:
         The same object if nothing does.
         """
         names = {each.lower(): each for each in names_of(facts)} if needs.holders else {}
-        for other in self._since(facts, begun):
+        for other in self._since(facts, needs, begun):
             if needs.key and other.key_fingerprint == facts.key_fingerprint:
                 records = msgspec.structs.replace(records, key_waits=f"{other.name} is approved for it")
             if other.signer_name == facts.signer_name and other.username == facts.username and needs.periods:
@@ -87,13 +102,20 @@ class PolicyRecords:
                     records = msgspec.structs.replace(records, holders={**records.holders, **held})
         return records
 
-    def _since(self, facts: RequestFacts, begun: int) -> Iterator[RequestFacts]:
-        for uid in reversed(self._grants):
-            grant = self._grants[uid]
-            if grant.number <= begun:
-                return
-            if uid != facts.uid:
-                yield grant.facts
+    def _since(self, facts: RequestFacts, needs: RecordNeeds, begun: int) -> Iterator[RequestFacts]:
+        """Those granted since that may matter, the newest first."""
+        names = names_of(facts) if needs.holders else ()
+        terms = {_MANY_NAMES, *(_of_name(each.lower()) for each in names)}
+        asked = ((needs.key, _of_key), (needs.periods, _of_requester), (needs.certificates, _of_node))
+        terms |= {term_of(facts) for matters, term_of in asked if matters}
+        since = {}
+        for term in terms:
+            for uid, grant in reversed(self._found.get(term, {}).items()):
+                if grant.number <= begun:
+                    break
+                since[uid] = grant
+        since.pop(facts.uid, None)
+        return (each.facts for each in sorted(since.values(), key=lambda grant: -grant.number))
 
     async def look(self, facts: RequestFacts, needs: RecordNeeds, now: dt.datetime) -> Records:
         """What ``needs`` asks about a request; a ledger that cannot be read is the records' fault."""
@@ -114,10 +136,13 @@ class PolicyRecords:
     def _until(self, now: dt.datetime) -> dt.datetime | None:
         return now if self._as_of_then else None
 
-    def _recent(self, facts: RequestFacts, now: dt.datetime, seconds: int = _GRANT_SECONDS) -> Iterator[RequestFacts]:
-        """Other requests that were approved a moment ago."""
+    def _recent(
+        self, facts: RequestFacts, term: tuple[str, ...], now: dt.datetime, seconds: int = _GRANT_SECONDS
+    ) -> Iterator[RequestFacts]:
+        """Other requests of ``term`` (:func:`_terms`) that were approved a moment ago."""
         first = now - dt.timedelta(seconds=min(seconds, _GRANT_SECONDS))
-        return (each.facts for uid, each in self._grants.items() if uid != facts.uid and each.at >= first)
+        found = self._found.get(term, {})
+        return (each.facts for uid, each in found.items() if uid != facts.uid and each.at >= first)
 
     def _others(self, index: str, value: str, facts: RequestFacts) -> Iterator[CertificateSigningRequest]:
         return (csr for csr in self._csrs.by_index(index, value) if csr.metadata.uid != facts.uid)
@@ -139,9 +164,8 @@ class PolicyRecords:
         for entry in entries:
             if not self._has_failed(entry):
                 waits = waits or f"{entry.request} was approved for it"
-        for other in self._recent(facts, now):
-            if other.key_fingerprint == key:
-                waits = waits or f"{other.name} is approved for it"
+        for other in self._recent(facts, _of_key(facts), now):
+            waits = waits or f"{other.name} is approved for it"
         return "", waits
 
     def _has_failed(self, entry: Entry) -> bool:
@@ -155,11 +179,7 @@ class PolicyRecords:
             kinds=_DECIDED, requester=facts.username, signer=facts.signer_name, since=since, newest_first=True
         )
         uids = {each.entry.uid for each in await self._ledger.find(query)}
-        uids |= {
-            other.uid
-            for other in self._recent(facts, now, period)
-            if (other.username, other.signer_name) == (facts.username, facts.signer_name)
-        }
+        uids |= {other.uid for other in self._recent(facts, _of_requester(facts), now, period)}
         return len(uids - {facts.uid})
 
     async def _certificates(self, facts: RequestFacts, now: dt.datetime) -> int:
@@ -180,7 +200,7 @@ class PolicyRecords:
             if _may_be_signed(csr) if leaf is None else now < leaf.not_after:
                 seen.add(csr.metadata.uid)
                 count += 1
-        return count + sum(other.uid not in seen and _is_of_node(other, facts) for other in self._recent(facts, now))
+        return count + sum(other.uid not in seen for other in self._recent(facts, _of_node(facts), now))
 
     async def _holders(self, facts: RequestFacts, now: dt.datetime) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -210,10 +230,37 @@ class PolicyRecords:
                 return f"{csr.spec.username} has a certificate for it until {leaf.not_after}"
             if leaf is None and _may_be_signed(csr):
                 return f"{csr.metadata.name} of {csr.spec.username} is approved for it"
-        for other in self._recent(facts, now):
-            if other.username != facts.username and name.lower() in map(str.lower, names_of(other)):
+        lower = name.lower()
+        for other in chain(self._recent(facts, _of_name(lower), now), self._recent(facts, _MANY_NAMES, now)):
+            if other.username != facts.username and lower in map(str.lower, names_of(other)):
                 return f"{other.name} of {other.username} is approved for it"
         return ""
+
+
+_MANY_NAMES = ("names",)
+
+
+def _of_key(facts: RequestFacts) -> tuple[str, ...]:
+    return "key", facts.key_fingerprint
+
+
+def _of_requester(facts: RequestFacts) -> tuple[str, ...]:
+    return "requester", facts.username, facts.signer_name
+
+
+def _of_node(facts: RequestFacts) -> tuple[str, ...]:
+    return "node", node_of(facts), facts.signer_name
+
+
+def _of_name(lower: str) -> tuple[str, ...]:
+    return "name", lower
+
+
+def _terms(facts: RequestFacts) -> set[tuple[str, ...]]:
+    """What a grant is found under."""
+    names = names_of(facts)
+    found = {_of_name(each.lower()) for each in names} if len(names) <= _MAX_INDEXED else {_MANY_NAMES}
+    return {*found, _of_key(facts), _of_requester(facts), _of_node(facts)}
 
 
 def _is_of_node(other: RequestFacts, facts: RequestFacts) -> bool:

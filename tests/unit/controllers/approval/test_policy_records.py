@@ -1,0 +1,95 @@
+"""controllers/approval/policy_records.py: what was approved a moment ago is found as if each were looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubevouch.client.cache.indexer import Indexer
+from kubevouch.controllers.approval import policy_records
+from kubevouch.controllers.approval.policy_records import PolicyRecords
+from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.policy.constraints import RecordNeeds, Records, names_of, node_of
+from kubevouch.policy.facts import RequestFacts, SubjectFacts
+
+_NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+_NEEDS = RecordNeeds(key=True, periods=frozenset({60, 3600}), certificates=True, holders=True)
+_MOST = 6
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> RequestFacts:
+    uid = draw(st.sampled_from("abcdefghij"))
+    names = draw(st.lists(st.sampled_from(["x.example", "X.example", "y.example", "z.example"]), max_size=4))
+    return RequestFacts(
+        name=f"csr-{uid}", uid=uid, signer_name=draw(st.sampled_from("st")), username=draw(st.sampled_from("uv")),
+        key_fingerprint=draw(st.sampled_from("kl")), dns_names=tuple(names),
+        subject=SubjectFacts(common_name=draw(st.sampled_from(["", "system:node:n", "system:node:m"]))),
+        groups=(), usages=(), ip_addresses=(), email_addresses=(), uris=(), key_algorithm="ECDSA", key_bits=256,
+    )  # fmt: skip
+
+
+_Grants = list[tuple[RequestFacts, int]]
+
+
+_Said = tuple[bool, dict[int, int], int, set[str]]
+
+
+def _expected(grants: _Grants, asked: RequestFacts, now: int) -> _Said:
+    """Whether the key waits, how many were approved, certificates of the node, names that others hold."""
+    latest: dict[str, tuple[RequestFacts, int]] = {}
+    for facts, at in grants:
+        latest.pop(facts.uid, None)
+        latest[facts.uid] = facts, at
+        if len(latest) > _MOST:
+            del latest[next(iter(latest))]
+    others = [(facts, at) for facts, at in latest.values() if facts.uid != asked.uid and at >= now - 300]
+    mine = [at for each, at in others if (each.username, each.signer_name) == (asked.username, asked.signer_name)]
+    foreign = {n.lower() for each, _ in others if each.username != asked.username for n in names_of(each)}
+    node = node_of(asked)
+    return (
+        any(each.key_fingerprint == asked.key_fingerprint for each, _ in others),
+        {period: sum(at >= now - period for at in mine) for period in _NEEDS.periods},
+        sum(bool(node) and (node_of(e), e.signer_name) == (node, asked.signer_name) for e, _ in others),
+        {name for name in names_of(asked) if name.lower() in foreign},
+    )
+
+
+def _said(records: Records) -> _Said:
+    return bool(records.key_waits), dict(records.approved), records.certificates, set(records.holders)
+
+
+def _folded(said: _Said) -> _Said:
+    return (*said[:3], {name.lower() for name in said[3]})
+
+
+@given(st.lists(st.tuples(_requests(), st.integers(0, 200)), max_size=12), _requests(), st.integers(2, 200))
+def test_approvals_of_a_moment_ago_are_found(
+    steps: list[tuple[RequestFacts, int]], asked: RequestFacts, many: int
+) -> None:
+    now, grants = 0, []
+    many = many % 4 + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy_records, "_MAX_GRANTS", _MOST)
+        patch.setattr(policy_records, "_MAX_INDEXED", many)
+        records = PolicyRecords(MemoryLedger(), Indexer())
+        for facts, later in steps:
+            now += later
+            records.granted(facts, _NOW + dt.timedelta(seconds=now))
+            grants.append((facts, now))
+        looked = asyncio.run(records.look(asked, _NEEDS, _NOW + dt.timedelta(seconds=now)))
+        assert _said(looked) == _expected(grants, asked, now)
+        # Who was judged before all of them has to hear of as much, whenever they came.
+        late = records.with_grants(Records(approved=dict.fromkeys(_NEEDS.periods, 0)), asked, _NEEDS, 0)
+        every = [(facts, now) for facts, _ in grants]
+        # Of two spellings of a name, one is told.
+        assert _folded(_said(late)) == _folded(_expected(every, asked, now))
+        assert records.with_grants(looked, asked, _NEEDS, records.granted_so_far) is looked
+        # What is forgotten leaves nothing behind.
+        for uid in "abcdefghij":
+            records._forget(uid)
+        assert not records._grants and not records._found
