@@ -68,7 +68,7 @@ class Seen:
         now: the server's time, by its answers.
         manager: kube-controller-manager's Lease; None where there is none.
         unreadable: what could not be looked at, by what it is.
-        granted: which of ``nodeclient`` and ``selfnodeclient`` somebody may have approved.
+        granted: which of ``nodeclient`` and ``selfnodeclient`` somebody may have approved; None: it could not be read.
         requests: the CertificateSigningRequests there are.
         lacking: rights that the controllers need and this user has not.
     """
@@ -77,7 +77,7 @@ class Seen:
     found: Discovered
     manager: LeaseSpec | None = None
     unreadable: tuple[str, ...] = ()
-    granted: frozenset[str] = frozenset()
+    granted: frozenset[str] | None = frozenset()
     requests: tuple[CertificateSigningRequest, ...] = ()
     lacking: tuple[str, ...] = ()
 
@@ -135,9 +135,11 @@ async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], 
         found=found,
         manager=None if lease is None else lease.spec,
         unreadable=tuple(unreadable),
-        granted=frozenset(
+        granted=None
+        if bindings is None
+        else frozenset(
             each.role_ref.name.removeprefix(_GRANTED)
-            for each in (bindings.items if bindings is not None else ())
+            for each in bindings.items
             if each.role_ref.name.startswith(_GRANTED) and each.subjects
         ),
         requests=tuple(requests.items if requests is not None else ()),
@@ -266,10 +268,13 @@ def _fighting(seen: Seen, selected: Sequence[Entry], words: Sequence[str]) -> It
     hint = "switch it off there, or leave it out here"
     for each in selected:
         if each.name == wellknown.CSR_APPROVING_CONTROLLER and catalog.is_named(each.name, words):
-            approves = seen.granted & {NODE_CLIENT, SELF_NODE_CLIENT}
-            what = (
-                f"approves whoever may have {' or '.join(sorted(approves))}" if approves else "finds nobody to approve"
-            )
+            approves = (seen.granted or frozenset()) & {NODE_CLIENT, SELF_NODE_CLIENT}
+            if seen.granted is None:
+                what = "may approve; whom it approves is not known"
+            elif approves:
+                what = f"approves whoever may have {' or '.join(sorted(approves))}"
+            else:
+                what = "finds nobody to approve"
             text = (
                 f"that of kube-controller-manager {what}; of two, the first write counts, and no approval is taken back"
             )

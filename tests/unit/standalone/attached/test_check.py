@@ -88,6 +88,13 @@ def test_an_approver_that_finds_nobody_who_may_is_in_nobodys_way() -> None:
     assert report.is_good
 
 
+def test_whom_it_approves_is_not_known_to_who_may_not_look() -> None:
+    report = _judged("csrapproving", manager=_manager(), granted=None, unreadable=("ClusterRoleBindings: no",))
+    found = next(each for each in report.findings if each.about == "csrapproving")
+    assert found.level is Level.WARNING
+    assert "whom it approves is not known" in found.message and "nobody to approve" not in found.message
+
+
 def test_what_nobody_signs_is_said() -> None:
     waiting = (_csr(issued=False), _csr(issued=False), _csr(issued=False, age=1.0), _csr(issued=False, signer="a.b/c"))
     report = _judged("joinstatus", manager=_manager(), requests=waiting)
@@ -148,5 +155,7 @@ def test_the_command_says_it_of_a_cluster_with_a_manager_and_of_somebody_without
         tree = json.loads(text)
         assert code == 2
         assert "update certificatesigningrequests/status.certificates.k8s.io" in tree["missingRights"]
+        told = _ran(capsys, "--kubeconfig", weak, "--controllers", "csrapproving", "-o", "json")[1]
+        assert "whom it approves is not known" in told and "nobody to approve" not in told
         code, text = _ran(capsys, "--kubeconfig", weak, "--controllers", "nonsense")
         assert code == 3
