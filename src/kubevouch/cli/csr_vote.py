@@ -25,6 +25,7 @@ def vote(name: str, deny: bool, message: str, kubeconfig: Path | None) -> None:
     """
     from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import APPROVE, DENY
     from kubevouch.phases import csr_vote
+    from kubevouch.reviews.csr_review import ReviewError
 
     config = rest_config_of(kubeconfig)
 
@@ -35,6 +36,8 @@ def vote(name: str, deny: bool, message: str, kubeconfig: Path | None) -> None:
 
     try:
         who = run_async(run())
+    except ReviewError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.FAILED) from err
     except csr_vote.VoteError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.REFUSED) from err
     ui.say(f"{who} {'denies' if deny else 'approves'} certificatesigningrequest.certificates.k8s.io/{name}")

@@ -8,9 +8,11 @@ from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SELF_SUBJECT_REVIEWS
 from kubevouch.api.certificates_v1 import is_undecided
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS
-from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval, CertificateApprovalSpec
+from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import APPROVE, CertificateApproval, CertificateApprovalSpec
 from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
+from kubevouch.reviews.csr_review import fetch_named
 
 
 class VoteError(Exception):
@@ -28,10 +30,11 @@ async def vote(client: Client, name: str, decision: str, comment: str) -> Certif
         decision: ``Approve`` or ``Deny``.
 
     Raises:
-        VoteError: the request is decided, or is the user's own.
+        ReviewError: there is no such request.
+        VoteError: the request is decided, or is the user's own, or the user has said that already.
         APIStatusError, TransportError
     """
-    csr = await client.get(CERTIFICATE_SIGNING_REQUESTS, name)
+    (csr,) = await fetch_named(client, [name])
     if not is_undecided(csr):
         raise VoteError(f"the request {name} is decided", f"kubevouch csr show {name} says how")
     review = await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())
@@ -44,13 +47,20 @@ async def vote(client: Client, name: str, decision: str, comment: str) -> Certif
     owner = OwnerReference(
         api_version=CERTIFICATE_SIGNING_REQUESTS.api_version, kind=CERTIFICATE_SIGNING_REQUESTS.kind, name=name, uid=uid
     )
-    return await client.create(
-        CERTIFICATE_APPROVALS,
-        CertificateApproval(
-            metadata=ObjectMeta(name=f"{digest}", owner_references=[owner]),
-            spec=CertificateApprovalSpec(
-                request_name=name, request_uid=uid, approver=user.username, groups=sorted(set(user.groups)),
-                decision=decision, comment=comment,
-            ),
+    wanted = CertificateApproval(
+        metadata=ObjectMeta(name=f"{digest}", owner_references=[owner]),
+        spec=CertificateApprovalSpec(
+            request_name=name, request_uid=uid, approver=user.username, groups=sorted(set(user.groups)),
+            decision=decision, comment=comment,
         ),
     )  # fmt: skip
+    try:
+        return await client.create(CERTIFICATE_APPROVALS, wanted)
+    except APIStatusError as err:
+        if err.reason != Reason.ALREADY_EXISTS:
+            raise
+        side = "for" if decision == APPROVE else "against"
+        raise VoteError(
+            f"{user.username} has already spoken {side} {name}, and that cannot be changed",
+            f"kubevouch csr show {name} says what it waits for",
+        ) from err

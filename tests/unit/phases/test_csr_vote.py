@@ -14,13 +14,13 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS
 from kubevouch.client.interface import Client
-from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.csr_vote import VoteError, vote
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.reviews.csr_review import ReviewError, fetch
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing import Cluster
 
@@ -44,10 +44,26 @@ async def test_each_speaks_once_and_in_his_own_name() -> None:
         made = await vote(ann, "csr-1", "Approve", "seen on my screen")
         assert (made.spec.approver, made.spec.request_uid) == ("ann", csr.metadata.uid)
         assert [each.uid for each in made.metadata.owner_references] == [csr.metadata.uid]
-        with pytest.raises(APIStatusError, match="already exists"):
+        with pytest.raises(VoteError, match="ann has already spoken for csr-1, and that cannot be changed"):
             await vote(ann, "csr-1", "Approve", "")
         await vote(ann, "csr-1", "Deny", "changed my mind")
         assert len((await ann.list(CERTIFICATE_APPROVALS)).items) == 2
+        with pytest.raises(VoteError, match="ann has already spoken against csr-1, and that cannot be changed"):
+            await vote(ann, "csr-1", "Deny", "")
+
+
+@async_test
+async def test_a_request_that_there_is_not_is_told_as_elsewhere() -> None:
+    async with Cluster() as cluster:
+        await own_kinds.ensure(cluster.client())
+        await requested(cluster.client("rita", ADMINS), "csr-12")
+        ann = cluster.client("ann", ADMINS)
+        for name in ("csr-13", "elsewhere"):
+            with pytest.raises(ReviewError) as shown:
+                (await fetch(ann)).named(name)
+            with pytest.raises(ReviewError) as voted:
+                await vote(ann, name, "Approve", "")
+            assert (str(voted.value), voted.value.hint) == (str(shown.value), shown.value.hint)
 
 
 @async_test
