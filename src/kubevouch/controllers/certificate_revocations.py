@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.api.core_v1.events import WARNING
+from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
@@ -141,7 +141,7 @@ class RevocationReconciler:
         now = self._clock.now()
         await self._append(name, entry.uid, Revoked(name, LIFTED, now, now, f"was {entry.reason}"), LIFTED, "")
         log.warning("a revocation is gone", name=name, was=entry.reason)
-        await self._tell(name, entry.uid, WARNING, LIFTED_EVENT, f"what it had revoked ({entry.reason}) counts again")
+        await self._tell(name, entry.uid, NORMAL, LIFTED_EVENT, f"what it had revoked ({entry.reason}) counts again")
 
     async def _append(self, name: str, uid: str, revoked: Revoked, reason: str, by: str) -> None:
         await self._ledger.append(

@@ -10,6 +10,7 @@ import pytest
 
 import identity_world as world
 from kubevouch.api.catalog import EVENTS
+from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.controllers.certificate_revocations import LIFTED, LIFTED_EVENT, REVOKED_EVENT, RevocationReconciler
@@ -74,8 +75,8 @@ def test_it_is_told_that_it_came_and_that_it_is_gone(cluster: Cluster) -> None:
     revoke(cluster, reason="certificateHold", nodes=["worker-1"])
     cluster.delete(CERTIFICATE_REVOCATIONS, "r1")
     cluster.settle()
-    told = {event.reason for event in cluster.list(EVENTS) if event.involved_object.name == "r1"}
-    assert told == {REVOKED_EVENT, LIFTED_EVENT}
+    told = {(event.reason, event.type) for event in cluster.list(EVENTS) if event.involved_object.name == "r1"}
+    assert told == {(REVOKED_EVENT, WARNING), (LIFTED_EVENT, NORMAL)}
 
 
 def test_what_was_deleted_while_nobody_looked_is_written_down(cluster: Cluster) -> None:
