@@ -145,6 +145,7 @@ class DocumentReader:
 
     def __init__(self) -> None:
         self._documents: dict[str, tuple[Document, float, Callable[[Iterable[Machine]], None]]] = {}
+        self._read: set[str] = set()
 
     def add(
         self, name: str, document: Document, seconds: float, replace: Callable[[Iterable[Machine]], None]
@@ -160,8 +161,16 @@ class DocumentReader:
             machines = await elsewhere(lambda: inventory.read(text, f"inventory/{request.name}"))
         except (OSError, TransportError, ClientConfigurationError, InventoryError) as err:
             why = f"{err.strerror}: {err.filename}" if isinstance(err, OSError) else str(err)
-            log.error("an inventory cannot be read; what it said before still counts", source=request.name, err=why)
+            if request.name in self._read:
+                log.error("an inventory cannot be read; what it said before still counts", source=request.name, err=why)
+            else:
+                log.error(
+                    "an inventory cannot be read; nothing is decided until it was read once",
+                    source=request.name,
+                    err=why,
+                )
             return Result(min(seconds, _RETRY_SECONDS))
+        self._read.add(request.name)
         replace(machines)
         return Result(seconds)
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from aio import until
 from asynctest import async_test
@@ -85,11 +86,18 @@ async def test_a_file_counts_once_it_can_be_read_and_a_bad_one_takes_nothing_bac
         context.inventory.on_change(changed.append)
         await until(lambda: controller.is_idle)
         assert not context.inventory.has_loaded()
+        with capture_logs() as never:
+            await reconciler.reconcile(Request("racks"))
+        assert [each["event"] for each in never] == [
+            "an inventory cannot be read; nothing is decided until it was read once"
+        ]
         for text in (listed("a", "b"), listed("a", "c"), f"{listed('d')}---\n{HEAD}spec: {{}}", "x: ["):
             path.write_text(text)
             await reconciler.reconcile(Request("racks"))
         path.unlink()
-        result = await reconciler.reconcile(Request("racks"))
+        with capture_logs() as later:
+            result = await reconciler.reconcile(Request("racks"))
+        assert [each["event"] for each in later] == ["an inventory cannot be read; what it said before still counts"]
         await until(context.inventory.has_loaded)
         assert result.requeue_after == 30.0
         assert [name for name in "abcd" if context.inventory.machines(name)] == ["a", "c"]
