@@ -122,11 +122,12 @@ def prove(serial: str | None, ledger: Path | None, data_dir: Path | None, key: s
 
     if (serial is None) == (former is None):
         raise click.UsageError("got neither or both of SERIAL and --since, expected one of them")
+    digits = "" if serial is None else digits_of(serial)
     path = ledger_path(ledger, data_dir)
     if former is not None:
         ui.raw(ledger_audit.prove_growth(path, former, ledger_audit.key_for(path, key).key))
     else:
-        ui.raw(ledger_audit.prove(path, digits_of(serial or "")))
+        ui.raw(ledger_audit.prove(path, digits))
 
 
 @audit.command()

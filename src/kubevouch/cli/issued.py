@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from kubevouch.ledger.entries import Entry, Query, Recorded
 
 _LIMIT = click.IntRange(1, 1_000_000)
+_HEX = re.compile(r"[0-9a-f]+", re.ASCII)
+# Those of ledger.entries, which would be loaded for --help; a test compares.
+KINDS = (
+    "approved", "denied", "intended", "issued", "failed", "discarded", "revoked", "policy", "begun", "restored", "all",
+)  # fmt: skip
 _COLUMNS = ("SERIAL", "SUBJECT", "SIGNER", "REQUESTER", "ISSUED", "ENDS")
 _CSV = (
     "sequence", "kind", "at", "signer", "request", "uid", "requester", "approver", "reason", "message", "serial",
@@ -44,8 +50,11 @@ _FILTERS = together(
     click.option("--request", help="For the request with this name."),
     click.option("--since", type=MOMENT, help="Written since then: 30d, 2026-01-02."),
     click.option("--until", type=MOMENT, help="Written before then."),
-    click.option("--kind", "kinds", multiple=True, help="Entries of these kinds, not of certificates issued; or all."),
-)
+    click.option(
+        "--kind", "kinds", type=click.Choice(KINDS), multiple=True,
+        help="Entries of these kinds, not of certificates issued; or all.",
+    ),
+)  # fmt: skip
 
 
 @click.group(cls=ui.Group)
@@ -81,7 +90,8 @@ def show(serial: str, ledger: Path | None, data_dir: Path | None, output: str) -
     from kubevouch.phases.issued import standing, story
     from kubevouch.util.clock import SystemClock
 
-    path, digits = ledger_path(ledger, data_dir), digits_of(serial)
+    digits = digits_of(serial)
+    path = ledger_path(ledger, data_dir)
     found = story(path, digits)
     if not found:
         raise ui.CLIError(f"no certificate with the serial number {digits} is in {path}", hint=_LOOK)
@@ -140,9 +150,9 @@ def _query(filters: dict[str, Any], **more: Any) -> Query:
     now = SystemClock().now()
     since, until, kinds = (filters.pop(name) for name in ("since", "until", "kinds"))
     given = {name: value for name, value in filters.items() if value}
-    for name in ("serial", "key"):
+    for name, what in (("serial", "a serial number"), ("key", "the SHA-256 of a public key")):
         if name in given:
-            given[name] = digits_of(given[name])
+            given[name] = digits_of(given[name], what)
     chosen = frozenset(kinds) or frozenset({ISSUED})
     try:
         times: dict[str, Moment | None] = {"since": before(since, now), "until": before(until, now)}
@@ -151,8 +161,11 @@ def _query(filters: dict[str, Any], **more: Any) -> Query:
     return Query(kinds=frozenset() if "all" in chosen else chosen, **times, **given, **more)  # type: ignore[arg-type]
 
 
-def digits_of(text: str) -> str:
+def digits_of(text: str, what: str = "a serial number") -> str:
+    """As the ledger has them. Raises BadParameter."""
     digits = text.replace(":", "").lower()
+    if not _HEX.fullmatch(digits.removeprefix("0x")):
+        raise click.BadParameter(f"got {text[:80]!r}, expected {what} in hexadecimal digits")
     return digits.removeprefix("0x").lstrip("0") or "0" if len(digits) != 64 else digits
 
 

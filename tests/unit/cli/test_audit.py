@@ -157,6 +157,12 @@ def test_one_thing_is_proven_at_a_time(audit: Auditor, arguments: tuple[str, ...
     assert "expected one of them" in audit.errors
 
 
+@pytest.mark.parametrize("serial", ["nosuch", "", "0x", ":"])
+def test_a_serial_number_has_hexadecimal_digits(audit: Auditor, serial: str) -> None:
+    audit("prove", serial, code=ExitCode.INVALID)
+    assert f"got {serial!r}, expected a serial number in hexadecimal digits" in audit.errors
+
+
 def test_what_is_missing_is_told(audit: Auditor, tmp_path: Path) -> None:
     world.change(audit.ledger, "DELETE FROM checkpoint")
     audit("checkpoint", code=ExitCode.FAILED)
@@ -164,4 +170,4 @@ def test_what_is_missing_is_told(audit: Auditor, tmp_path: Path) -> None:
     audit("verify", "--key", "a+b", code=ExitCode.FAILED)
     assert "expected the key of a ledger" in audit.errors
     audit("verify", "--ledger", tmp_path / "none", beside=False, code=ExitCode.INVALID)
-    assert "expected the file of a ledger" in audit.errors
+    assert "there is no ledger at" in audit.errors

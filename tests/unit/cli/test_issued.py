@@ -15,7 +15,9 @@ import pytest
 
 import ledger_world as world
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.issued import KINDS
 from kubevouch.cli.main import run
+from kubevouch.ledger import entries
 from kubevouch.ledger.entries import DISCARDED, ISSUED, REVOKED, Entry, encode
 from kubevouch.ledger.opening import open_ledger
 from kubevouch.util.clock import SystemClock
@@ -139,6 +141,33 @@ def test_an_export_is_for_programs(ledger: Path, say: Terminal) -> None:
     assert len(rows) == 99 and rows[-1]["sequence"] == "1799" and rows[-1]["names"] == "N599.example.com"
 
 
+def test_every_kind_that_is_written_can_be_asked_for() -> None:
+    kinds = {
+        value for name, value in vars(entries).items() if name.isupper() and name[0] != "_" and isinstance(value, str)
+    }
+    assert {*kinds, "all"} == {*KINDS}
+
+
+@pytest.mark.parametrize("arguments", [("show", "zz"), ("list", "--serial", "zz"), ("list", "--key", "zz")])
+def test_what_is_looked_for_has_hexadecimal_digits(ledger: Path, say: Terminal, arguments: tuple[str, ...]) -> None:
+    say("issued", *arguments, "--ledger", ledger, code=ExitCode.INVALID)
+    assert "got 'zz', expected " in say.errors and "in hexadecimal digits" in say.errors
+
+
+def test_an_export_of_a_kind_that_there_is_not(ledger: Path, say: Terminal) -> None:
+    assert say("issued", "export", "--ledger", ledger, "--kind", "bogus", code=ExitCode.INVALID) == ""
+    assert "'bogus' is not one of 'approved'" in say.errors
+
+
+def test_without_a_ledger_in_the_usual_place_the_hint_names_the_flags(
+    tmp_path: Path, say: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubevouch.standalone.options.default_data_dir", lambda: tmp_path)
+    say("issued", "list", code=ExitCode.INVALID)
+    assert f"error: there is no ledger at {tmp_path / 'ledger.db'}" in say.errors
+    assert "--data-dir DIR" in say.errors and "--ledger FILE" in say.errors
+
+
 @pytest.mark.parametrize("name", ['=HYPERLINK("x")', "+1", "-1", "@x"])
 def test_no_name_is_a_formula_to_a_spreadsheet(tmp_path: Path, say: Terminal, name: str) -> None:
     path = written(tmp_path / "ledger.db", Entry(kind=ISSUED, at=NOW, subject=name, serial="a"))
@@ -149,7 +178,9 @@ def test_no_name_is_a_formula_to_a_spreadsheet(tmp_path: Path, say: Terminal, na
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--data-dir", "/nonexistent"), ExitCode.INVALID, "expected the file of a ledger"),
+        (("--data-dir", "/nonexistent"), ExitCode.INVALID, "there is no ledger at /nonexistent/ledger.db"),
+        (("--ledger", "/"), ExitCode.INVALID, "is a directory"),
+        (("--kind", "bogus", "--ledger", __file__), ExitCode.INVALID, "'bogus' is not one of 'approved', 'denied'"),
         (("--data-dir", "/", "--ledger", "/x"), ExitCode.INVALID, "got --ledger and --data-dir, expected one of them"),
         (("--ledger", __file__), ExitCode.FAILED, "that does not begin as SQLite's do"),
         (("--limit", "0"), ExitCode.INVALID, "--limit"),

@@ -28,8 +28,9 @@ def ledger_path(ledger: Path | None, data_dir: Path | None) -> Path:
         raise click.UsageError("got --ledger and --data-dir, expected one of them")
     path = ledger or (data_dir or default_data_dir()) / DEFAULT_FILE
     if not path.is_file():
+        absent = f"there is no ledger at {path}" if not path.exists() else f"got {path}, expected the file of a ledger"
         raise ui.CLIError(
-            f"got {path}, expected the file of a ledger", hint="kubevouch up keeps one in its data directory, unless"
-            " its store is memory:", code=ExitCode.INVALID,
+            absent, hint="name the data directory of kubevouch up by --data-dir DIR, or the file by --ledger FILE;"
+            " with --store memory: none is kept", code=ExitCode.INVALID,
         )  # fmt: skip
     return path
