@@ -31,6 +31,8 @@ _PATTERN = {"type": "string", "minLength": 1, "maxLength": 1024}
 _PATTERNS = {"maxItems": MAX_PATTERNS, "items": _PATTERN}
 _TEXTS = {"maxItems": MAX_PATTERNS, "items": {"type": "string", "minLength": 1, "maxLength": 1024}}
 _COUNT = {"minimum": 1, "maximum": 100_000}
+# They are counted in the ledger, for each request anew.
+MAX_RATE = 1000
 _CIDR = {"rule": "isCIDR(self)", "message": "must be a network in CIDR notation, such as 10.0.0.0/8"}
 _NETWORKS = {
     "maxItems": MAX_PATTERNS,
@@ -135,9 +137,9 @@ class ExpirationBounds(Struct):
 class RateBound(Struct):
     """How often."""
 
-    requests: Annotated[Int32, wire(1, "How many requests may be approved.", required=True, schema=_COUNT)] = always(
-        int
-    )
+    requests: Annotated[
+        Int32, wire(1, "How many requests may be approved.", required=True, schema={"minimum": 1, "maximum": MAX_RATE})
+    ] = always(int)
     period_seconds: Annotated[
         Int32, wire(2, "Within which time.", required=True, schema={"minimum": 1, "maximum": 31_536_000})
     ] = always(int)

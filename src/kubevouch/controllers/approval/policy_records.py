@@ -15,6 +15,7 @@ import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import MAX_RATE
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.ledger.entries import APPROVED, INTENDED, ISSUED, REVOKED, Entry, Query
 from kubevouch.ledger.interface import LedgerError, ReadableLedger
@@ -31,6 +32,8 @@ _MAX_NAMES = 100
 # Names of an approval that each lead to it; one with more is looked at whenever names are.
 _MAX_INDEXED = 100
 # Entries that are looked at for one name or key: whoever has as many certificates for it has it.
+# Approved, and intended.
+_ENTRIES_A_REQUEST = 2
 _LOOKED_AT = 100
 # By then the ledger has every approval that is written at all.
 _GRANT_SECONDS = 300
@@ -176,8 +179,9 @@ class PolicyRecords:
     async def _approved(self, facts: RequestFacts, period: int, now: dt.datetime) -> int:
         since = now - dt.timedelta(seconds=period)
         query = Query(
-            kinds=_DECIDED, requester=facts.username, signer=facts.signer_name, since=since, newest_first=True
-        )
+            kinds=_DECIDED, requester=facts.username, signer=facts.signer_name, since=since, newest_first=True,
+            limit=_ENTRIES_A_REQUEST * (MAX_RATE + 1),
+        )  # fmt: skip
         uids = {each.entry.uid for each in await self._ledger.find(query)}
         uids |= {other.uid for other in self._recent(facts, _of_requester(facts), now, period)}
         return len(uids - {facts.uid})

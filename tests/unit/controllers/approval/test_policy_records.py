@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import MAX_RATE
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.controllers.approval import policy_records
 from kubevouch.controllers.approval.policy_records import PolicyRecords
+from kubevouch.ledger.entries import APPROVED, INTENDED, Entry
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.policy.constraints import RecordNeeds, Records, names_of, node_of
 from kubevouch.policy.facts import RequestFacts, SubjectFacts
@@ -93,3 +95,19 @@ def test_approvals_of_a_moment_ago_are_found(
         for uid in "abcdefghij":
             records._forget(uid)
         assert not records._grants and not records._found
+
+
+def test_as_many_approvals_are_counted_as_a_policy_may_ask_for() -> None:
+    async def counted() -> int:
+        ledger = MemoryLedger()
+        for number in range(MAX_RATE):
+            for kind in (APPROVED, INTENDED):
+                await ledger.append(Entry(kind=kind, at=_NOW, signer="s", uid=f"u{number}", requester="u"))
+        records = PolicyRecords(ledger, Indexer())
+        asked = RequestFacts(
+            name="csr", uid="new", signer_name="s", username="u", key_fingerprint="k", key_algorithm=""
+        )
+        found = await records.look(asked, RecordNeeds(periods=frozenset({3600})), _NOW)
+        return found.approved[3600]
+
+    assert asyncio.run(counted()) == MAX_RATE
