@@ -257,6 +257,12 @@ class ExtensionPermissions:
                 kept.append(Extension(each.oid, False, each.value))
             elif each.oid not in _ASKED_BY_HABIT and self.otherwise is Otherwise.FAIL:
                 raise PolicyError(f"extension {each.oid} is not permitted")
+        for each in kept:
+            # Found out after signing, contents that do not parse would be the signer's fault.
+            try:
+                certificate_extensions.interpret((each,))
+            except ParseError as error:
+                raise PolicyError(f"extension {each.oid} does not parse: {error}") from error
         return tuple(kept)
 
 

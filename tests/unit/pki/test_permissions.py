@@ -185,6 +185,16 @@ def test_the_signer_s_own_extensions_cannot_be_asked_for_and_copies_are_not_crit
     assert "2.5.29.31 is not permitted" in refusal(permissions, asked(WEB, points))
 
 
+@pytest.mark.parametrize("value", [b"\x05\x00", b"", b"\x30\x02\x30\x00"])
+def test_contents_that_no_certificate_could_be_read_with_are_the_request_s_fault(value: bytes) -> None:
+    """Found out after signing, they would stop the signer for everybody."""
+    permissions = replaced(PERMITTED, extensions=ExtensionPermissions(frozenset({certificate_extensions.POLICIES})))
+    policies = odd_certificates.extension(certificate_extensions.POLICIES, value)
+    assert "extension 2.5.29.32 does not parse: x509: " in refusal(permissions, asked(WEB, policies))
+    good = odd_certificates.extension(certificate_extensions.POLICIES, bytes.fromhex("3006300406022a03"))
+    assert granted(permissions, asked(WEB, good)).extensions
+
+
 # ------------------------------------------------------------------ as certificates
 
 
