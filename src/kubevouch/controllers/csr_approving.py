@@ -56,7 +56,7 @@ APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
     kubelet_serving.build,
     certificate_policies.build,
 )
-"""In the order in which they are asked. One that is not configured is None."""
+"""In the order in which their words count, services behind them. One that is not configured is None."""
 
 _CONDITIONS = {Outcome.APPROVE: wellknown.CSR_APPROVED, Outcome.DENY: wellknown.CSR_DENIED}
 _ENTRIES = {Outcome.APPROVE: APPROVED, Outcome.DENY: DENIED}
@@ -73,7 +73,7 @@ def is_open(csr: CertificateSigningRequest) -> bool:
 
 
 class CSRApprover:
-    """Asks all approvers in their order, then, before an approval, all bounds."""
+    """Asks all approvers, then, before an approval, all bounds."""
 
     def __init__(
         self,
@@ -207,22 +207,23 @@ def _same(former: Entry, entry: Entry) -> bool:
 async def judged(
     approvers: Iterable[Approver], csr: CertificateSigningRequest, facts: RequestFacts, wanted: CertificateRequest
 ) -> Verdict:
-    """What all say together.
+    """What all say together, in the order of ``approvers``; those outside are asked first.
 
     Raises:
         ReconcileError, APIStatusError, TransportError: what an approver raised, unless another one denies: it might
             have denied, too.
     """
-    verdicts: list[Verdict] = []
+    said: dict[int, Sequence[Verdict]] = {}
     failure: Exception | None = None
-    for approver in approvers:
+    # A slow answer from outside must not lie between what the others look at and the decision: what is true changes.
+    for place, approver in sorted(enumerate(approvers), key=lambda each: not each[1].is_outside):
         try:
             found = await approver.judge(csr, facts, wanted)
         except (ReconcileError, APIStatusError, TransportError) as err:
             failure = failure or err
         else:
-            verdicts += [found] if isinstance(found, Verdict) else found
-    verdict = combine(verdicts)
+            said[place] = [found] if isinstance(found, Verdict) else found
+    verdict = combine([verdict for _, each in sorted(said.items()) for verdict in each])
     if failure is not None and verdict.outcome is not Outcome.DENY:
         raise failure
     return verdict

@@ -95,8 +95,9 @@ async def test_another_version_is_looked_at_again() -> None:
 class Says:
     """An approver that says one thing."""
 
-    def __init__(self, says: Outcome | Exception, *, loaded: bool = True) -> None:
+    def __init__(self, says: Outcome | Exception, *, loaded: bool = True, is_outside: bool = False) -> None:
         self.name = str(says)
+        self.is_outside = is_outside
         self.asked = 0
         self._says = says
         self._loaded = loaded
@@ -150,6 +151,36 @@ async def test_a_denial_counts_whoever_approves_and_takes_nothing() -> None:
         says = [Says(Outcome.APPROVE), Says(Outcome.DENY)]
         assert await decided(at, says, bound) == (["Denied ReasonDeny"], None)
         assert bound.asked == 0
+
+
+class Forbids(Says):
+    """Has come to deny by the time that somebody else has answered."""
+
+    def __init__(self, other: Says) -> None:
+        super().__init__(Outcome.APPROVE)
+        self._other = other
+
+    async def judge(self, *_: object) -> Verdict:
+        self._says = Outcome.DENY if self._other.asked else Outcome.APPROVE
+        return await super().judge()
+
+
+@async_test
+async def test_what_changes_while_a_service_answers_counts() -> None:
+    async with world() as at:
+        service = Says(Outcome.APPROVE, is_outside=True)
+        assert await decided(at, [Forbids(service), service], Admits()) == (["Denied ReasonDeny"], None)
+
+
+@async_test
+async def test_of_two_that_approve_a_service_is_named_last() -> None:
+    async with world() as at:
+        ledger = MemoryLedger()
+        service, own = Says(Outcome.APPROVE, is_outside=True), Says(Outcome.APPROVE)
+        service.name = "webhook/cmdb"
+        await decided(at, [own, service], Admits(), ledger)
+        (found,) = await ledger.find(Query())
+        assert found.entry.approver == own.name
 
 
 @async_test

@@ -145,6 +145,7 @@ class PolicyApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`, and ``Bound`` there."""
 
     name = NAME
+    is_outside = False
 
     def __init__(
         self,

@@ -25,6 +25,11 @@ class Approver(Protocol):
         """As :attr:`kubevouch.policy.verdict.Verdict.approver` has it."""
         ...
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it asks somebody outside of the cluster, who may take long: it is asked before the others look."""
+        ...
+
     def has_loaded(self) -> bool:
         """Whether it knows all that it decides by: nothing is decided before every approver does."""
         ...

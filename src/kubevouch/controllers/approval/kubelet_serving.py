@@ -64,6 +64,7 @@ class KubeletServingApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`."""
 
     name = NAME
+    is_outside = False
 
     def __init__(
         self,

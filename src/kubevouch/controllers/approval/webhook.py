@@ -37,6 +37,8 @@ _REMEMBERED = 4096
 class WebhookApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`."""
 
+    is_outside = True
+
     def __init__(
         self,
         service: ApproverService,
