@@ -98,6 +98,28 @@ def test_on_an_open_connection_too(cluster: Cluster, tmp_path: Path) -> None:
             revoke(cluster, "stolen" + code.decode(), certificates=[thief.certificate.fingerprint().hex()])
 
 
+def test_nothing_is_written_by_a_body_that_comes_after_the_revocation(cluster: Cluster, tmp_path: Path) -> None:
+    """The head was sent, and answered for, while the certificate still counted."""
+    thief, other = Thief(cluster, tmp_path), Thief(cluster, tmp_path, "worker-2")
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    body = json.dumps(review).encode()
+    head = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: here\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    codes = []
+    for is_revoked in (False, True):
+        with thief.wire.connected() as connection:
+            connection.sendall(f"GET {OWN_NODE} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 404")
+            connection.sendall(head.encode() + body[:20])
+            # Who is answered behind it came behind it.
+            assert other.looks() == 404
+            if is_revoked:
+                revoke(cluster, "stolen", certificates=[thief.certificate.fingerprint().hex()])
+            connection.sendall(body[20:])
+            codes.append(connection.recv(65_536)[9:12])
+    assert codes == [b"201", b"401"]
+
+
 def test_its_watch_ends_before_anybodys_turn_comes(cluster: Cluster, tmp_path: Path) -> None:
     """The clock stands still: nothing waits for the next look at watches."""
     thief, other = Thief(cluster, tmp_path), Thief(cluster, tmp_path, "worker-2")

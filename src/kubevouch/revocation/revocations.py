@@ -166,6 +166,8 @@ class Revocations:
         self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
         self._listeners: list[Callable[[], None]] = []
+        self.changes = 0
+        """Another number once something is revoked, or is no more."""
         self.refused = 0
         """Answers of :meth:`why` that refused somebody."""
         self.loaded: Callable[[], bool] = lambda: False
@@ -188,6 +190,7 @@ class Revocations:
 
     def tell(self) -> None:
         """Something has changed; for whoever changes the lock-outs."""
+        self.changes += 1
         for listener in self._listeners:
             listener()
 

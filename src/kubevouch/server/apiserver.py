@@ -279,7 +279,7 @@ class APIServer:
         """For requests over the network, and for those of clients in this process, who come with an identity."""
         security, audit = self.security, self._audit
         refusals = () if audit is None else (audit.of_failed_authentication,)
-        who = authentication(security.authenticator, self.metrics, self.clock)
+        who = authentication(security.authenticator, self.metrics, self.clock, lambda: security.revocations.changes)
         as_whom = impersonation(security.authorizer)
         links = [
             audit_id,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
+from kubevouch.authentication import webhook
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.machinery import errors
@@ -14,12 +17,25 @@ from kubevouch.util.clock import Clock
 log = structlog.get_logger("server")
 
 
-def authentication(authenticator: UnionAuthenticator, metrics: Metrics, clock: Clock) -> Filter:
-    """The filter for one authenticator."""
+# A credential that ends otherwise than by a revocation counts for so long after it was looked at.
+_STANDS_SECONDS = 1.0
+
+
+def authentication(
+    authenticator: UnionAuthenticator, metrics: Metrics, clock: Clock, revoked: Callable[[], int] = lambda: 0
+) -> Filter:
+    """The filter for one authenticator.
+
+    Whoever lets the server wait, for the body or for a seat, is asked again once the body is there: a certificate that
+    is revoked meanwhile writes nothing.
+
+    Args:
+        revoked: another number once something is revoked, or is no more.
+    """
 
     async def authenticate(request: Request, following: Handler) -> Result:
         if not request.loopback:
-            begun = clock.monotonic()
+            begun, known = clock.monotonic(), revoked()
             try:
                 found = await authenticator.authenticate(request.credentials, request.target.path)
             except AuthenticationError as err:
@@ -31,6 +47,25 @@ def authentication(authenticator: UnionAuthenticator, metrics: Metrics, clock: C
             metrics.authenticated(found, clock.now())
             request.authentication = found
             request.warnings.extend(found.warnings)
+            read, who = request.read_body, (found.user.name, found.user.uid)
+
+            async def read_body(limit: int) -> bytes:
+                body = await read(limit)
+                # A webhook remembers its answer for minutes, and cannot tell a refusal from an outage.
+                if found.method == webhook.METHOD or (
+                    revoked() == known and clock.monotonic() - begun < _STANDS_SECONDS
+                ):
+                    return body
+                try:
+                    again = await authenticator.authenticate(request.credentials, request.target.path)
+                except AuthenticationError as err:
+                    log.info("the credential ended before the body came", audit_id=request.audit_id, err=str(err))
+                    raise errors.unauthorized() from None
+                if (again.user.name, again.user.uid) != who:
+                    raise errors.unauthorized()
+                return body
+
+            request.read_body = read_body
         return await following(request)
 
     return authenticate
