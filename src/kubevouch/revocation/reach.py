@@ -14,11 +14,17 @@ from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.records.node_recovery import is_recovering
 
 _SECOND = dt.timedelta(seconds=1)
+_LAST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def fingerprint_of(entry: Entry) -> str:
     """SHA-256 of the certificate, in hexadecimal digits."""
     return hashlib.sha256(entry.certificate).hexdigest()
+
+
+def _behind(second: dt.datetime) -> dt.datetime:
+    """The end of a second that counts whole; behind the last one that can be written there is none."""
+    return second + _SECOND if second < _LAST - _SECOND else _LAST
 
 
 async def reached(
@@ -32,7 +38,7 @@ async def reached(
     Raises:
         LedgerError
     """
-    found = {sequence: entry async for sequence, entry in _meant(ledger, targets, until + _SECOND, now)}
+    found = {sequence: entry async for sequence, entry in _meant(ledger, targets, _behind(until), now)}
     return [found[sequence] for sequence in sorted(found)]
 
 
@@ -66,7 +72,7 @@ async def _meant(
             yield each
     for period in targets.periods:
         if period.since is not None and period.until is not None:
-            span = replace(issued, since=period.since.datetime(), until=period.until.datetime() + _SECOND)
+            span = replace(issued, since=period.since.datetime(), until=_behind(period.until.datetime()))
             async for each in _all(ledger, span):
                 if period.issuer in ("", each[1].issuer_key):
                     yield each

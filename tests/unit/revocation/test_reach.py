@@ -84,6 +84,22 @@ async def test_names_reach_back_only() -> None:
 
 
 @async_test
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"nodes": ["a"]},
+        {"periods": [IssuedPeriod(since=Time.of(NOW - 99 * DAY), until=Time.parse("9999-12-31T23:59:59Z"))]},
+    ],
+)
+async def test_until_the_last_second_that_can_be_written(targets: dict[str, Any]) -> None:
+    ledger = MemoryLedger()
+    await ledger.append(entry("1"))
+    last = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+    found = await reached(ledger, RevocationTargets(**targets), last, now=NOW)
+    assert [each.serial for each in found] == ["1"]
+
+
+@async_test
 async def test_what_a_first_certificate_let_in_counts_once_that_has_ended() -> None:
     ledger = MemoryLedger()
     await ledger.append(
