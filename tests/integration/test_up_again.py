@@ -30,8 +30,8 @@ from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases import cluster_info
 from kubevouch.phases.bootstrap_token import create, plan
-from kubevouch.phases.certificates.certs import CertsError, pair_at
-from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA
+from kubevouch.phases.certificates.certs import CertsError, ensure_control_plane, pair_at
+from kubevouch.pki.control_plane import CA, FRONT_PROXY_CA, ControlPlaneNames
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.records.bootstrap_tokens import generate_token
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig
@@ -40,7 +40,7 @@ from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
-from kubevouch.standalone.up import InvalidOptionsError, Running, running
+from kubevouch.standalone.up import InvalidOptionsError, Running, running, serving_rules
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
@@ -427,6 +427,16 @@ async def test_names_of_the_serving_certificate_are_never_dropped(tmp_path: Path
         async with running(options_in(tmp_path, **more), clock):
             assert before <= serving_names(tmp_path)
     assert {"a.example.com", "192.0.2.8", "*.c.example.com", "d.example.com"} <= serving_names(tmp_path)
+
+
+def test_what_is_served_under_a_former_name_is_no_nodes(tmp_path: Path) -> None:
+    """A name that only an earlier start was given stays in the certificate: clients believe whoever has it."""
+    for extra in (("lb.corp.example.com", "192.0.2.8"), ()):
+        names = ControlPlaneNames(node_name="cp", advertise_address="10.0.0.1", extra=extra)
+        pki = ensure_control_plane(tmp_path, names, now=NOW)
+    rules = serving_rules(options_in(tmp_path), names, pki)
+    assert rules is not None
+    assert {"lb.corp.example.com", "192.0.2.8", "cp", "10.0.0.1", "kubernetes"} <= rules.api_server
 
 
 # ------------------------------------------------------------------ who signs

@@ -32,6 +32,7 @@ from kubevouch.phases.cluster_settings import SettingsError, control_plane_endpo
 from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import CA, ControlPlaneNames
+from kubevouch.pki.x509 import x509_certificate
 from kubevouch.policy.kubelet_serving import ServingRules, normalized
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.bootstrap import own_kinds
@@ -183,7 +184,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             signing=options.signing,
             identity=options.identity,
             inventory=inventory,
-            serving=_serving_rules(options, names),
+            serving=serving_rules(options, names, pki),
             approver_services=services,
             resolver=approval.resolver(options.approval, clock),
             node_monitor_grace_period=options.node_monitor_grace_period,
@@ -399,15 +400,23 @@ def _words(err: OSError) -> str:
     return (err.strerror or str(err)).lower()
 
 
-def _serving_rules(options: StandaloneOptions, names: ControlPlaneNames) -> ServingRules | None:
+def serving_rules(options: StandaloneOptions, names: ControlPlaneNames, pki: ControlPlanePKI) -> ServingRules | None:
+    """What kubelets' serving certificates are judged by; None where nobody judges them.
+
+    Raises:
+        ParseError, OSError: the certificate that is served cannot be read.
+    """
     if options.approval.serving is None:
         return None
-    own = control_plane.apiserver(names).spec.alt_names
+    # Names that a former start was given are kept in the certificate, and clients still believe them.
+    served = x509_certificate.parse_bundle(pki.apiserver.certificate.read_bytes())[0].meaning.alt_names
+    wanted = control_plane.apiserver(names).spec.alt_names
+    own = (*served.dns_names, *served.ip_addresses, *wanted.dns_names, *wanted.ip_addresses)
     ranges = options.service_cluster_ip_range.split(",")
     return ServingRules(
         networks=options.approval.serving.networks,
         domains=options.approval.serving.domains,
-        api_server=frozenset(map(normalized, (*own.dns_names, *map(str, own.ip_addresses)))),
+        api_server=frozenset(map(normalized, map(str, own))),
         service_ranges=tuple(ipaddress.ip_network(text.strip()) for text in ranges),
         cluster_domains=(names.dns_domain,),
         source_is_told=True,
