@@ -134,11 +134,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normalized(text: str) -> str:
-    """One text for each name and address: addresses as certificates have them, names in lower case."""
+    """One text for each name and address: addresses as certificates have them, names in lower case with no last dot."""
     try:
         return str(canonical(ipaddress.ip_address(text)))
     except ValueError:
-        return text.lower()
+        return text.lower().removesuffix(".")
 
 
 def wanted_names(facts: RequestFacts) -> tuple[str, ...]:
@@ -303,7 +303,8 @@ class _Judge:
         rival = self._known.rivals.get(key)
         if key in self._known.of_machine and (rival is None or rival.by is not Source.MACHINE):
             return Step(rule, StepResult.MET, by=Source.MACHINE)
-        if key in self._rules.api_server:
+        # By a wildcard, too (RFC 6125 section 6.4.3: for one label).
+        if not self._rules.api_server.isdisjoint((key, f"*.{key.partition('.')[2]}")):
             return self._of_api_server(rule, key)
         if rival is not None:
             return self._contested(rule, key, rival)

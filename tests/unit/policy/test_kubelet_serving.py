@@ -21,6 +21,7 @@ from kubevouch.policy.kubelet_serving import (
     Source,
     decide,
     node_of,
+    normalized,
     reported_names,
     wanted_names,
 )
@@ -196,6 +197,25 @@ def test_an_api_servers_names_pass_by_nothing_that_a_node_says(dns: tuple[str, .
     # What no node can say of itself.
     assert decide(wanted, known(reported=addresses, of_machine=names), rules).outcome is Outcome.APPROVE
     assert decide(wanted, known(reported=addresses, control_plane=True), rules).outcome is Outcome.APPROVE
+
+
+@pytest.mark.parametrize("name", ["k8s.api.example.org", "K8S.API.example.org"])
+def test_an_api_servers_wildcard_covers_one_label(name: str) -> None:
+    rules = msgspec.structs.replace(RULES, api_server=frozenset({normalized("*.API.example.org.")}))
+
+    def ask(dns: str) -> Verdict:
+        return decide(facts(("n1", dns)), known(reported=(*ADDRESSES, ("InternalDNS", dns))), rules)
+
+    verdict = ask(name)
+    assert (verdict.outcome, verdict.reason) == (Outcome.NO_OPINION, WAITING_REASON)
+    assert "an API server is reached there" in verdict.missing
+    assert ask(f"a.{name}").outcome is Outcome.APPROVE
+    assert ask("api.example.org").outcome is Outcome.APPROVE
+
+
+def test_a_last_dot_makes_no_other_name() -> None:
+    """A URL may have it: the shared endpoint, cluster-info."""
+    assert normalized("API.example.com.") == "api.example.com"
 
 
 def test_a_control_plane_gets_what_its_node_has_only() -> None:
