@@ -19,6 +19,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     ENDED,
     IN_FORCE,
+    MAX_NUMBERS,
     CertificateRevocation,
     CertificateRevocationStatus,
     RevocationTargets,
@@ -43,7 +44,7 @@ NAME = wellknown.CERTIFICATE_REVOCATION_CONTROLLER
 REVOKED_EVENT, LIFTED_EVENT = "CertificatesRevoked", "RevocationLifted"
 LIFTED = "removeFromCRL"
 """Of a hold that is no more (RFC 5280 section 5.3.1)."""
-MAX_LISTED = 4_000
+MAX_LISTED = MAX_NUMBERS
 """Certificates that a status lists. An API server of ours takes 20,000 elements; with the targets they have to fit."""
 # What was deleted while no controller ran.
 _WHILE_AWAY = Request("")
@@ -97,17 +98,7 @@ class RevocationReconciler:
         now, revoked = self._clock.now(), revoked_by(obj)
         found = await reached(self._ledger, obj.spec.revoked, revoked.until, now=now)
         listed = found[:MAX_LISTED]
-        in_force = Condition(
-            type=IN_FORCE, status=wellknown.CONDITION_TRUE, reason="Revoked", message="the API server refuses them"
-        )
-        if len(found) > MAX_LISTED and _needs_ledger(obj.spec.revoked):
-            message = (
-                f"reaches {len(found)} certificates, of which {MAX_LISTED} are refused: revoke the rest by another"
-            )
-            in_force = msgspec.structs.replace(
-                in_force, status=wellknown.CONDITION_FALSE, reason="TooMany", message=message
-            )
-        conditions = [in_force]
+        conditions = [_in_force(found, obj.spec.revoked)]
         ends = [entry.not_after for entry in found if entry.not_after is not None]
         if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
             ended = "every certificate that it was about has ended"
@@ -169,8 +160,29 @@ def _not_named(found: Sequence[Entry], targets: RevocationTargets) -> list[Entry
     return [entry for entry in found if (entry.issuer_key, entry.serial) not in named]
 
 
-def _needs_ledger(targets: RevocationTargets) -> bool:
-    return bool(targets.requesters or targets.tokens)
+def _in_force(found: Sequence[Entry], targets: RevocationTargets) -> Condition:
+    """Whether everybody refuses them who asks: deny webhooks and deny lists know fingerprints, and go by the status."""
+    reason, message = "Revoked", "the API server refuses them"
+    by_themselves = RevocationTargets(
+        users=targets.users, nodes=targets.nodes, certificates=targets.certificates, issued_until=targets.issued_until
+    )
+    too_many = len(found) > MAX_LISTED and targets != by_themselves
+    if too_many:
+        reason = "TooMany"
+        message = f"reaches {len(found)} certificates, of which {MAX_LISTED} are listed: revoke the rest by another"
+    elif _unknown(found, targets):
+        message += "; of what it names the ledger knows not every certificate: "
+        message += "only this API server, its CRLs and its OCSP answers refuse those, and no deny webhook or deny list"
+    status = wellknown.CONDITION_FALSE if too_many else wellknown.CONDITION_TRUE
+    return Condition(type=IN_FORCE, status=status, reason=reason, message=message)
+
+
+def _unknown(found: Sequence[Entry], targets: RevocationTargets) -> bool:
+    """Whether a serial number or key is named of which no certificate was found, or a period in which none was."""
+    numbers = {(entry.issuer_key, entry.serial) for entry in found}
+    named = {(group.issuer, number) for group in targets.serials for number in group.numbers}
+    keys = set(targets.keys) - {entry.key for entry in found}
+    return bool(named - numbers or keys or (targets.periods and not found))
 
 
 def _ends(obj: CertificateRevocation) -> bool:

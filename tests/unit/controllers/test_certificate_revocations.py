@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +13,17 @@ import identity_world as world
 from kubevouch.api.catalog import EVENTS
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
-from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
-from kubevouch.controllers.certificate_revocations import LIFTED, LIFTED_EVENT, REVOKED_EVENT, RevocationReconciler
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IN_FORCE, MAX_NUMBERS, CertificateRevocation
+from kubevouch.controllers.certificate_revocations import (
+    LIFTED,
+    LIFTED_EVENT,
+    MAX_LISTED,
+    REVOKED_EVENT,
+    RevocationReconciler,
+)
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import Request
-from kubevouch.ledger.entries import REVOKED, Query
+from kubevouch.ledger.entries import ISSUED, REVOKED, Entry, Query
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.pki import keys
 from kubevouch.server.bootstrap import own_kinds
@@ -106,3 +113,55 @@ def test_it_has_ended_when_no_certificate_is_left(cluster: Cluster) -> None:
     cluster.settle()
     status = stored(cluster).status
     assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", "Ended"]
+
+
+ISSUER, OTHER_ISSUER, KEY = "ab" * 20, "ef" * 20, "cd" * 32
+PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "revoked",
+    [
+        {
+            "serials": [
+                {"issuer": ISSUER, "numbers": [f"{number:x}" for number in range(1, MAX_LISTED + 1)]},
+                {"issuer": OTHER_ISSUER, "numbers": [f"{MAX_LISTED + 1:x}"]},
+            ]
+        },
+        {"periods": [PERIOD]},
+        {"keys": [KEY]},
+        {"requesters": ["alice"]},
+        {"users": ["alice"], "keys": [KEY]},
+    ],
+)
+def test_more_than_is_listed_is_not_said_to_be_in_force(cluster: Cluster, revoked: dict[str, Any]) -> None:
+    """Deny webhooks and deny lists go by the status: what is not in it passes them."""
+    server, ledger = cluster.server, MemoryLedger()
+    now, year = server.clock.now(), dt.timedelta(days=365)
+    entries = (
+        Entry(kind=ISSUED, at=now, serial=f"{number:x}", issuer_key=ISSUER if number <= MAX_LISTED else OTHER_ISSUER,
+              key=KEY, requester="alice", subject="alice", not_before=now, not_after=now + year,
+              certificate=b"%d" % number)
+        for number in range(1, MAX_LISTED + 2)
+    )  # fmt: skip
+    cluster.run(ledger.append(*entries))
+    revoke(cluster, **revoked)
+    events = EventRecorder(server.client, server.clock, "test")
+    reconciler = RevocationReconciler(server.client, server.revocations, ledger, server.clock, events)
+    cluster.run(reconciler.reconcile(Request("r1")))
+    status = stored(cluster).status
+    assert (status.matched, len(status.certificates)) == (MAX_LISTED + 1, MAX_LISTED)
+    assert [(each.status, each.reason) for each in status.conditions if each.type == IN_FORCE] == [("False", "TooMany")]
+
+
+def test_one_object_names_no_more_than_is_listed() -> None:
+    assert MAX_NUMBERS <= MAX_LISTED
+
+
+@pytest.mark.parametrize(
+    "revoked", [{"serials": [{"issuer": ISSUER, "numbers": ["1"]}]}, {"keys": [KEY]}, {"periods": [PERIOD]}]
+)
+def test_what_only_the_api_server_refuses_is_told(cluster: Cluster, revoked: dict[str, Any]) -> None:
+    revoke(cluster, **revoked)
+    (condition,) = stored(cluster).status.conditions
+    assert condition.status == "True" and "and no deny webhook or deny list" in condition.message

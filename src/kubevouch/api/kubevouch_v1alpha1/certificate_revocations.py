@@ -23,9 +23,9 @@ IN_FORCE = "InForce"
 ENDED = "Ended"
 """Condition: no certificate can be left that it is about."""
 
-MAX_NUMBERS = 8_000
+MAX_NUMBERS = 4_000
 """Serial numbers of one issuer, fingerprints, or keys, in one object: some 300 KiB. An API server of ours takes objects
-of 20,000 elements, and the status has as many again."""
+of 20,000 elements, and the status has as many again: it lists what was named, whole."""
 MAX_ISSUERS = 16
 MAX_NAMES = 1_000
 MAX_PERIODS = 16
