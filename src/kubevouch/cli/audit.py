@@ -74,6 +74,8 @@ def verify(
             ui.say(f"whole: {report.size} entries, {report.checkpoints} checkpoints")
             if known.is_the_ledgers_word:
                 ui.warning("whose signatures count was told by the file itself; --key says it for sure")
+            if not report.is_marked:
+                ui.aside("no mark beside the file says how far it once was: entries may be lost at its end")
             if not kept:
                 ui.aside("a checkpoint kept elsewhere shows more: --checkpoint")
     if not report.findings:

@@ -281,7 +281,10 @@ def encode(entry: Entry) -> bytes:
 
 def decode(body: bytes) -> Entry:
     """Raises ``msgspec.MsgspecError`` for what is no entry."""
-    return _DECODER.decode(body)
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON that is nested too deeply") from None
 
 
 _DECODER = msgspec.json.Decoder(Entry)

@@ -235,6 +235,12 @@ def _mark(path: Path, connection: sqlite3.Connection) -> Mark:
     return Mark(path, noted)
 
 
+def is_marked_by(noted: Noted, connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether this mark is the ledger's own; that of a copy is nobody's. Raises LedgerDamaged, sqlite3.Error."""
+    is_copy = reading.one(connection, "SELECT value FROM meta WHERE name = 'copied'") is not None
+    return not is_copy and f"{ORIGIN_PREFIX}{noted.identity:016x}" == reading.meta(connection, schema.ORIGIN, path)
+
+
 def copy_ledger(path: Path, into: Path, now: dt.datetime) -> int:
     """Copy the ledger at ``path``, also while a process writes it, to a file that is made; returns its size.
 

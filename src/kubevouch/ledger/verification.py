@@ -40,12 +40,14 @@ class Report:
         size: entries.
         root: over them.
         checkpoints: how many of the ledger's own and of those given were compared.
+        is_marked: whether a mark beside the file says how far it once was.
         findings: each a sentence that begins with where it is.
     """
 
     size: int = 0
     root: bytes = proofs.EMPTY_ROOT
     checkpoints: int = 0
+    is_marked: bool = False
     findings: list[str] = field(default_factory=list)
 
     def add(self, finding: str) -> None:

@@ -19,6 +19,8 @@ from kubevouch.ledger.interface import LedgerError
 from kubevouch.ledger.proof_text import Consistency, Inclusion
 from kubevouch.ledger.proofs import ProofError
 from kubevouch.ledger.verification import Report
+from kubevouch.storage.interface import StoreDamaged
+from kubevouch.storage.sqlite.mark import read_mark
 from kubevouch.util import files
 
 _OWN_KEY = "ledger"
@@ -94,8 +96,27 @@ def verify(path: Path, key: VerifierKey, kept: Sequence[Path], progress: Callabl
         OSError
     """
     pinned = [checkpoint_in(each, key) for each in kept]
+    # Before the entries: it is moved behind them while a process writes.
+    damage, noted = "", None
+    try:
+        noted = read_mark(path.resolve())
+    except StoreDamaged as err:
+        damage = f"mark: {err.got or err}"
+    except OSError:
+        pass  # the ledger may be shown to a group, the mark is the server's
     with closing(opening.connect_to_read(path)) as connection:
-        return verification.verify(connection, key, pinned, progress)
+        report = verification.verify(connection, key, pinned, progress)
+        # What SQLite's log held is gone without a trace when the log is.
+        try:
+            report.is_marked = noted is not None and opening.is_marked_by(noted, connection, path)
+        except (sqlite3.Error, LedgerError) as err:
+            damage = f"mark: nobody can tell whose it is ({err})"
+    if damage:
+        report.findings.append(damage)
+    elif noted is not None and report.is_marked and noted.revision > report.size:
+        lost = noted.revision - report.size
+        report.findings.append(f"mark: {noted.revision} entries were acknowledged, {lost} are lost at the end")
+    return report
 
 
 def newest_checkpoint(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 import ledger_world as world
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import run
-from kubevouch.ledger import keys
+from kubevouch.ledger import entries, keys, opening
+from kubevouch.storage.sqlite.mark import mark_of
 
 SIZE = 1100
 SERIAL = world.entry(503).serial
@@ -54,6 +56,27 @@ def test_a_whole_ledger(audit: Auditor) -> None:
         "whole": True, "entries": SIZE, "checkpoints": 3, "findings": [], "key": audit.key,
         "keySource": str(keys.key_of(audit.ledger)),
     }  # fmt: skip
+
+
+def test_what_was_lost_with_the_log_is_told_by_the_mark(audit: Auditor) -> None:
+    with closing(opening.open_ledger(audit.ledger, world.NOW)) as file:
+        whole = audit.ledger.read_bytes()
+        file.append([(each, entries.encode(each)) for each in map(world.entry, range(SIZE, SIZE + 6))], world.NOW)
+    audit.ledger.write_bytes(whole)
+    mark = mark_of(audit.ledger)
+    finding = f"  mark: {SIZE + 6} entries were acknowledged, 6 are lost at the end\n"
+    assert audit("verify", code=ExitCode.FAILED) == finding
+    mark.write_bytes(b"?" * 1024)
+    assert "cannot be read" in audit("verify", code=ExitCode.FAILED)
+    mark.unlink()
+    audit("verify")
+    assert "no mark beside the file" in audit.errors
+
+
+def test_an_entry_that_is_nested_deeply_is_a_finding(audit: Auditor) -> None:
+    body = b'{"trace":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    world.change(audit.ledger, "UPDATE entry SET body = ? WHERE sequence = 500", values=(body,))
+    assert "  entry 500: it cannot be read (" in audit("verify", code=ExitCode.FAILED)
 
 
 def test_a_change_is_told_with_its_place(audit: Auditor) -> None:
