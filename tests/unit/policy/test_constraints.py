@@ -264,6 +264,9 @@ def test_names_of_others() -> None:
     found = steps(asked, held, unique_names=True)["uniqueNames"]
     assert (found.result, found.got) == (StepResult.UNKNOWN, "b.example.com: bob has it until tomorrow")
     assert results(asked, Records(holders={"c": "bob"}), unique_names=True)["uniqueNames"] == StepResult.MET
+    for wild in (facts(dns_names=("*.example.com",)), facts(subject=SubjectFacts(common_name="*.Example.com."))):
+        found = steps(wild, Records(), unique_names=True)["uniqueNames"]
+        assert found.result == StepResult.UNKNOWN and "who has a name under it is not known" in found.got
     many = facts(dns_names=tuple(f"h{number}.example.com" for number in range(101)))
     assert results(many, unique_names=True)["uniqueNames"] == StepResult.ERROR
 

@@ -89,7 +89,7 @@ class PolicyRecords:
 
         The same object if nothing does.
         """
-        names = {each.lower(): each for each in names_of(facts)} if needs.holders else {}
+        names = [(each, covers) for each in names_of(facts) for covers in _covering(each)] if needs.holders else []
         for other in self._since(facts, needs, begun):
             if needs.key and other.key_fingerprint == facts.key_fingerprint:
                 records = msgspec.structs.replace(records, key_waits=f"{other.name} is approved for it")
@@ -99,8 +99,9 @@ class PolicyRecords:
             if needs.certificates and _is_of_node(other, facts):
                 records = msgspec.structs.replace(records, certificates=records.certificates + 1)
             if other.username != facts.username:
-                held = {names[each.lower()]: f"{other.name} of {other.username} is approved for it"
-                        for each in names_of(other) if each.lower() in names}  # fmt: skip
+                theirs = set(map(_folded, names_of(other))) if names else ()
+                held = {each: f"{other.name} of {other.username} is approved for it"
+                        for each, covers in names if covers in theirs}  # fmt: skip
                 if held:
                     records = msgspec.structs.replace(records, holders={**records.holders, **held})
         return records
@@ -108,7 +109,7 @@ class PolicyRecords:
     def _since(self, facts: RequestFacts, needs: RecordNeeds, begun: int) -> Iterator[RequestFacts]:
         """Those granted since that may matter, the newest first."""
         names = names_of(facts) if needs.holders else ()
-        terms = {_MANY_NAMES, *(_of_name(each.lower()) for each in names)}
+        terms = {_MANY_NAMES, *(_of_name(covers) for each in names for covers in _covering(each))}
         asked = ((needs.key, _of_key), (needs.periods, _of_requester), (needs.certificates, _of_node))
         terms |= {term_of(facts) for matters, term_of in asked if matters}
         since = {}
@@ -209,24 +210,26 @@ class PolicyRecords:
     async def _holders(self, facts: RequestFacts, now: dt.datetime) -> dict[str, str]:
         found: dict[str, str] = {}
         for name in names_of(facts)[:_MAX_NAMES]:
-            for spelled in _spellings(name):
-                holder = await self._holder(spelled, facts, now)
+            for covers in _covering(name):
+                holder = await self._holder(covers, facts, now)
                 if holder:
                     found[name] = holder
                     break
         return found
 
     async def _holder(self, name: str, facts: RequestFacts, now: dt.datetime) -> str:
-        query = Query(
-            kinds=frozenset({ISSUED}), name=name, ends_after=now, until=self._until(now), newest_first=True,
-            limit=_LOOKED_AT,
-        )  # fmt: skip
+        """Who else has ``name``, which is folded."""
         own = node_name_of(facts.username)
-        for each in await self._ledger.find(query):
-            entry = each.entry
-            if entry.requester != facts.username and not (own and entry.node == own):
-                return f"{entry.requester} has a certificate for it until {entry.not_after}"
-        for csr in self._others(NAME_INDEX, name.lower(), facts):
+        for written in (name, f"{name}."):
+            query = Query(
+                kinds=frozenset({ISSUED}), name=written, ends_after=now, until=self._until(now), newest_first=True,
+                limit=_LOOKED_AT,
+            )  # fmt: skip
+            for each in await self._ledger.find(query):
+                entry = each.entry
+                if entry.requester != facts.username and not (own and entry.node == own):
+                    return f"{entry.requester} has a certificate for it until {entry.not_after}"
+        for csr in self._others(NAME_INDEX, name, facts):
             if csr.spec.username == facts.username:
                 continue
             leaf = _leaf(csr)
@@ -234,9 +237,8 @@ class PolicyRecords:
                 return f"{csr.spec.username} has a certificate for it until {leaf.not_after}"
             if leaf is None and _may_be_signed(csr):
                 return f"{csr.metadata.name} of {csr.spec.username} is approved for it"
-        lower = name.lower()
-        for other in chain(self._recent(facts, _of_name(lower), now), self._recent(facts, _MANY_NAMES, now)):
-            if other.username != facts.username and lower in map(str.lower, names_of(other)):
+        for other in chain(self._recent(facts, _of_name(name), now), self._recent(facts, _MANY_NAMES, now)):
+            if other.username != facts.username and name in map(_folded, names_of(other)):
                 return f"{other.name} of {other.username} is approved for it"
         return ""
 
@@ -256,14 +258,14 @@ def _of_node(facts: RequestFacts) -> tuple[str, ...]:
     return "node", node_of(facts), facts.signer_name
 
 
-def _of_name(lower: str) -> tuple[str, ...]:
-    return "name", lower
+def _of_name(folded: str) -> tuple[str, ...]:
+    return "name", folded
 
 
 def _terms(facts: RequestFacts) -> set[tuple[str, ...]]:
     """What a grant is found under."""
     names = names_of(facts)
-    found = {_of_name(each.lower()) for each in names} if len(names) <= _MAX_INDEXED else {_MANY_NAMES}
+    found = {_of_name(_folded(each)) for each in names} if len(names) <= _MAX_INDEXED else {_MANY_NAMES}
     return {*found, _of_key(facts), _of_requester(facts), _of_node(facts)}
 
 
@@ -272,10 +274,16 @@ def _is_of_node(other: RequestFacts, facts: RequestFacts) -> bool:
     return node != "" and (node_of(other), other.signer_name) == (node, facts.signer_name)
 
 
-def _spellings(name: str) -> Iterator[str]:
-    """``name``, and the wild card that stands for it, too."""
-    yield name
-    host, dot, domain = name.rstrip(".").partition(".")
+def _folded(name: str) -> str:
+    """Names of hosts that are one name, as one: whoever resolves them takes no notice of case and the root's dot."""
+    return name.lower().rstrip(".")
+
+
+def _covering(name: str) -> Iterator[str]:
+    """``name``, and the wild card that stands for it, too; folded."""
+    folded = _folded(name)
+    yield folded
+    host, dot, domain = folded.partition(".")
     if dot and "." in domain and host != "*":
         yield f"*.{domain}"
 
@@ -312,4 +320,4 @@ def _nodes(csr: CertificateSigningRequest) -> Iterable[str]:
 
 def _names(csr: CertificateSigningRequest) -> Iterable[str]:
     facts = _facts(csr)
-    return () if facts is None else {each.lower() for each in names_of(facts)[:_MAX_NAMES]}
+    return () if facts is None else {_folded(each) for each in names_of(facts)[:_MAX_NAMES]}

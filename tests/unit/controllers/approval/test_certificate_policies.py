@@ -18,6 +18,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, Certificate
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REQUEST_POLICIES
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     REQUIRE,
+    AllowedHosts,
     AllowedSubject,
     AllowedTexts,
     PolicySelector,
@@ -169,6 +170,20 @@ async def test_of_many_at_once_only_so_many_are_approved() -> None:
         await at.clock.run(110)
         await running.settle()
         assert await approved() == 6
+
+
+@async_test
+async def test_a_wildcard_over_names_of_others_waits() -> None:
+    async with world() as at:
+        await rights(at, "alice", "bob")
+        await policy(at, unique_names=True, dns_names=AllowedHosts(patterns=["*.k8s.example.com"], wildcards=True))
+        running = await run(at)
+        await ask(at, "alices", names=("x.k8s.example.com",))
+        await running.settle()
+        await ask(at, "bobs", user="bob", key=8, names=("*.k8s.example.com",), common_name="")
+        await running.settle()
+        assert await conditions(at, "alices") == YES
+        assert await conditions(at, "bobs") == []
 
 
 @pytest.mark.parametrize("names", [("x.k8s.example.com",), ("X.K8S.example.com",)])
