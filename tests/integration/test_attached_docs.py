@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,8 +12,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 
 import peers
+from kubevouch.authorization.controller_policy import kubevouch_controller_policy
+from kubevouch.wellknown import KUBE_SYSTEM_NAMESPACE, TOKEN_USES_CONTROLLER
 from processes import PATIENCE_SECONDS, Up, environment
 
 PAGE = (peers.ROOT / "docs" / "howto" / "attached.md").read_text()
@@ -83,3 +87,18 @@ def test_the_kustomization_is_the_plain_file(version: str, tmp_path: Path) -> No
     plain = (peers.ROOT / "deploy" / "kubevouch.yaml").read_text()
     heads = [sorted(line for line in text.splitlines() if line.startswith("kind: ")) for text in (built, plain)]
     assert heads[0] == heads[1]
+
+
+def test_the_rights_that_the_page_grants_are_those_of_who_counts_uses() -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    role, binding = yaml.safe_load_all(block)
+    (rule,) = role["rules"]
+    granted = (rule["apiGroups"], rule["resources"], sorted(rule["verbs"]))
+    assert granted in [
+        (each.api_groups, each.resources, sorted(each.verbs or ()))
+        for own in kubevouch_controller_policy().roles
+        if own.metadata.name.endswith(TOKEN_USES_CONTROLLER) and own.metadata.namespace == KUBE_SYSTEM_NAMESPACE
+        for each in own.rules or ()
+    ]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == KUBE_SYSTEM_NAMESPACE
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]

@@ -223,7 +223,7 @@ def judge(seen: Seen, selected: Sequence[Entry], words: Sequence[str]) -> Report
         findings.append(
             Finding(
                 Level.ERROR, "rights", f"{len(seen.lacking)} that the controllers need are missing",
-                "deploy/controllers/access.yaml has them all",
+                "deploy/controllers/access.yaml has those of what runs without being named; grant the others",
             )
         )  # fmt: skip
     return Report(tuple(selected), tuple(findings), switch_off, seen.lacking, tuple(absent))
