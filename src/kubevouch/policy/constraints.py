@@ -56,8 +56,8 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         fault: why nothing is known; then nothing else is set.
-        key: who has a certificate for the key of the request, as a clause; empty if nobody has.
-        key_waits: who has an approval and no certificate so far for it, likewise.
+        key: which request of the same requester had a certificate for its key, as a clause; empty if none had.
+        key_waits: which may still get one, or had one for somebody else, likewise.
         approved: how many requests of the requester to the same signer were approved in the seconds that the key says.
         certificates: how many certificates of the same signer the node has that have not ended.
         holders: who else has a certificate that has not ended for a name of the request, as a clause, by the name.

@@ -152,19 +152,27 @@ class PolicyRecords:
         return (csr for csr in self._csrs.by_index(index, value) if csr.metadata.uid != facts.uid)
 
     async def _key(self, facts: RequestFacts, now: dt.datetime) -> tuple[str, str]:
-        """Who has a certificate for the key, and who may be about to get one."""
+        """Who has a certificate for the key, and who may be about to get one.
+
+        Whoever reads a request can have it signed for himself by another signer. That does not make the key his, so
+        that one of somebody else keeps a request waiting and does not contradict it.
+        """
         key = facts.key_fingerprint
         query = Query(kinds=_DECIDED | {ISSUED}, key=key, limit=_LOOKED_AT, until=self._until(now), newest_first=True)
         entries = [each.entry for each in await self._ledger.find(query) if each.entry.uid != facts.uid]
+        waits, own = "", node_name_of(facts.username)
         for entry in entries:
             if entry.kind == ISSUED:
-                return f"{entry.request} had a certificate for it", ""
-        waits = ""
+                if entry.requester == facts.username or (own and entry.node == own):
+                    return f"{entry.request} had a certificate for it", ""
+                waits = waits or f"{entry.request} of {entry.requester} had a certificate for it"
         for csr in self._others(KEY_INDEX, key, facts):
             if csr.status.certificate:
-                return f"{csr.metadata.name} has a certificate for it", ""
-            if _may_be_signed(csr):
-                waits = f"{csr.metadata.name} is approved for it"
+                if csr.spec.username == facts.username:
+                    return f"{csr.metadata.name} has a certificate for it", ""
+                waits = waits or f"{csr.metadata.name} of {csr.spec.username} has a certificate for it"
+            elif _may_be_signed(csr):
+                waits = waits or f"{csr.metadata.name} is approved for it"
         for entry in entries:
             if not self._has_failed(entry):
                 waits = waits or f"{entry.request} was approved for it"

@@ -13,7 +13,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import MAX_RA
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.controllers.approval import policy_records
 from kubevouch.controllers.approval.policy_records import PolicyRecords
-from kubevouch.ledger.entries import APPROVED, INTENDED, Entry
+from kubevouch.ledger.entries import APPROVED, INTENDED, ISSUED, Entry
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.policy.constraints import RecordNeeds, Records, names_of, node_of
 from kubevouch.policy.facts import RequestFacts, SubjectFacts
@@ -118,3 +118,22 @@ def test_as_many_approvals_are_counted_as_a_policy_may_ask_for() -> None:
         return found.approved[3600]
 
     assert asyncio.run(counted()) == MAX_RATE
+
+
+def test_a_key_is_burnt_by_a_certificate_of_its_requester_or_its_node_only() -> None:
+    async def said(*had: tuple[str, str], user: str = "alice") -> tuple[str, str]:
+        ledger = MemoryLedger()
+        for requester, node in had:
+            await ledger.append(
+                Entry(kind=ISSUED, at=_NOW, uid="o", request="old", requester=requester, node=node, key="k")
+            )
+        asked = RequestFacts(
+            name="csr", uid="new", signer_name="s", username=user, key_fingerprint="k", key_algorithm=""
+        )
+        found = await PolicyRecords(ledger, Indexer()).look(asked, RecordNeeds(key=True), _NOW)
+        return found.key, found.key_waits
+
+    assert asyncio.run(said(("mallory", ""))) == ("", "old of mallory had a certificate for it")
+    assert asyncio.run(said(("alice", ""), ("mallory", ""))) == ("old had a certificate for it", "")
+    assert asyncio.run(said(("system:bootstrap:x", "n"), user="system:node:n")) == ("old had a certificate for it", "")
+    assert asyncio.run(said(("system:bootstrap:x", "n"), user="alice"))[0] == ""
