@@ -50,7 +50,8 @@ _METADATA = frozenset(
 )
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")  # RFC 1122 section 3.2.1.3
 # RFC 6052, RFC 8215, RFC 4291 section 2.5.5.1: where an IPv4 address is the end of an IPv6 one.
-_EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
+# RFC 7915 (SIIT; RFC 2765): IPv4-translated ones.
+_EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
 _LOCAL = "localhost"
 _SERVICES = "svc"
 # What "kubernetes" is looked up as from a pod (pkg/controlplane: the API server's own names).
@@ -375,6 +376,10 @@ class _Judge:
     def _contested(self, rule: str, key: str, rival: Rival) -> Step:
         """What another Node seems to have. Both may lie; a certificate that is out decides, then the connection."""
         whose = f"it belongs to node {rival.node} (by {rival.by})"
+        if rival.by is Source.IDENTITY and not rival.holds and key in self._known.last and key in self._reported:
+            # Whoever joins chooses a name: a node that has a certificate for it is not turned away for that.
+            expected = f"that no other Node is called {rival.node}, or a person who approves"
+            return Step(rule, StepResult.UNKNOWN, f"node {rival.node} is called so", expected)
         if rival.by is not Source.NODE or rival.holds or key not in self._reported:
             return self._deny(rule, TAKEN_REASON, whose)
         if key in self._known.last:
@@ -438,6 +443,14 @@ def forbidden_address(address: IPAddress, rules: ServingRules) -> str:
         if _is_in(each, rules.service_ranges):
             return "it is in the range of Services"
     return ""
+
+
+def meanings(key: str) -> tuple[str, ...]:
+    """A name or an address as :func:`normalized` has it, and what translators on the way make of an address."""
+    try:
+        return tuple(str(canonical(each)) for each in _meanings(ipaddress.ip_address(key)))
+    except ValueError:
+        return (key,)
 
 
 def _meanings(address: IPAddress) -> Iterator[IPAddress]:

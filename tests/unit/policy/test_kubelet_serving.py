@@ -153,6 +153,7 @@ FORBIDDEN_ADDRESSES = (
     "169.254.169.254", "169.254.0.1", "fe80::1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16",
     "10.96.0.1", "10.111.255.255", "fd00:96::1", "::ffff:127.0.0.1", "::ffff:10.96.0.1",
     "64:ff9b::7f00:1", "64:ff9b::a60:1", "2002:7f00:1::", "2002:a9fe:a9fe::1", "::127.0.0.1",
+    "::ffff:0:127.0.0.1", "::ffff:0:a60:1",
 )  # fmt: skip
 
 
@@ -243,6 +244,9 @@ ASKED = facts(ips=("10.0.0.9", "10.0.0.2"))
         # The other one's Machine, name or certificate speak; what this node says is nothing against it.
         (Rival("n2", Source.MACHINE), {}, Outcome.DENY),
         (Rival("n2", Source.IDENTITY), {}, Outcome.DENY),
+        # Whoever joins under a name that this node has a certificate for does not have its renewal denied.
+        (Rival("n2", Source.IDENTITY), {"last": frozenset({"10.0.0.2"})}, Outcome.NO_OPINION),
+        (Rival("n2", Source.IDENTITY, holds=True), {"last": frozenset({"10.0.0.2"})}, Outcome.DENY),
         (Rival("n2", Source.NODE, holds=True), {}, Outcome.DENY),
         # A pod on the other node has its address, too.
         (Rival("n2", Source.NODE, holds=True), {"source": "10.0.0.2"}, Outcome.DENY),

@@ -6,6 +6,7 @@ Over caches in a controller, over lists in a command: both judge by the same.
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -270,11 +271,13 @@ class ServingSources:
     async def _rivals(self, name: str, wanted: Iterable[str]) -> Mapping[str, Rival]:
         found: dict[str, Rival] = {}
         for key in dict.fromkeys(wanted):
-            rival = self._rival(name, key)
-            if rival is not None and rival.by is Source.NODE:
-                rival = msgspec.structs.replace(rival, holds=await self._holds(rival.node, key))
-            if rival is not None:
-                found[key] = rival
+            # An address that another one's is written into leads to that one, too.
+            for meaning in kubelet_serving.meanings(key):
+                rival = self._rival(name, meaning)
+                if rival is not None and rival.by in (Source.NODE, Source.IDENTITY):
+                    rival = msgspec.structs.replace(rival, holds=await self._holds(rival.node, meaning))
+                if rival is not None:
+                    found.setdefault(key, rival)
         return found
 
     def _rival(self, name: str, key: str) -> Rival | None:
@@ -283,6 +286,9 @@ class ServingSources:
         if machines:
             return Rival(machines[0], Source.MACHINE)
         others = [each for each in self.nodes.by_index(NODE_NAMES, key) if each.metadata.name != name]
+        if _is_address(key):
+            # Whoever joins chooses its name, which may read as another node's address.
+            others = [each for each in others if key in reported_names(addresses_of(each))]
         claims = sorted((_claim(each, key) for each in others), key=lambda each: (each.by is Source.NODE, each.node))
         return claims[0] if claims else self._namesake(name, key)
 
@@ -318,11 +324,19 @@ class ServingSources:
 
 
 def _claim(node: Node, key: str) -> Rival:
-    if node.metadata.name == key:
+    if node.metadata.name == key and not _is_address(key):
         return Rival(key, Source.IDENTITY)
     # API servers run there: what one says, a worker does not have.
     is_control_plane = wellknown.CONTROL_PLANE_LABEL in node.metadata.labels
     return Rival(node.metadata.name, Source.CONTROL_PLANE if is_control_plane else Source.NODE)
+
+
+def _is_address(key: str) -> bool:
+    try:
+        ipaddress.ip_address(key)
+    except ValueError:
+        return False
+    return True
 
 
 def _machine(csr: CertificateSigningRequest) -> str:

@@ -144,6 +144,36 @@ class TestRivals:
         assert (await world.known(asks("a"))).rivals == {"10.0.0.9": Rival("n2", Source.NODE, holds=True)}
 
     @async_test
+    async def test_a_nodes_name_is_no_claim_to_an_address(self) -> None:
+        world = World(node_with(), node_with("10.0.0.9", [("InternalIP", "10.0.0.3")]))
+        assert (await world.known(asks("a"))).rivals == {}
+        # What it reports is one, as everybody's is.
+        world.nodes.put(node_with("10.0.0.9", [("Hostname", "10.0.0.9")]))
+        assert (await world.known(asks("a"))).rivals == {"10.0.0.9": Rival("10.0.0.9", Source.NODE)}
+
+    @async_test
+    async def test_who_is_called_so_and_holds_a_certificate_with_it(self) -> None:
+        world = World(node_with(), node_with("n2.example.com", ()))
+        csr = asks("a", dns=("n2.example.com",), ips=())
+        rival = Rival("n2.example.com", Source.IDENTITY)
+        assert (await world.known(csr)).rivals == {"n2.example.com": rival}
+        await world.issued("n2.example.com", "n2.example.com")
+        assert (await world.known(csr)).rivals == {"n2.example.com": msgspec.structs.replace(rival, holds=True)}
+
+    @pytest.mark.parametrize("text", ["64:ff9b::a00:2", "2002:a00:2::1", "::ffff:0:a00:2", "::ffff:10.0.0.2"])
+    def test_an_address_that_another_nodes_is_written_into(self, text: str) -> None:
+        @async_test
+        async def tried() -> None:
+            world = World(node_with(), node_with("n2", [("InternalIP", "10.0.0.2")]))
+            await world.issued("n2", "10.0.0.2")
+            (rival,) = (await world.known(asks("a", ips=(text,)))).rivals.values()
+            assert rival == Rival("n2", Source.NODE, holds=True)
+            # Its own is its own.
+            assert (await world.known(asks("b", "n2", ("n2",), (text,)))).rivals == {}
+
+        tried()
+
+    @async_test
     async def test_machines(self) -> None:
         world = World(node_with())
         mine, other = Machine("d/m", "n1", frozenset({"10.0.0.9"})), ("InternalIP", "10.0.0.9")
