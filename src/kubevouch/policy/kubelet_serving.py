@@ -53,6 +53,11 @@ _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")  # RFC 1122 section 3.2.1.3
 # RFC 7915 (SIIT; RFC 2765): IPv4-translated ones.
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
 _LOCAL = "localhost"
+# In /etc/hosts of Fedora's and Debian's kin.
+_LOCAL_NAMES = frozenset(
+    ("localhost.localdomain", "localhost4", "localhost4.localdomain4", "localhost6", "localhost6.localdomain6")
+) | {"ip6-localhost", "ip6-loopback"}
+_METADATA_NAMES = frozenset({"metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"})
 _SERVICES = "svc"
 # What "kubernetes" is looked up as from a pod (pkg/controlplane: the API server's own names).
 _API_SERVICE = frozenset({"kubernetes", "kubernetes.default"})
@@ -312,10 +317,13 @@ class _Judge:
         if key == self._node:
             return Step(rule, StepResult.MET, by=Source.IDENTITY)
         in_domain = any(_is_under(key, domain) for domain in self._rules.domains)
-        if key in self._reported and (own or self._is_short_of_own(key)):
+        labels = key.split(".")
+        # From a pod, vault.prod is the Service vault of the namespace prod.
+        like_service = len(labels) == 2 and not in_domain
+        if key in self._reported and (own or self._is_short_of_own(key)) and not like_service:
             return Step(rule, StepResult.MET, by=Source.NODE)
         # A name of one label is, or will be, another machine's; what an encoded one looks like, nobody reads.
-        plain = "." in key and not any(label.startswith(_ENCODED) for label in key.split("."))
+        plain = len(labels) > 1 and not like_service and not any(label.startswith(_ENCODED) for label in labels)
         if key in self._reported and plain and (in_domain or not self._rules.domains):
             return Step(rule, StepResult.MET, by=Source.NODE)
         if key in self._known.last:
@@ -324,6 +332,8 @@ class _Judge:
             return Step(rule, StepResult.MET, by=Source.DOMAINS)
         if key not in self._reported:
             return self._unknown(rule, "no source knows it")
+        if like_service:
+            return self._unknown(rule, "only the node itself says so, and from a pod it could be a Service's name")
         if plain:
             return self._unknown(rule, "only the node itself says so, and it is in none of the declared domains")
         return self._unknown(rule, "only the node itself says so, and it could be another machine's name")
@@ -423,8 +433,10 @@ def forbidden_name(key: str, rules: ServingRules) -> str:
     if labels[-1].isdigit() or labels[-1].startswith("0x"):
         # Clients that look for an address among the names would find it; in URLs 0x7f.1 is one, too.
         return "it reads as an IP address"
-    if labels[-1] == _LOCAL:
+    if labels[-1] == _LOCAL or key in _LOCAL_NAMES:
         return "it is every machine's own"
+    if key in _METADATA_NAMES:
+        return "a cloud's metadata service answers there"
     under = any(_is_under(key, domain) for domain in rules.cluster_domains)
     if key in _API_SERVICE or labels[-1] == _SERVICES or under:
         return "it is a name of the API server, of Services or of pods"

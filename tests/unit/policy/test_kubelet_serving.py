@@ -129,6 +129,8 @@ FORBIDDEN_NAMES = (
     "kubernetes", "kubernetes.default", "kubernetes.default.svc", "KUBERNETES.Default.SVC",
     "kubernetes.default.svc.cluster.local",
     "x.y.svc", "x.svc", "svc", "10-0-0-1.ns.pod.cluster.local", "cluster.local", "localhost", "a.localhost",
+    "localhost.localdomain", "LOCALHOST4.localdomain4", "localhost6.localdomain6", "ip6-localhost", "localhost6",
+    "metadata.google.internal", "Metadata.Google.Internal",
     "*", "*.example.com", "n*.example.com", "n1.", "n1..", ".n1", "n1\x00.example.com", "n1 ", "n_1", "-n1", "a" * 254,
     "10.0.0.9", "0x7f.1", "1.0x7f", "2130706433", "n1\n", "[::1]", "fd00::1", "",
 )  # fmt: skip
@@ -280,16 +282,21 @@ def test_names_that_only_the_node_says_it_has() -> None:
         reported = (*ADDRESSES, *(("InternalDNS", name) for name in dns))
         return sources(decide(facts(dns, ()), known(reported=reported), msgspec.structs.replace(RULES, **changes)))
 
-    assert ask("n1.lan", "other.example.com") == {
-        "san.dns n1.lan": "node-addresses", "san.dns other.example.com": "node-addresses"
+    assert ask("n1.int.lan", "other.example.com") == {
+        "san.dns n1.int.lan": "node-addresses", "san.dns other.example.com": "node-addresses"
+    }  # fmt: skip
+    # From a pod, the Service of that name in the namespace prod.
+    assert ask("vault.prod", "n1.prod") == {"san.dns vault.prod": "unknown", "san.dns n1.prod": "unknown"}
+    assert ask("vault.prod", "n1.prod", domains=("prod",)) == {
+        "san.dns vault.prod": "node-addresses", "san.dns n1.prod": "node-addresses"
     }  # fmt: skip
     # A machine that comes later is called so; and what looks like another name.
     assert ask("n9", "xn--n1-hja.example.com", "a.xn--p1ai") == {
         "san.dns n9": "unknown", "san.dns xn--n1-hja.example.com": "unknown", "san.dns a.xn--p1ai": "unknown"
     }  # fmt: skip
-    declared = ask("n1.lan", "other.example.com", "b.example.org", "badexample.com", domains=("example.com",))
+    declared = ask("n1.int.lan", "other.example.com", "b.example.org", "badexample.com", domains=("example.com",))
     assert declared == {
-        "san.dns n1.lan": "node-addresses", "san.dns other.example.com": "node-addresses",
+        "san.dns n1.int.lan": "node-addresses", "san.dns other.example.com": "node-addresses",
         "san.dns b.example.org": "unknown", "san.dns badexample.com": "unknown",
     }  # fmt: skip
 
