@@ -94,7 +94,7 @@ def test_one_among_many_names_is_enough(right: int, place: int, wrong: str) -> N
     assert judged(("n1", *own), ("10.0.0.9",), reported) is Outcome.APPROVE
 
 
-@given(st.integers(0, 30), st.integers(0, 30), st.sampled_from(("192.0.2.10", "127.0.0.1", "10.96.0.1")))
+@given(st.integers(0, 15), st.integers(0, 15), st.sampled_from(("192.0.2.10", "127.0.0.1", "10.96.0.1")))
 def test_one_among_many_addresses_is_enough(right: int, place: int, wrong: str) -> None:
     own = tuple(f"10.1.0.{number}" for number in range(right))
     place = min(place, right)

@@ -41,6 +41,9 @@ PATIENCE = dt.timedelta(minutes=2)
 MAX_NAMES = 100
 """Names and addresses of a request that is judged; kubelets have a handful."""
 
+MAX_SAID = 16
+"""IP addresses of a request that only the node itself says it has: more keep whoever gets them next out."""
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _USAGES = frozenset({DIGITAL_SIGNATURE, SERVER_AUTH})
@@ -262,6 +265,12 @@ class _Judge:
 
     def steps(self) -> Iterator[Step]:
         addresses = {normalized(text): self._address(text) for text in self._facts.ip_addresses}
+        if not self._rules.networks:
+            said = {key: step for key, step in addresses.items() if step.by == Source.NODE}
+            # A certificate that it has says so, too, if it has them all: else a few at a time became many.
+            if len(said) > MAX_SAID and not said.keys() <= self._known.last:
+                why = f"only the node itself says so, of {len(said)} addresses; more than {MAX_SAID} are not believed"
+                addresses |= {key: self._unknown(step.rule, why) for key, step in said.items()}
         judged = [(name.lower(), self._name(name)) for name in self._facts.dns_names]
         for key, step in (*judged, *addresses.items()):
             settled = self._resolved(step, key, addresses)

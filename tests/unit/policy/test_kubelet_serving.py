@@ -316,6 +316,27 @@ def test_declared_networks_bound_what_a_node_says() -> None:
     assert decide(facts(ips=("10.0.0.9", "10.1.2.3")), SEEN, rules).outcome is Outcome.NO_OPINION
 
 
+def test_a_node_is_not_believed_about_many_addresses() -> None:
+    """Each that nobody has yet would be kept from whoever gets it."""
+    many = tuple(f"10.1.0.{number}" for number in range(17))
+    all_of_them = known(reported=(*ADDRESSES, *(("InternalIP", each) for each in many)))
+    assert decide(facts(ips=many[:16]), all_of_them, RULES).outcome is Outcome.APPROVE
+    verdict = decide(facts(ips=many), all_of_them, RULES)
+    assert (verdict.outcome, verdict.reason) == (Outcome.NO_OPINION, WAITING_REASON)
+    assert "of 17 addresses; more than 16 are not believed" in verdict.missing
+    # Not a few more each time.
+    last = msgspec.structs.replace(all_of_them, last=frozenset(many[:16]))
+    assert decide(facts(ips=many), last, RULES).outcome is Outcome.NO_OPINION
+    # What somebody has approved is renewed, and another source is asked about each.
+    assert (
+        decide(facts(ips=many), msgspec.structs.replace(last, last=frozenset(many)), RULES).outcome is Outcome.APPROVE
+    )
+    machine = msgspec.structs.replace(all_of_them, of_machine=frozenset(many[:1]))
+    assert decide(facts(ips=many), machine, RULES).outcome is Outcome.APPROVE
+    declared = msgspec.structs.replace(RULES, networks=(ipaddress.ip_network("10.1.0.0/16"),))
+    assert decide(facts(ips=many), all_of_them, declared).outcome is Outcome.APPROVE
+
+
 def test_declared_domains_add_the_nodes_own_name_there() -> None:
     rules = msgspec.structs.replace(RULES, domains=("example.com",))
     asked = sources(decide(facts(("n1.example.com", "n2.example.com", "n1.example.org")), SEEN, rules))
