@@ -95,11 +95,13 @@ class Publication:
         return Document(body, OCSP_TYPE, now)
 
     def keep(self, unsigned: Unsigned, body: bytes) -> Document:
-        """The answer, once ``body`` is its signed form. It is not kept if something was revoked meanwhile."""
+        """The answer, once ``body`` is its signed form. It is not kept if something was revoked meanwhile, nor
+        if it is about several certificates: there are more such questions than room.
+        """
         self.answers["nonce" if unsigned.nonce else "signed"] += 1
         if unsigned.nonce:
             return Document(body, OCSP_TYPE, unsigned.produced)
-        if unsigned.changes == self._changes:
+        if unsigned.changes == self._changes and len(unsigned.statuses) == 1:
             self._answers.pop(unsigned.key, None)
             if len(self._answers) >= MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]

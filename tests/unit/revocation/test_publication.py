@@ -7,7 +7,7 @@ import datetime as dt
 from cryptography import x509
 from cryptography.x509 import ocsp as theirs
 
-from kubevouch.pki.x509 import ocsp
+from kubevouch.pki.x509 import der, ocsp
 from kubevouch.revocation.publication import NONCES_AT_ONCE, OCSP_LIFE, Document, Publication
 from kubevouch.revocation.revocations import Revocations, authority_id
 from unit.pki.x509.test_ocsp import CA, LEAF, NOW, OTHER, asked
@@ -42,6 +42,16 @@ def test_an_answer_is_kept_until_something_is_revoked() -> None:
     assert status(answer(publication, asked())) is REVOKED
     revocations.changed("r1", None)
     assert status(answer(publication, asked())) is GOOD
+
+
+def test_an_answer_about_several_is_not_kept() -> None:
+    publication = published(Revocations.none())
+    (one,) = ocsp.parse_request(asked()).certificates
+    listed = der.encode(der.SEQUENCE, one.contents) * 2
+    several = der.encode(der.SEQUENCE, der.encode(der.SEQUENCE, der.encode(der.SEQUENCE, listed)))
+    for _ in range(2):
+        answer(publication, several)
+    assert publication.answers["kept"] == 0
 
 
 def test_what_was_revoked_while_it_was_signed_is_not_kept_as_good() -> None:

@@ -17,6 +17,8 @@ MAX_REQUEST = 8 << 10
 """Bytes. One of openssl for one certificate has some 100."""
 MAX_CERTIFICATES = 16
 """That one request may ask about."""
+MAX_SERIAL = 21
+"""Octets: 20 (RFC 5280 section 4.1.2.2), and one of a sign."""
 MIN_NONCE, MAX_NONCE = 1, 128
 """Octets (RFC 9654 section 2.1); one of another length is no request that we understand."""
 
@@ -25,6 +27,7 @@ _BASIC = der.encode_object_identifier("1.3.6.1.5.5.7.48.1.1")
 _NONCE_OID = "1.3.6.1.5.5.7.48.1.2"
 _NONCE = der.encode_object_identifier(_NONCE_OID)
 _ENUMERATED = 0x0A
+_NULL = b"\x05\x00"
 _DIGESTS: dict[str, Callable[[bytes], bytes]] = {
     "1.3.14.3.2.26": lambda octets: hashlib.sha1(octets, usedforsecurity=False).digest(),
     "2.16.840.1.101.3.4.2.1": lambda octets: hashlib.sha256(octets).digest(),
@@ -108,13 +111,21 @@ def _request(octets: bytes) -> OCSPRequest:
 
 def _certificate_id(octets: bytes, start: int, stop: int) -> CertificateID:
     begin, end = der.expect(octets, start, stop, der.SEQUENCE)
-    inner, position = der.expect(octets, begin, end, der.SEQUENCE)
-    algorithm_start, algorithm_stop = der.expect(octets, inner, position, der.OBJECT_IDENTIFIER)
+    inner, algorithm_end = der.expect(octets, begin, end, der.SEQUENCE)
+    algorithm_start, algorithm_stop = der.expect(octets, inner, algorithm_end, der.OBJECT_IDENTIFIER)
+    position = algorithm_end
     values = []
     for tag in (der.OCTET_STRING, der.OCTET_STRING, der.INTEGER):
         value_start, position = der.expect(octets, position, end, tag)
         values.append(octets[value_start:position])
+    if position != end or len(values[2]) > MAX_SERIAL:
+        raise ParseError(f"OCSP request: expected a serial number of at most {MAX_SERIAL} octets, and no more")
     digest = der.object_identifier(octets[algorithm_start:algorithm_stop])
+    if octets[algorithm_stop:algorithm_end] not in (b"", _NULL):
+        raise ParseError("OCSP request: expected a digest without parameters")
+    size = len(_DIGESTS[digest](b"")) if digest in _DIGESTS else 0
+    if size and not len(values[0]) == len(values[1]) == size:
+        raise ParseError(f"OCSP request: got digests of {len(values[0])} and {len(values[1])} octets, expected {size}")
     return CertificateID(octets[start:end], digest, values[0], values[1], der.integer(values[2]))
 
 

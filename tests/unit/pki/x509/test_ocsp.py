@@ -97,6 +97,38 @@ def test_what_is_no_request(octets: bytes) -> None:
         ocsp.parse_request(octets)
 
 
+def question(
+    serial: bytes = b"\1", name: bytes = b"n" * 20, key: bytes = b"k" * 20, parameters: bytes = b"", tail: bytes = b""
+) -> bytes:
+    algorithm = der.encode(der.SEQUENCE, der.encode_object_identifier("1.3.14.3.2.26"), parameters)
+    hashed = (der.encode(der.OCTET_STRING, each) for each in (name, key))
+    made = der.encode(der.SEQUENCE, algorithm, *hashed, der.encode(der.INTEGER, serial), tail)
+    for _ in range(4):
+        made = der.encode(der.SEQUENCE, made)
+    return made
+
+
+@pytest.mark.parametrize("given", [{}, {"parameters": b"\5\0"}, {"serial": b"\1" * 21}])
+def test_a_question_as_it_is_asked(given: dict[str, bytes]) -> None:
+    assert len(ocsp.parse_request(question(**given)).certificates) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"serial": b"\1" * 22},
+        {"name": b"n" * 21},
+        {"key": b""},
+        {"parameters": b"\5\0\5\0"},
+        {"parameters": der.encode(der.OCTET_STRING, b"x" * 7000)},
+        {"tail": b"\5\0"},
+    ],
+)
+def test_nothing_in_a_question_is_of_the_askers_own_length(given: dict[str, bytes]) -> None:
+    with pytest.raises(ParseError):
+        ocsp.parse_request(question(**given))
+
+
 def test_too_many_certificates() -> None:
     (one,) = ocsp.parse_request(asked()).certificates
     listed = der.encode(der.SEQUENCE, one.contents) * 17
