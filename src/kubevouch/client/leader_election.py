@@ -45,6 +45,8 @@ LEASE_NAME = "kubevouch-controllers"
 # leaderelection.NewLeaderHealthzAdaptor, as kube-controller-manager calls it.
 _TOLERATED_SECONDS = 20.0
 _SECOND = dt.timedelta(seconds=1)
+# An int32; with one more no API server would let anybody acquire the Lease.
+_MOST_TRANSITIONS = 2**31 - 1
 
 
 class ElectionOptionsError(ValueError):
@@ -295,7 +297,7 @@ class LeaderElector:
             if former.holder_identity == self.identity and former.acquire_time is not None:
                 acquired = former.acquire_time
             else:
-                transitions += 1
+                transitions = min(transitions + 1, _MOST_TRANSITIONS)
         return msgspec.structs.replace(
             former or LeaseSpec(),
             holder_identity=self.identity,

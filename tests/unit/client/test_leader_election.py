@@ -14,6 +14,7 @@ import pytest
 from asynctest import async_test
 from controller_world import World, world
 from kubevouch.api.catalog import LEASES
+from kubevouch.api.coordination_v1 import Lease, LeaseSpec
 from kubevouch.client.interface import Client, ConnectFailed
 from kubevouch.client.leader_election import (
     ElectionOptions,
@@ -22,6 +23,7 @@ from kubevouch.client.leader_election import (
     LeaseLostError,
     own_identity,
 )
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing.clock import FakeClock, settle
 
 _TURNS = 6
@@ -138,6 +140,18 @@ async def test_one_that_stops_gives_the_lease_back_at_once() -> None:
         await pass_time(at.clock, 2.25)
         assert second.works
         assert (await stored(at)).lease_transitions == 1
+
+
+@async_test
+async def test_a_lease_that_has_counted_as_far_as_it_can_is_acquired() -> None:
+    async with election("a") as (at, (first,)):
+        meta = ObjectMeta(name=OPTIONS.name, namespace=OPTIONS.namespace)
+        await at.client.create(LEASES, Lease(metadata=meta, spec=LeaseSpec(lease_transitions=2**31 - 1)))
+        first.stand()
+        await turns()
+        assert first.works
+        spec = await stored(at)
+        assert (spec.holder_identity, spec.lease_transitions) == ("a", 2**31 - 1)
 
 
 @async_test
