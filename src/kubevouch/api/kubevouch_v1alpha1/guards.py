@@ -106,6 +106,21 @@ _AUTHOR_POLICY = MutatingAdmissionPolicy(
     ),
 )
 
+# One name is one line there: with a line feed it would be two, and its owner none of them.
+_ONE_LINE_POLICY = ValidatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_AUTHORS),
+    spec=ValidatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_REQUEST_POLICIES, "CREATE", "UPDATE"),
+        validations=[
+            Validation(
+                expression="!request.userInfo.username.contains('\\n')",
+                message="a user whose name has a line feed writes no policies, as authors are kept a line each",
+                reason="Forbidden",
+            )
+        ],
+    ),
+)
+
 # Deleting what lifts nothing but a hold is the one change that no schema sees.
 _REVOCATION_POLICY = ValidatingAdmissionPolicy(
     metadata=ObjectMeta(name=_REVOCATIONS),
@@ -166,6 +181,16 @@ GUARDS: Sequence[tuple[Resource[Any], Object]] = (
         default_binding(
             MutatingAdmissionPolicyBinding(
                 metadata=ObjectMeta(name=_REVOKERS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_REVOKERS)
+            )
+        ),
+    ),
+    (VALIDATING_ADMISSION_POLICIES, default_policy(_ONE_LINE_POLICY)),
+    (
+        VALIDATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            ValidatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_AUTHORS),
+                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_AUTHORS, validation_actions=[DENY]),
             )
         ),
     ),

@@ -51,6 +51,20 @@ async def test_nobody_approves_in_the_name_of_another_or_of_a_group_that_is_not_
 
 
 @async_test
+async def test_nobody_writes_policies_under_a_name_of_two_lines() -> None:
+    """He would be none of its authors, and count among the people whom the policy asks for."""
+    async with Cluster() as cluster:
+        await own_kinds.ensure(cluster.client())
+        evasive, alice = cluster.client("dave\nx", ADMINS), cluster.client("alice", ADMINS)
+        with pytest.raises(APIStatusError, match="name has a line feed"):
+            await evasive.create(CERTIFICATE_REQUEST_POLICIES, policy("example.com/a"))
+        made = await alice.create(CERTIFICATE_REQUEST_POLICIES, policy("example.com/a"))
+        changed = msgspec.structs.replace(made, spec=policy("example.com/b").spec)
+        with pytest.raises(APIStatusError, match="name has a line feed"):
+            await evasive.update(CERTIFICATE_REQUEST_POLICIES, changed)
+
+
+@async_test
 async def test_the_authors_of_a_policy_are_those_who_have_changed_its_spec() -> None:
     async with Cluster() as cluster:
         await own_kinds.ensure(cluster.client())
