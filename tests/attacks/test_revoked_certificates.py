@@ -180,7 +180,17 @@ def test_who_has_revoked_is_who_has_asked(cluster: Cluster, tmp_path: Path) -> N
     tree["spec"]["requestedBy"] = "somebody else"
     made = admin.json("POST", REVOCATIONS, tree)
     assert made.code == 201 and json.loads(made.body)["spec"]["requestedBy"] == "kubernetes-super-admin"
-    assert patch(cluster, tmp_path, f"{REVOCATIONS}/r1", {"spec": {"requestedBy": "me"}}) == 422
+    # Nor in two steps: without the field first.
+    for other in ("me", None, ""):
+        assert patch(cluster, tmp_path, f"{REVOCATIONS}/r1", {"spec": {"requestedBy": other}}) == 422
+    assert patch(cluster, tmp_path, f"{REVOCATIONS}/r1", {"spec": {"message": "why"}}) == 200
+
+
+@pytest.mark.parametrize(("moment", "code"), [("0001-01-01", 422), ("1969-12-31", 422), ("1970-01-01", 201)])
+def test_nothing_was_revoked_before_there_were_crls(cluster: Cluster, tmp_path: Path, moment: str, code: int) -> None:
+    tree = manifest("r1", users=["nobody"])
+    tree["spec"]["revokedAt"] = f"{moment}T00:00:00Z"
+    assert Wire.of_kubeconfig(cluster.kubeconfig, tmp_path).json("POST", REVOCATIONS, tree).code == code
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,13 @@ _FIXED = {
     "rule": "self == oldSelf",
     "message": "a revocation is not made weaker: make another object for what else is revoked",
 }
-_BY = {"rule": "self == oldSelf", "message": "who has revoked them does not change"}
+# Of the whole spec: a rule of the field itself is not asked about an object that lacks it.
+_BY = {
+    "rule": "!has(oldSelf.requestedBy) || (has(self.requestedBy) && self.requestedBy == oldSelf.requestedBy)",
+    "message": "who has revoked them does not change",
+}
+# Of what CRLs and OCSP tell: GeneralizedTime has four digits for a year; there were no CRLs before.
+_SINCE = {"rule": "self >= timestamp('1970-01-01T00:00:00Z')", "message": "must not be before 1970"}
 _REASON = {
     "rule": f"self == oldSelf || oldSelf == '{HOLD}'",
     "message": f"only {HOLD} may become another reason",
@@ -147,12 +153,13 @@ class CertificateRevocationSpec(Struct):
     revoked_at: Annotated[
         Time | None,
         wire(4, "Since when, as CRLs and OCSP tell it; the moment of the object's creation if it is left out or later. "
-             "The API server refuses the certificates as soon as the object is there."),
+             "The API server refuses the certificates as soon as the object is there.",
+             schema={"x-kubernetes-validations": [_SINCE]}),
     ] = None  # fmt: skip
     requested_by: Annotated[
         str,
         wire(5, "Who has revoked them; the API server sets it, where the policies that belong to the kind are there.",
-             schema={"maxLength": 1024, "x-kubernetes-validations": [_BY]}),
+             schema={"maxLength": 1024}),
     ] = ""  # fmt: skip
 
 
@@ -178,9 +185,10 @@ class CertificateRevocationStatus(Struct):
 class CertificateRevocation(Object):
     """Certificates that count no more although they have not ended."""
 
-    spec: Annotated[CertificateRevocationSpec, wire(2, "What is revoked, and why.", required=True)] = always(
-        CertificateRevocationSpec
-    )
+    spec: Annotated[
+        CertificateRevocationSpec,
+        wire(2, "What is revoked, and why.", required=True, schema={"x-kubernetes-validations": [_BY]}),
+    ] = always(CertificateRevocationSpec)
     status: Annotated[CertificateRevocationStatus, wire(3, "What it has reached.")] = always(
         CertificateRevocationStatus
     )

@@ -186,7 +186,7 @@ def _single(status: SingleStatus, this_update: dt.datetime, next_update: dt.date
 def _time(moment: dt.datetime) -> bytes:
     """GeneralizedTime, as OCSP has it for every year."""
     utc = moment.astimezone(dt.UTC)
-    return der.encode(der.GENERALIZED_TIME, f"{utc:%Y%m%d%H%M%S}Z".encode())
+    return der.encode(der.GENERALIZED_TIME, f"{utc.year:04}{utc:%m%d%H%M%S}Z".encode())
 
 
 def response(signed: bytes) -> bytes:

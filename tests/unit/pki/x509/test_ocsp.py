@@ -76,6 +76,16 @@ def test_good_revoked_and_unknown() -> None:
     assert {each: theirs.load_der_ocsp_response(each).response_status.value for each in failures} == failures
 
 
+def test_a_year_has_four_digits() -> None:
+    """RFC 5280 section 4.1.2.5.2; ``%Y`` leaves zeros in front out."""
+    request = ocsp.parse_request(asked())
+    status = SingleStatus(request.certificates[0], dt.datetime(1, 2, 3, 4, 5, 6, tzinfo=dt.UTC), "unspecified", True)
+    body = ocsp.to_be_signed(
+        [status], CA.certificate.subject_name, produced=NOW, this_update=NOW, next_update=NOW + HOUR, nonce=b""
+    )
+    assert b"\x18\x0f00010203040506Z" in body
+
+
 @pytest.mark.parametrize("nonce", [b"n", b"n" * 32, b"n" * 128])
 def test_a_nonce_comes_back(nonce: bytes) -> None:
     response = theirs.load_der_ocsp_response(answered(asked(nonce=nonce)))
