@@ -67,7 +67,7 @@ def explain(
     elif mermaid:
         ui.raw(chart(found))
     else:
-        _print(found)
+        _print(found, has_ledger=path is not None)
 
 
 async def policy_outlook(client: Client, csr: CertificateSigningRequest) -> str | None:
@@ -98,7 +98,7 @@ def _ledger(ledger: Path | None, data_dir: Path | None) -> Path | None:
         return None
 
 
-def _print(found: Explanation) -> None:
+def _print(found: Explanation, *, has_ledger: bool) -> None:
     verdict, request = found.verdict, found.request
     when = f" at {found.at:%Y-%m-%d %H:%M:%SZ}" if found.at is not None else ""
     ui.say(f"{found.name} is {found.state}{when}")
@@ -115,9 +115,9 @@ def _print(found: Explanation) -> None:
     if found.state == "Pending":
         ui.prose("missing", ui.one_line(verdict.missing or _nobody(found)))
     if found.source == "conditions":
-        from kubevouch.reviews.csr_explanation import NO_LEDGER
+        from kubevouch.reviews.csr_explanation import unrecorded
 
-        ui.prose("note", f"the rules that were looked at are not known: {NO_LEDGER}")
+        ui.prose("note", unrecorded(found, has_ledger=has_ledger))
 
 
 def _nobody(found: Explanation) -> str:

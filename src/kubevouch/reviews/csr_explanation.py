@@ -41,6 +41,8 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_request
+from kubevouch.policy import certificate_policies as policies
+from kubevouch.policy import kubelet_serving as serving
 from kubevouch.policy.certificate_policies import CompiledPolicy, compile_policy
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.inventory import machine_of
@@ -189,6 +191,15 @@ def facts_of_entry(entry: Entry) -> RequestFacts | None:
         expiration_seconds=entry.expiration_seconds,
         created=entry.created,
     )
+
+
+def unrecorded(found: Explanation, *, has_ledger: bool) -> str:
+    """Why no rules are known of a decision that only the object shows."""
+    if not has_ledger:
+        return f"the rules that were looked at are not known: {NO_LEDGER}"
+    if found.verdict.reason in (serving.APPROVED_REASON, policies.APPROVED_REASON):
+        return "the ledger does not have it: another controller decided, or it was before the ledger began"
+    return f"{found.state.lower()} by hand: no rule was looked at"
 
 
 def _by_conditions(csr: CertificateSigningRequest) -> Explanation:

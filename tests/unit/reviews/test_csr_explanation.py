@@ -14,7 +14,8 @@ from kubevouch.controllers import csr_approving
 from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.policy.verdict import Outcome, Step, Verdict
-from kubevouch.reviews.csr_explanation import Explanation, NothingKnownError, explain
+from kubevouch.reviews.csr_explanation import NO_LEDGER, Explanation, NothingKnownError, explain, unrecorded
+from kubevouch.reviews.csr_review import decide
 
 
 async def why(at: World, name: str, ledger: ReadableLedger | None = None) -> Explanation:
@@ -98,6 +99,21 @@ async def test_without_the_ledger_the_condition_is_what_is_known() -> None:
         await running.settle()
         found = await why(at, "good")
         assert (found.state, found.source, found.verdict.reason) == ("Approved", "conditions", "ApprovedByPolicy")
+
+
+@async_test
+async def test_what_a_person_decided_is_not_said_to_be_missing_in_the_ledger() -> None:
+    async with world() as at:
+        await rights(at, "alice")
+        for name, key, state in (("yes", 8, "Approved"), ("no", 9, "Denied")):
+            await decide(at.client, await ask(at, name, key=key), state, "I know her")
+            found = await why(at, name, at.ledger)
+            assert (found.state, found.source) == (state, "conditions")
+            assert unrecorded(found, has_ledger=True) == f"{state.lower()} by hand: no rule was looked at"
+            assert NO_LEDGER in unrecorded(found, has_ledger=False)
+        await decide(at.client, await ask(at, "other", key=10), "Approved", "", reason="AutoApproved")
+        told = unrecorded(await why(at, "other", at.ledger), has_ledger=True)
+        assert "another controller" in told and "by hand" not in told and NO_LEDGER not in told
 
 
 def test_a_chart_has_no_markup_of_the_requester() -> None:
