@@ -351,11 +351,15 @@ def _show(plan: Plan, issued: Issued) -> None:
         rows = [tuple(_certificate(each).values())[:6] for each in shown]
         ui.lines(ui.table(header, rows))
     more = len(plan.reached) - len(shown)
-    ui.say(f"{len(plan.reached)} certificates that have not ended" + (f", {more} of them not shown" if more else ""))
+    count = "1 certificate that has" if len(plan.reached) == 1 else f"{len(plan.reached)} certificates that have"
+    ui.say(f"{count} not ended" + (f", {more} of them not shown" if more else ""))
     ui.say(f"  known from {issued.source}")
     if plan.unknown:
         some = ", ".join(plan.unknown[:5])
-        ui.say(f"  {len(plan.unknown)} serial numbers that nobody knows of: {some}")
+        many = "1 serial number" if len(plan.unknown) == 1 else f"{len(plan.unknown)} serial numbers"
+        ui.say(f"  {many} that nobody knows of: {some}")
+    for name in plan.nobody[:_SHOWN]:
+        ui.say(f"  no certificate of {ui.one_line(name)} is known that has not ended")
 
 
 def _show_done(plan: Plan, ways: Sequence[Way], *, dry_run: bool) -> None:

@@ -158,12 +158,13 @@ async def of_cluster(client: Client, keys: Collection[str] = ()) -> Issued:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The objects that will be made, and what they reach."""
+    """The objects that will be made, and what they reach. ``nobody``: names that reach nothing, such as ``node a``."""
 
     objects: tuple[CertificateRevocation, ...]
     reached: tuple[Entry, ...]
     unknown: tuple[str, ...] = ()
     cut_off: tuple[str, ...] = field(default=())
+    nobody: tuple[str, ...] = ()
 
 
 async def issuers_of(
@@ -227,6 +228,7 @@ async def planned(issued: Issued, objects: Sequence[CertificateRevocation], *, n
     """What ``objects`` would reach. Raises LedgerError."""
     found: dict[tuple[str, str], Entry] = {}
     unknown: list[str] = []
+    nobody: dict[str, None] = {}
     for obj in objects:
         targets = obj.spec.revoked
         until = now if targets.issued_until is None else targets.issued_until.datetime()
@@ -234,7 +236,17 @@ async def planned(issued: Issued, objects: Sequence[CertificateRevocation], *, n
         found |= {(entry.issuer_key, entry.serial): entry for entry in entries}
         for group in targets.serials:
             unknown += (number for number in group.numbers if (group.issuer, number) not in found)
-    return Plan(tuple(objects), tuple(found.values()), tuple(unknown))
+        for kind, names, seen in (
+            ("user", targets.users, {entry.subject for entry in entries}),
+            ("node", targets.nodes, {entry.node for entry in entries}),
+            ("requester", targets.requesters, {entry.requester for entry in entries}),
+        ):
+            nobody |= {f"{kind} {name}": None for name in names if name not in seen}
+        for token in targets.tokens:
+            # Of what a machine has renewed by itself the ledger does not name the token.
+            if not await reached(issued.ledger, RevocationTargets(tokens=[token]), until, now=now):
+                nobody[f"token {token}"] = None
+    return Plan(tuple(objects), tuple(found.values()), tuple(unknown), nobody=tuple(nobody))
 
 
 # ------------------------------------------------------------------ who must not be cut off

@@ -89,6 +89,22 @@ def test_each_way_to_name_them_is_rehearsed(cluster: Cluster, tmp_path: Path) ->
     assert run(cluster, "list") == (0, "nothing is revoked\n")
 
 
+def test_how_many_are_told_in_words(cluster: Cluster) -> None:
+    for arguments, expected in (
+        (("--node", "worker-1"), "1 certificate that has not ended\n"),
+        (("--token", "abcdef"), "2 certificates that have not ended\n"),
+        (("--node", "nosuch"), "no certificate of node nosuch is known that has not ended\n"),
+        (("--node", "worker-1", "--node", "nosuch"), "no certificate of node nosuch is known that has not ended\n"),
+        (("--user", "nosuch"), "no certificate of user nosuch is known that has not ended\n"),
+        (("--requester", "nosuch"), "no certificate of requester nosuch is known that has not ended\n"),
+        (("--token", "zzzzzz"), "no certificate of token zzzzzz is known that has not ended\n"),
+        (("--serial", "77"), "1 serial number that nobody knows of: 77\n"),
+    ):
+        code, told = run(cluster, *arguments, "--dry-run")
+        assert code == 0 and expected in told, told
+    assert "no certificate of" not in run(cluster, "--node", "worker-1", "--dry-run")[1]
+
+
 def test_revoking_listing_showing_and_lifting(cluster: Cluster) -> None:
     code, told = run(cluster, "--node", "worker-2", "--reason", "certificatehold", "--name", "held")
     assert code == 1 and "worker-2" in told and "nothing was changed" in told
