@@ -41,7 +41,12 @@ def webhook(
 
     Run one beside each API server: it reads CertificateRevocations and CertificateSigningRequests, and writes nothing.
     """
-    from kubevouch.standalone.deny_webhook import DenyWebhookError, DenyWebhookOptions, running
+    from kubevouch.standalone.deny_webhook import (
+        DenyWebhookError,
+        DenyWebhookOptions,
+        DenyWebhookOptionsError,
+        running,
+    )
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 
@@ -61,6 +66,8 @@ def webhook(
 
     try:
         run_async(serve())
+    except DenyWebhookOptionsError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     except DenyWebhookError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
 
@@ -126,6 +133,8 @@ def webhook_config(
 
     if (client_certificate is None) != (client_key is None):
         raise ui.CLIError("--client-certificate and --client-key come together", code=ExitCode.INVALID)
+    if not deny_list:
+        _warn_of_strangers(ca_file, client_certificate, failure_policy)
     fingerprints = run_async(listed()) if deny_list else []
     if len(fingerprints) > made.MAX_LISTED:
         raise ui.CLIError(
@@ -152,3 +161,24 @@ def webhook_config(
     for path in files:
         ui.step("written", str(path))
     ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+
+
+def _warn_of_strangers(ca_file: Path | None, client_certificate: Path | None, failure_policy: str) -> None:
+    """Raises CLIError for what lets nobody pass at all."""
+    if ca_file is None and failure_policy == "Deny":
+        raise ui.CLIError(
+            "got --failure-policy Deny without --ca-file, expected the CA of the webhook's certificate: the API server"
+            " would not trust the webhook, and deny everybody who comes with a certificate",
+            hint="name the CA by --ca-file FILE; --failure-policy NoOpinion lets everybody pass meanwhile",
+            code=ExitCode.INVALID,
+        )
+    if ca_file is None:
+        ui.warning(
+            "without --ca-file the API server trusts the webhook only by a CA of its system: any other is as if it"
+            " were away, and what is revoked passes"
+        )
+    if client_certificate is None:
+        ui.warning(
+            "without --client-certificate and --client-key the API server shows no certificate: a webhook with"
+            " --client-ca-file does not answer it"
+        )

@@ -70,7 +70,8 @@ class Anchors:
         try:
             anchors = TrustAnchors.from_pem(self._path.read_bytes())
         except (OSError, ParseError) as err:
-            raise AuthorityError(f"the trusted CAs of {self._path} cannot be read: {err}") from err
+            why = (err.strerror or str(err)).lower() if isinstance(err, OSError) else str(err)
+            raise AuthorityError(f"the trusted CAs of {self._path} cannot be read: {why}") from err
         self._stamp = seen
         return anchors
 

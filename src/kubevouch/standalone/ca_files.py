@@ -14,7 +14,7 @@ from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, pai
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
-from kubevouch.server.edge.tls import ServingFiles, TLSOptions, server_context
+from kubevouch.server.edge.tls import ServingFiles, TLSOptions, server_context, why_unusable
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, stamp
 
@@ -73,7 +73,7 @@ class CAFiles:
                 server_context(files)
                 self._context.load_cert_chain(files.certificate, files.key)
             except (ssl.SSLError, OSError) as err:
-                log.error("the serving certificate is not taken over", err=str(err))
+                log.error("the serving certificate is not taken over", err=why_unusable(files, err))
             else:
                 self._serving = stamps
                 log.info("the serving certificate was read again")

@@ -1,6 +1,7 @@
 """The listener that a kube-apiserver asks before each request: ``kubevouch revoke webhook``.
 
-DenyWebhookError    it cannot begin here; ``hint`` says what to do
+DenyWebhookError              it cannot begin here; ``hint`` says what to do
+  DenyWebhookOptionsError     a file that it is given cannot be used
 
 Of several, each answers: whoever stood by for a Lease would let revoked certificates pass meanwhile.
 """
@@ -34,7 +35,7 @@ from kubevouch.revocation import deny
 from kubevouch.revocation.node_records import issued_at
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.edge.https import HTTPSServer
-from kubevouch.server.edge.tls import ServingFiles, server_context
+from kubevouch.server.edge.tls import ServingFiles, server_context, why_unusable
 from kubevouch.server.request import NOT_FOUND, BytesResult, Handler, Request, Result
 from kubevouch.standalone import network
 from kubevouch.util.clock import Clock
@@ -58,6 +59,10 @@ class DenyWebhookError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class DenyWebhookOptionsError(DenyWebhookError):
+    """A file that it is given cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +161,21 @@ async def running(config: RESTConfig, options: DenyWebhookOptions, clock: Clock)
     Raises:
         DenyWebhookError
     """
+    files = ServingFiles(*options.files)
     try:
-        context = server_context(ServingFiles(*options.files))
+        context = server_context(files)
     except (OSError, ssl.SSLError) as err:
-        raise DenyWebhookError(
-            f"the serving certificate and key cannot be used: {err}", "see --tls-cert-file, --tls-private-key-file"
+        why = why_unusable(files, err)
+        raise DenyWebhookOptionsError(
+            f"the serving certificate and key cannot be used: {why}", "see --tls-cert-file, --tls-private-key-file"
         ) from err
     try:
         anchors = None
         if options.client_ca is not None:
             anchors = TrustAnchors.from_pem(read_regular(options.client_ca, MAX_REVIEW))
     except (OSError, ParseError) as err:
-        raise DenyWebhookError(f"{options.client_ca} is no CA file: {err}", "see --client-ca-file") from err
+        why = (err.strerror or str(err)).lower() if isinstance(err, OSError) else str(err)
+        raise DenyWebhookOptionsError(f"{options.client_ca} is no CA file: {why}", "see --client-ca-file") from err
     try:
         sockets = network.bind(options.bind_address, options.port)
     except OSError as err:

@@ -55,7 +55,7 @@ def test_all_of_kubernetes_signers_by_a_process(tmp_path: Path) -> None:
     assert {type(signer) for signer in signers.values()} == {RemoteSigner}
     with pytest.raises(SignerError, match="cannot specify --signing-socket and a key at the same time"):
         build_signers(SigningOptions(PAIR, socket=tmp_path / "s"))
-    with pytest.raises(SignerError, match=r"the trusted CAs of .* cannot be read"):
+    with pytest.raises(SignerError, match=r"the trusted CAs of .*/none cannot be read: no such file or directory"):
         build_signers(SigningOptions(PairFiles(str(tmp_path / "none")), socket=tmp_path / "s"))
 
 

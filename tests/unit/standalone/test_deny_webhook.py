@@ -152,6 +152,8 @@ def test_what_it_cannot_begin_with(world: World, tmp_path: Path, wrong: str) -> 
     with pytest.raises(DenyWebhookError) as refused:
         world.home.run(begin())
     assert refused.value.hint
+    told = str(refused.value)
+    assert str(missing) in told and "no such file or directory" in told and "Errno" not in told
 
 
 def test_it_is_not_asked_about_itself(world: World, tmp_path: Path) -> None:
@@ -160,3 +162,29 @@ def test_it_is_not_asked_about_itself(world: World, tmp_path: Path) -> None:
     conditions = [each["expression"] for each in config["authorizers"][0]["webhook"]["matchConditions"]]
     assert len(conditions) == 2 and conditions[1] == "request.user != 'it\\'s me'"
     assert world.asking(tmp_path / "authorization-config.yaml").kubeconfig.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "told"),
+    [
+        ((), 3, ("error: got --failure-policy Deny without --ca-file",)),
+        (("--failure-policy", "NoOpinion"), 0, ("warning: without --ca-file", "warning: without --client-certificate")),
+        (("--ca-file", __file__), 0, ("warning: without --client-certificate",)),
+    ],
+)
+def test_a_configuration_that_trusts_nobody_is_not_written_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], code: int, told: tuple[str, ...]
+) -> None:
+    into = tmp_path / "made"
+    assert cli_run(["revoke", "webhook-config", "--into", str(into), *flags]) == code
+    errors = capsys.readouterr().err
+    assert all(each in errors for each in told) and errors.count("without --") == len(told)
+    assert into.exists() is (code == 0)
+
+
+def test_files_that_are_not_there_are_named_in_the_terminal(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--tls-cert-file", str(tmp_path / "nosuch"), "--tls-private-key-file", str(tmp_path / "nosuch")]
+    assert cli_run(["revoke", "webhook", *files, "--kubeconfig", str(world.home.kubeconfig)]) == 3
+    assert f"{tmp_path / 'nosuch'} cannot be read: no such file or directory" in capsys.readouterr().err

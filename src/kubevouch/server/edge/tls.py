@@ -108,6 +108,27 @@ class TLSOptions:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
+def why_unusable(files: ServingFiles, err: Exception) -> str:
+    """What is wrong with which of the files, of which :func:`server_context` raised ``err``.
+
+    OpenSSL and Python name neither, and keep their own places in the text.
+    """
+    for path, label, expected in (
+        (files.certificate, b"CERTIFICATE", "a PEM file with a certificate"),
+        (files.key, b"PRIVATE KEY", "a PEM file with its key"),
+    ):
+        try:
+            text = path.read_bytes()
+        except OSError as fault:
+            return f"{path} cannot be read: {(fault.strerror or str(fault)).lower()}"
+        if b"%s-----" % label not in text:
+            return f"got {path}, expected {expected}"
+    reason = err.reason if isinstance(err, ssl.SSLError) else ""
+    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+        return f"got {files.key}, expected the key of the certificate in {files.certificate}"
+    return f"{files.certificate} and {files.key}: {(reason or str(err)).lower().replace('_', ' ')}"
+
+
 def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> ssl.SSLContext:
     """A context that asks for client certificates and accepts any.
 

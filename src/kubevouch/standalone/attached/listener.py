@@ -31,7 +31,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.server.chain import chain
 from kubevouch.server.edge.https import HTTPSServer
-from kubevouch.server.edge.tls import ServingFiles, server_context
+from kubevouch.server.edge.tls import ServingFiles, server_context, why_unusable
 from kubevouch.server.filters.authentication import authentication
 from kubevouch.server.filters.authorization import authorization
 from kubevouch.server.health import Health
@@ -153,8 +153,9 @@ def _context(options: ServingOptions, clock: Clock) -> ssl.SSLContext:
         with tempfile.TemporaryDirectory(prefix="kubevouch-") as folder:
             return server_context(_own_pair(Path(folder), clock), options.tls)
     except (OSError, ssl.SSLError) as err:
+        why = str(err) if options.files is None else why_unusable(ServingFiles(*options.files), err)
         raise AttachedOptionsError(
-            f"the serving certificate and key cannot be used: {err}", "see --tls-cert-file, --tls-private-key-file"
+            f"the serving certificate and key cannot be used: {why}", "see --tls-cert-file, --tls-private-key-file"
         ) from err
 
 

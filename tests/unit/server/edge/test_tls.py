@@ -19,6 +19,7 @@ from kubevouch.server.edge.tls import (
     TLSUnavailableError,
     peer_chain,
     server_context,
+    why_unusable,
 )
 from throwaway_ca import ThrowawayCA
 
@@ -250,3 +251,26 @@ def test_what_is_read_has_room_for_one_record(tmp_path: Path, serving: ServingFi
         pieces.append(server.read(256 * 1024))
     assert b"".join(pieces) == sent
     assert max(map(len, pieces)) == 16 * 1024
+
+
+def test_what_is_wrong_with_a_pair_is_told_with_the_name_of_the_file(serving: ServingFiles, tmp_path: Path) -> None:
+    missing, empty, broken = tmp_path / "nosuch", tmp_path / "empty", tmp_path / "broken"
+    empty.write_bytes(b"")
+    broken.write_bytes(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    other = ThrowawayCA("other").issue().write(tmp_path, "other")[1]
+    for files, expected in (
+        (ServingFiles(missing, serving.key), f"{missing} cannot be read: no such file or directory"),
+        (ServingFiles(serving.certificate, missing), f"{missing} cannot be read: no such file or directory"),
+        (ServingFiles(tmp_path, serving.key), f"{tmp_path} cannot be read: is a directory"),
+        (ServingFiles(empty, serving.key), f"got {empty}, expected a PEM file with a certificate"),
+        (ServingFiles(serving.certificate, empty), f"got {empty}, expected a PEM file with its key"),
+        (
+            ServingFiles(serving.certificate, other),
+            f"got {other}, expected the key of the certificate in {serving.certificate}",
+        ),
+        (ServingFiles(broken, serving.key), f"{broken} and {serving.key}: "),
+    ):
+        with pytest.raises((OSError, ssl.SSLError)) as caught:
+            server_context(files)
+        told = why_unusable(files, caught.value)
+        assert told.startswith(expected) and "_ssl.c" not in told and "Errno" not in told

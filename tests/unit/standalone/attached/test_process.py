@@ -92,7 +92,10 @@ async def test_plain_http_for_other_machines() -> None:
 @async_test
 async def test_a_serving_pair_that_is_none() -> None:
     serving = ServingOptions(bind_address="127.0.0.1", port=0, files=(Path("/nowhere/a"), Path("/nowhere/b")))
-    assert "serving certificate" in str(await _refused(serving=serving))
+    told = str(await _refused(serving=serving))
+    assert (
+        told == "the serving certificate and key cannot be used: /nowhere/a cannot be read: no such file or directory"
+    )
 
 
 @async_test
