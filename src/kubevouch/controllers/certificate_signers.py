@@ -60,6 +60,8 @@ NAME = wellknown.CERTIFICATE_SIGNERS_CONTROLLER
 NAMESPACE = wellknown.SIGNERS_NAMESPACE
 
 _MAX_MESSAGE = 4096
+# A secret that was made just before the object may be seen after it.
+_LAG_SECONDS = 10.0
 log = structlog.get_logger("controllers.certificate_signers")
 
 
@@ -96,12 +98,15 @@ class CertificateSigners:
         self._put: dict[str, HeldSigner | RemoteSigner] = {}
         self._held: dict[str, dict[str, HeldSigner | RemoteSigner]] = {}
         self._shapes: dict[str, tuple[int, tuple[bytes, ...]]] = {}
+        # Objects whose CA was missing so early that it was no error yet.
+        self._early: set[str] = set()
 
     async def reconcile(self, request: Request) -> Result:
         obj = self._objects.get(request.name)
         if obj is None or obj.metadata.deletion_timestamp is not None:
             self._signers.stands(self._names.get(request.name, ""), None)
             self._forget(request.name)
+            self._early.discard(request.name)
             return DONE
         try:
             plan = await self._set_up(obj)
@@ -291,8 +296,15 @@ class CertificateSigners:
         status = CertificateSignerStatus(
             observed_generation=generation, authorities=list(listed), conditions=conditions
         )
+        name = obj.metadata.name
+        is_early = reason == "CAMissing" and self._clock.now().timestamp() - age(obj)[0] < _LAG_SECONDS
+        told = {"signer": obj.spec.signer_name, "ready": standing, "why": reason, "text": message}
         if status == obj.status:
+            if name in self._early and not is_early:
+                self._early.discard(name)
+                log.error("a signer's standing", **told)
             return
+        self._early.discard(name)
         ready = before.get(READY)
         await self._client.update(
             CERTIFICATE_SIGNERS, msgspec.structs.replace(obj, status=status), subresource="status"
@@ -300,10 +312,12 @@ class CertificateSigners:
         if ready is not None and (ready.status, ready.reason) == (standing, reason):
             return
         kind = NORMAL if standing == wellknown.CONDITION_TRUE else WARNING
-        tell = log.info if kind == NORMAL else log.error
-        tell("a signer's standing", signer=obj.spec.signer_name, ready=standing, why=reason, text=message)
+        if is_early:
+            self._early.add(name)
+        tell = log.info if kind == NORMAL or is_early else log.error
+        tell("a signer's standing", **told)
         about = ObjectReference(
-            kind=CERTIFICATE_SIGNERS.kind, name=obj.metadata.name, uid=obj.metadata.uid,
+            kind=CERTIFICATE_SIGNERS.kind, name=name, uid=obj.metadata.uid,
             api_version=CERTIFICATE_SIGNERS.api_version,
         )  # fmt: skip
         await self._events.record(about, kind, reason, message)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, answer, fixture
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, EVENTS, SECRETS
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS
 from kubevouch.api.kubevouch_v1alpha1.certificate_signers import CertificateSigner
+from kubevouch.controllers.interface import RESYNC_SECONDS
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import authority, issuance, keys
 from kubevouch.pki.authority import CertificateAuthority
@@ -67,6 +70,29 @@ async def test_whoever_waits_is_served_when_the_signer_comes_and_other_rules_hol
         await at.settle()
         assert "is not permitted" in await at.failure(await at.ask())
         assert await at.issued(Subject(common_name="x"))
+
+
+@async_test
+async def test_a_ca_that_is_not_seen_yet_is_no_error_and_one_that_stays_away_is() -> None:
+    def levels(logs: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [each["log_level"] for each in logs if each.get("why") == "CAMissing"]
+
+    async with signers() as at:
+        with capture_logs() as logs:
+            await at.make(signer())
+            assert (await at.ready()).reason == "CAMissing"
+            assert levels(logs) == ["info"]
+            await at.later(RESYNC_SECONDS + 1)
+            assert levels(logs) == ["info", "error"]
+            await at.later(RESYNC_SECONDS + 1)
+            assert levels(logs) == ["info", "error"]
+    async with signers(signer(), secret(CA)) as at:
+        await at.ready()
+        with capture_logs() as logs:
+            await at.later(60)
+            await at.at.client.delete(SECRETS, "web-ca", SIGNERS_NAMESPACE)
+            await at.ready()
+        assert levels(logs) == ["error"]
 
 
 @async_test
