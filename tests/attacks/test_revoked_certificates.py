@@ -12,7 +12,10 @@ import pytest
 import identity_world as world
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.phases.certificates.certs import load_authority, pair_at
 from kubevouch.pki import keys
+from kubevouch.pki.authority import LeafSpec, issue_leaf
+from kubevouch.pki.control_plane import FRONT_PROXY_CA
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation.revocations import authority_id
@@ -137,6 +140,25 @@ def test_its_watch_ends_before_anybodys_turn_comes(cluster: Cluster, tmp_path: P
         going_on.settimeout(0.2)
         with pytest.raises(TimeoutError):
             going_on.recv(1)
+
+
+def test_a_watch_through_a_front_proxy_ends_with_the_proxys_certificate(cluster: Cluster, tmp_path: Path) -> None:
+    authority = load_authority(pair_at(cluster.pki.folder, FRONT_PROXY_CA))
+    key, wanted = world.new_key(), LeafSpec(common_name="front-proxy-client", purposes=("client auth",))
+    leaf = issue_leaf(authority, wanted, key, now=cluster.clock.now())
+    pair = tmp_path / "proxy.pem"
+    pair.write_bytes(leaf.pem() + keys.to_pem(key))
+    wire = Wire(int(cluster.url.rpartition(":")[2]), cluster.pki.ca_certificate, pair)
+    head = "GET /api/v1/nodes?watch=1 HTTP/1.1\r\nHost: here\r\nX-Remote-User: somebody\r\n"
+    with wire.connected() as connection:
+        connection.sendall(f"{head}X-Remote-Group: system:masters\r\n\r\n".encode())
+        told = connection.recv(65_536)
+        assert told.startswith(b"HTTP/1.1 200")
+        revoke(cluster, "stolen", certificates=[leaf.fingerprint().hex()])
+        while not told.endswith(b"0\r\n\r\n"):
+            some = connection.recv(65_536)
+            assert some
+            told += some
 
 
 def test_its_definition_may_go_and_it_stays_refused_until_it_is_back(cluster: Cluster, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 from msgspec import structs
 
-from kubevouch.authentication import service_account, webhook, x509
+from kubevouch.authentication import request_header, service_account, webhook, x509
 from kubevouch.authentication.interface import Authentication, AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.authorization.interface import Authorizer, Decision
@@ -36,7 +36,7 @@ JUDGE_SECONDS = 7.5
 # One takes some 20 µs.
 _AT_ONCE = 100
 # A token counts as long as the node that it is bound to.
-_REVOCABLE = frozenset((x509.METHOD, service_account.METHOD))
+_REVOCABLE = frozenset((x509.METHOD, request_header.METHOD, service_account.METHOD))
 _JUDGED = BytesResult(b"", "")
 
 _jitter = random.Random()  # noqa: S311 - spreads work, guards nothing
@@ -98,7 +98,7 @@ class WatchStanding:
         return result
 
     def judge_credentials(self) -> None:
-        """Judge at once what a client certificate began, or a token that may be bound to a node: some are revoked."""
+        """Judge at once what a client's or a proxy's certificate began, or a token that may be bound to a node."""
         for watch in self._revocable:
             if watch.timer is not None:
                 watch.timer.cancel()
