@@ -316,13 +316,14 @@ class InformerFactory:
 
     async def run(self) -> None:
         """Run all informers until cancelled."""
-        try:
-            async with Supervisor(self._clock) as self._tasks:
+        async with Supervisor(self._clock) as self._tasks:
+            try:
                 for key in list(self._informers):
                     self._start(self._tasks, key)
                 await asyncio.Event().wait()
-        finally:
-            self._tasks = None
+            finally:
+                # Before the supervisor ends: whoever asks for one more meanwhile gets one that never starts.
+                self._tasks = None
 
     def _start(self, tasks: Supervisor, key: tuple[str, ...]) -> None:
         informer = self._informers[key]

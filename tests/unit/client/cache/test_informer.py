@@ -6,12 +6,14 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from asynctest import async_test
 from cache_world import RESOURCE, World, bookmark, config_map, error_event, event, listing, names, turns, world
+from kubevouch.api.catalog import CONFIG_MAPS, SECRETS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.informer import (
     FACTORY_RESYNC_SECONDS,
@@ -22,7 +24,8 @@ from kubevouch.client.cache.informer import (
 )
 from kubevouch.client.workqueue import Workqueue
 from kubevouch.machinery.meta import ManagedFieldsEntry, replace_metadata
-from kubevouch.testing.clock import FakeClock
+from kubevouch.testing import Cluster
+from kubevouch.testing.clock import FakeClock, settle
 from scripted_server import stream
 from throwaway_ca import ThrowawayCA
 
@@ -211,6 +214,29 @@ async def test_a_factory_makes_each_informer_once_and_strips_managed_fields(
             informer.add_handler(handler)
             await turns()
             assert at.clock.slept[-1] == 1.5 * FACTORY_RESYNC_SECONDS
+
+
+@async_test
+async def test_a_factory_that_is_being_stopped_starts_nothing_more() -> None:
+    async with Cluster() as cluster:
+        factory = InformerFactory(cluster.client(), FakeClock())
+        asked: list[SharedInformer[Any]] = []
+
+        class Late(SharedInformer[Any]):
+            """Asks for one more when it is cancelled itself."""
+
+            async def run(self) -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    asked.append(factory.informer(SECRETS))
+
+        factory._informers["late",] = Late(cluster.client(), CONFIG_MAPS, clock=FakeClock())
+        task = asyncio.create_task(factory.run())
+        await settle()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() and len(asked) == 1
 
 
 def test_strip_managed_fields_leaves_others_alone() -> None:
