@@ -108,8 +108,9 @@ def test_in_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printer = replace(configmaps.DEFINITION.printer, cells=raising)
     monkeypatch.setattr(configmaps, "DEFINITION", replace(configmaps.DEFINITION, printer=printer))
 
-    async def scenario(_: JoinWorld, wire: Wire, ask: Ask) -> None:
+    async def scenario(world: JoinWorld, wire: Wire, ask: Ask) -> None:
         assert (await ask("POST", MAPS, config_map("a"))).code == 201
+        before = world.server.api.cacher.watchers
 
         def watched() -> bytes:
             line = f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: here\r\nAccept: {TABLE}\r\nConnection: close\r\n\r\n"
@@ -117,7 +118,8 @@ def test_in_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         watching = asyncio.create_task(asyncio.to_thread(watched))
         plain = asyncio.create_task(asyncio.to_thread(_first_event, wire))
-        await asyncio.sleep(0)
+        # A watch that begins after the object is there fails as a list does.
+        await until(lambda: world.server.api.cacher.watchers == before + 2)
         assert (await ask("POST", MAPS, config_map("boom"))).code == 201
         stream = await watching
         assert stream.startswith(b"HTTP/1.1 200 OK")

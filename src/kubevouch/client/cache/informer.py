@@ -165,14 +165,15 @@ class SharedInformer(Generic[T]):
         """Follow the collection until cancelled."""
         if self._tasks is not None:
             raise RuntimeError(f"the informer of {self.resource.plural} is running already")
-        try:
-            async with Supervisor(self._clock) as self._tasks:
+        async with Supervisor(self._clock) as self._tasks:
+            try:
                 self._tasks.start(f"reflector-{self.resource.plural}", self._reflector.run, OnCrash.ESCALATE)
                 for registration in self._registrations:
                     self._start_resync(registration)
                 await self._tasks.wait()
-        finally:
-            self._tasks = None
+            finally:
+                # Before the supervisor ends: a handler that comes meanwhile is told of nothing more.
+                self._tasks = None
 
     def _start_resync(self, registration: Registration[T]) -> None:
         if self._tasks is not None and registration.resync_seconds > 0:
