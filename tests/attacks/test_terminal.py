@@ -144,6 +144,8 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "policy test": ["-f", f"{root}/policy.yaml", "--since", "30d", *ledger, "--pending", *there],
         "revoke": ["--user", HOSTILE, "-m", HOSTILE, "--yes", *ledger, *there], "revoke lift": ["r-1", *there],
         "revoke list": there, "revoke show": ["r-1", *there],
+        "revoke webhook": ["--tls-cert-file", f"{root}/no.crt", "--tls-private-key-file", f"{root}/no.key", *there],
+        "revoke webhook-config": ["--into", root, "--ca-file", f"{root}/no.crt"],
         "sign": ["--socket", f"{root}/s.sock", "--ledger", f"{root}/none.db"],
         "signer create": [f"example.com/{HOSTILE}", "--description", HOSTILE, *there],
         "signer describe": ["example.com/s", *there], "signer list": there,

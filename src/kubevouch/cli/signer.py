@@ -66,8 +66,9 @@ def list_signers(output: str, kubeconfig: Path | None) -> None:
 
     async def work(client: Client) -> list[CertificateSigner]:
         from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS
+        from kubevouch.client.pager import PAGES, list_all
 
-        return (await client.list(CERTIFICATE_SIGNERS)).items
+        return (await list_all(client, CERTIFICATE_SIGNERS, options=PAGES)).items
 
     found = [_facts(obj, SystemClock().now()) for obj in _run(kubeconfig, work)]
     if output != "text":

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS
 from kubevouch.api.kubevouch_v1alpha1.certificate_signers import READY, STOPPED, CertificateSigner
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.doctor.findings import Code, Finding, argument
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.wellknown import CONDITION_TRUE
@@ -42,7 +43,7 @@ def judge(objects: Iterable[CertificateSigner], *, now: dt.datetime) -> Iterator
 async def examine(client: Client, *, now: dt.datetime) -> list[Finding]:
     """Raises APIStatusError, TransportError."""
     try:
-        return list(judge((await client.list(CERTIFICATE_SIGNERS)).items, now=now))
+        return list(judge((await list_all(client, CERTIFICATE_SIGNERS, options=PAGES)).items, now=now))
     except APIStatusError as err:
         if err.code != 404:
             raise

@@ -23,6 +23,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_signers import (
 )
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys
 from kubevouch.pki.authority import CertificateAuthority
@@ -114,7 +115,7 @@ async def find(client: Client, name: str) -> CertificateSigner:
     Raises:
         SignerCommandError: there is none.
     """
-    for obj in (await client.list(CERTIFICATE_SIGNERS)).items:
+    for obj in (await list_all(client, CERTIFICATE_SIGNERS, options=PAGES)).items:
         if name in (obj.metadata.name, obj.spec.signer_name):
             return obj
     raise SignerCommandError(f"there is no CertificateSigner {name}", hint="kubevouch signer list shows all")
