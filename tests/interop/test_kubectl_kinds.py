@@ -59,4 +59,6 @@ def test_a_review_is_created(kubectl: Kubectl, tmp_path: Path) -> None:
     manifest.write_text("apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {token: nobody}\n")
     reviewed = kubectl("create", "-f", str(manifest), "-o", "jsonpath={.status.error}")
     assert (reviewed.returncode, reviewed.stdout) == (0, "invalid bearer token"), reviewed.stderr
-    assert kubectl("get", "crd").stderr == "No resources found\n"
+    listed = kubectl("get", "crd", "-o", "name")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert all(line.endswith(".kubevouch.io") for line in listed.stdout.splitlines())
