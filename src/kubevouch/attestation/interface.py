@@ -1,0 +1,329 @@
+"""What a method of attestation is: what proves, what verifies, and what is known afterwards.
+
+The node's side of a method (``attestor.py``) and the server's side (``verifier.py``) share ``evidence.py`` and never
+import each other, so that a server installs without a TPM's libraries and a node without a cloud's.
+
+AttestationError          ``str()`` says what was got and what was expected
+├── RefusedEvidenceError  what was shown can never become right: ``step`` names the check that failed
+├── UnsupportedVersionError   the evidence is of a version that is not read here; ``supported`` are those that are
+├── UnavailableError      who has to be asked cannot be, or not yet: later may be another answer
+└── SettingsError         a method was given settings that it cannot work with; ``hint`` says what to do
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from kubevouch.client.interface import Client
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.util.clock import Clock
+
+
+class AttestationError(Exception):
+    """The root of this package's errors."""
+
+
+class RefusedEvidenceError(AttestationError):
+    """What was shown can never become right.
+
+    Args:
+        step: the check that failed, in one word as the cases of evidence have it: ``signature``, ``extra-data`` …
+    """
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(f"{step}: {message}")
+        self.step = step
+
+
+class UnsupportedVersionError(AttestationError):
+    """The evidence is of a version that is not read here."""
+
+    def __init__(self, provider: str, got: str, supported: Sequence[str]) -> None:
+        super().__init__(f"got evidence {provider}/{got[:64]}, expected {', '.join(supported)}")
+        self.supported = tuple(supported)
+
+
+class UnavailableError(AttestationError):
+    """Who has to be asked cannot be, or not yet. ``retry_after``: seconds until it is worth to try again."""
+
+    def __init__(self, message: str, retry_after: float = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SettingsError(AttestationError):
+    """Settings that a method cannot work with."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Strength(StrEnum):
+    """How much a proof is worth, weakest first; :func:`at_least` compares.
+
+    ``TOKEN`` is a secret that whoever has it can show, ``FIRST_USE`` a key that nobody vouches for, ``KEY`` a key that
+    somebody vouched for before, ``CLOUD`` what a cloud says of a machine, ``TPM`` a key that is in that TPM and cannot
+    leave it, ``MEASURED`` that and how the machine was booted.
+    """
+
+    INSECURE = "insecure"
+    TOKEN = "token"
+    FIRST_USE = "first-use"
+    KEY = "key"
+    CLOUD = "cloud"
+    TPM = "tpm"
+    MEASURED = "measured"
+
+
+_RANKS = {each: rank for rank, each in enumerate(Strength)}
+
+
+def at_least(strength: Strength, wanted: Strength) -> bool:
+    """Whether ``strength`` is ``wanted`` or stronger."""
+    return _RANKS[strength] >= _RANKS[wanted]
+
+
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One thing that is known of a machine.
+
+    Args:
+        name: such as ``aws.region``, ``tpm.ekHash``.
+        source: who says so: ``aws-instance-identity``, ``tpm-quote``.
+        strength: that of the source.
+        tenant_controlled: whoever rents the machine can write it: it may choose a policy, and never a name.
+    """
+
+    name: str
+    value: str
+    source: str
+    strength: Strength
+    tenant_controlled: bool = False
+
+
+class Attested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a verified proof says; nothing else makes one.
+
+    Args:
+        provider: the method.
+        version: that of the evidence.
+        identity: which machine it is, for ever and of all machines of this method only that one:
+            ``sha256:…`` of an endorsement key, ``111122223333/eu-west-1/i-0abc…``.
+        provider_id: as ``spec.providerID`` of its Node would have it; empty where the method knows none.
+        node_name: the name of the Node, where the evidence itself has one that no tenant could write; else empty.
+        strength: of the proof as a whole.
+        renewable: a fresh proof for another key is as good as the first one. Without it the identity may be used for
+            one key only, until an operator says otherwise.
+        addresses, dns_names: that belong to the machine, for serving certificates.
+        claims: all that is known, with where from.
+        evidence_digest: hexadecimal SHA-256 of what was shown.
+    """
+
+    provider: str
+    version: str
+    identity: str
+    strength: Strength
+    provider_id: str = ""
+    node_name: str = ""
+    renewable: bool = False
+    addresses: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    evidence_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a proof has to be made for: this key, in this cluster, now. A proof for another one is a replay.
+
+    Args:
+        spki: the SubjectPublicKeyInfo of the request, DER, as ``CertificateRequest.public_key.canonical_info`` has it.
+        cluster_id: the UID of the Namespace kube-system.
+        nonce: of the challenge, 32 bytes; empty where the method needs none.
+    """
+
+    spki: bytes
+    cluster_id: str
+    nonce: bytes = b""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256(nonce ‖ SPKI): what goes into qualifying data, audiences and signed headers."""
+        return hashlib.sha256(self.nonce + self.spki).digest()
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One proof, as a request carries it.
+
+    Args:
+        data: of the method's own form, in JSON; read with ``documents.decode``.
+        challenge: the name of the AttestationChallenge that it answers; empty for none.
+    """
+
+    provider: str
+    version: str
+    data: bytes
+    challenge: str = ""
+
+
+class Challenge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verifier asks beside the nonce. All of it may be read by anybody.
+
+    Args:
+        content: for the attestor, in the method's own form.
+        secret_digest: hexadecimal SHA-256 of a secret that only the right machine can read out of ``content``.
+        state: what the verifier has to know again when the answer comes.
+    """
+
+    content: bytes = b""
+    secret_digest: str = ""
+    state: bytes = b""
+
+
+Random = Callable[[int], bytes]
+"""So many random octets: ``secrets.token_bytes``."""
+
+
+class Verifier(Protocol):
+    """The server's side of a method."""
+
+    @property
+    def name(self) -> str:
+        """That of the method."""
+        ...
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """Of evidence that is read, newest first."""
+        ...
+
+    @property
+    def needs_challenge(self) -> bool:
+        """Whether a proof counts only as the answer to a challenge."""
+        ...
+
+    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
+        """What to ask a machine that has said ``opening``, in the method's own form; the nonce is made by the caller.
+
+        Raises:
+            RefusedEvidenceError: whatever it answers, it is refused.
+        """
+        ...
+
+    async def verify_client(
+        self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
+    ) -> Attested:
+        """What ``evidence`` proves, if it is made for ``binding``.
+
+        The caller has seen to it that ``challenge`` is for this key, has not ended and was not answered before.
+
+        Raises:
+            RefusedEvidenceError, UnsupportedVersionError, UnavailableError
+        """
+        ...
+
+    async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
+        """Those of ``names``, DNS names and IP addresses, that belong to the machine, each with who says so.
+
+        Args:
+            attested: what the machine's client certificate was given for.
+
+        Raises:
+            UnavailableError
+        """
+        ...
+
+    def machine_name(self, attested: Attested) -> str:
+        """The name of the Node that the evidence itself gives, or nothing: then inventory and policy do."""
+        ...
+
+
+class Sources(Protocol):
+    """What a verifier may reach beside its settings."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def client(self) -> Client | None:
+        """The cluster, for methods whose secrets are objects; None where there is none."""
+        ...
+
+
+class MakeVerifier(Protocol):
+    """What the entry points of ``kubevouch.verifiers`` are."""
+
+    def __call__(self, settings: Mapping[str, Any], sources: Sources) -> Verifier:
+        """Raises :class:`SettingsError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the node's side was asked: the challenge as the node sees it."""
+
+    name: str
+    nonce: bytes
+    content: bytes = b""
+
+
+class Attestor(Protocol):
+    """The node's side of a method."""
+
+    @property
+    def name(self) -> str:
+        """That of the method."""
+        ...
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """Of evidence that can be made, newest first."""
+        ...
+
+    @property
+    def needs_challenge(self) -> bool: ...
+
+    async def opening(self, version: str) -> bytes:
+        """What to say so that a challenge can be made, in the method's own form; empty if it needs nothing.
+
+        Raises:
+            AttestationError
+        """
+        ...
+
+    async def make_key(self) -> PrivateKey | None:
+        """A new key where the method makes it itself, as in a TPM; None leaves that to the caller."""
+        ...
+
+    async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
+        """The proof in the method's own form, as JSON. ``binding`` is made of ``key``.
+
+        It is fetched or made anew each time: evidence ages.
+
+        Raises:
+            AttestationError
+        """
+        ...
+
+    async def provider_id(self) -> str:
+        """What goes into the request's provider id extension; empty if the method knows none."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class MakeAttestor(Protocol):
+    """What the entry points of ``kubevouch.attestors`` are."""
+
+    def __call__(self, settings: Mapping[str, str], clock: Clock) -> Awaitable[Attestor]:
+        """Raises :class:`SettingsError`."""
+        ...
