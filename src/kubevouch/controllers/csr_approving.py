@@ -167,6 +167,8 @@ class CSRApprover:
             reason=verdict.reason,
             message=verdict.message,
             trace=bounded_trace(verdict.steps),
+            evidence=verdict.evidence,
+            rules=verdict.rules,
         )
         try:
             query = Query(

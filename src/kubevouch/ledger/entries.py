@@ -63,6 +63,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         created: when the request was made.
         approver, reason, message: who decided or refused, and why.
         trace: how it came to that: plain JSON of at most 16 KiB; see :func:`bounded_trace`.
+        evidence: what the machine has proven, as plain JSON of at most 16 KiB, as ``attestation.interface.Attested``.
+        rules: SHA-256 of the operator's rules by which it was decided, in hexadecimal digits.
         certificate: in DER.
         serial: in lower-case hexadecimal digits, as everywhere.
         issuer_key: the issuer's key identifier in hexadecimal digits, empty when the certificate names none.
@@ -90,6 +92,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     reason: str = ""
     message: str = ""
     trace: Any = None
+    evidence: Any = None
+    rules: str = ""
     certificate: bytes = b""
     serial: str = ""
     issuer_key: str = ""

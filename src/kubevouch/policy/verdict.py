@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -64,6 +65,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         retry: of ``NO_OPINION``, whether something may change of which no event tells: the request comes again, later
             and later.
         blocks: of ``NO_OPINION``, whether nobody's approval counts while it says so.
+        evidence: what the machine has proven, as JSON in builtins, within :data:`MAX_TRACE_BYTES`; for the ledger.
+        rules: hexadecimal SHA-256 of the rules by which it was decided, where they are the operator's.
     """
 
     outcome: Outcome
@@ -74,6 +77,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[Step, ...] = ()
     retry: bool = False
     blocks: bool = False
+    evidence: Any = None
+    rules: str = ""
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
@@ -83,6 +88,8 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
     for outcome in outcomes:
         deciding = next((each for each in verdicts if each.outcome is outcome), None)
         if deciding is not None:
+            # Whoever denies, what the machine has shown belongs to the decision.
+            proof = next((each for each in (deciding, *verdicts) if each.evidence is not None), deciding)
             return msgspec.structs.replace(
                 deciding,
                 message=cut(deciding.message, MAX_TEXT_BYTES),
@@ -90,6 +97,8 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
                 retry=False,
                 blocks=False,
                 steps=_trace(verdicts, deciding),
+                evidence=proof.evidence,
+                rules=proof.rules,
             )
     waiting = sorted((each for each in verdicts if each.missing), key=lambda each: not each.blocks)
     told = [f"{each.approver}: {each.missing}" if len(waiting) > 1 else each.missing for each in waiting]

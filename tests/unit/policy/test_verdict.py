@@ -90,3 +90,12 @@ def test_a_text_is_cut_to_whole_characters(text: str, limit: int) -> None:
 
 def test_surrogates_are_replaced() -> None:
     assert cut("a\ud800b", 10) == "a?b"
+
+
+def test_what_a_machine_has_proven_stays_with_the_decision_whoever_makes_it() -> None:
+    proven = Verdict(Outcome.APPROVE, "node-attestation", evidence={"provider": "tpm"}, rules="ab")
+    denied = Verdict(Outcome.DENY, "policy/night", "Night")
+    for verdicts in ([proven, denied], [denied, proven], [proven]):
+        found = combine(verdicts)
+        assert (found.evidence, found.rules) == ({"provider": "tpm"}, "ab")
+    assert (combine([denied]).evidence, combine([denied]).rules) == (None, "")
