@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import TypeVar
 
 from kubevouch.client.cache.indexer import object_key
@@ -13,16 +14,25 @@ from kubevouch.policy.inventory import Machine
 T = TypeVar("T", bound=Object)
 
 
+class _By(Enum):
+    """What a machine is looked up by."""
+
+    NODE = "node name"
+    CANDIDATE = "node name that it may have"
+    PROVIDER_ID = "provider id"
+    IDENTITY = "identity"
+
+
 class _Known:
-    """What one source says, by the key of what says it and by the name of the Node."""
+    """What one source says, by the key of what says it and by what it is looked up by."""
 
     def __init__(self) -> None:
         self.has_loaded: Callable[[], bool] = lambda: False
         self._by_key: dict[str, Machine] = {}
-        self._by_node: dict[str, dict[str, Machine]] = {}
+        self._places: dict[tuple[_By, str], dict[str, Machine]] = {}
 
-    def of(self, node_name: str) -> Iterable[Machine]:
-        return self._by_node.get(node_name, {}).values()
+    def of(self, by: _By, value: str) -> Iterable[Machine]:
+        return self._places.get((by, value), {}).values()
 
     def put(self, key: str, machine: Machine | None) -> set[str]:
         """Have ``key`` say ``machine``, or nothing. Returns the names of the Nodes that this changes."""
@@ -31,28 +41,44 @@ class _Known:
             return set()
         if former is not None:
             del self._by_key[key]
-            entries = self._by_node[former.node_name]
-            del entries[key]
-            if not entries:
-                del self._by_node[former.node_name]
+            for place in _places_of(former):
+                entries = self._places[place]
+                del entries[key]
+                if not entries:
+                    del self._places[place]
         if machine is not None:
             self._by_key[key] = machine
-            self._by_node.setdefault(machine.node_name, {})[key] = machine
-        return {each.node_name for each in (former, machine) if each is not None}
+            for place in _places_of(machine):
+                self._places.setdefault(place, {})[key] = machine
+        return {name for each in (former, machine) if each is not None for name in _names_of(each)}
 
     def replace(self, machines: Iterable[Machine]) -> set[str]:
         # By name, so that a line that is added in front changes nobody else.
         count: dict[str, int] = {}
         wanted: dict[str, Machine] = {}
         for each in machines:
-            number = count[each.node_name] = count.get(each.node_name, 0) + 1
-            wanted[f"{each.node_name}/{number}"] = each
+            name = each.node_name or each.provider_id or each.identity
+            number = count[name] = count.get(name, 0) + 1
+            wanted[f"{name}/{number}"] = each
         changed: set[str] = set()
         for key in self._by_key.keys() - wanted.keys():
             changed |= self.put(key, None)
         for key, machine in wanted.items():
             changed |= self.put(key, machine)
         return changed
+
+
+def _places_of(machine: Machine) -> list[tuple[_By, str]]:
+    places = [
+        (_By.NODE, machine.node_name), (_By.PROVIDER_ID, machine.provider_id), (_By.IDENTITY, machine.identity),
+        *(() if machine.node_name else ((_By.CANDIDATE, name) for name in machine.names)),
+    ]  # fmt: skip
+    # Each place once: what is put there twice could not be taken away twice.
+    return [place for place in dict.fromkeys(places) if place[1]]
+
+
+def _names_of(machine: Machine) -> Sequence[str]:
+    return (machine.node_name,) if machine.node_name else machine.names or ("",)
 
 
 class MachineInventory:
@@ -63,8 +89,20 @@ class MachineInventory:
         self._listeners: list[Callable[[str], None]] = []
 
     def machines(self, node_name: str) -> Sequence[Machine]:
-        """See ``policy.inventory.Inventory``, as with the next two."""
-        return tuple(machine for source in self._sources for machine in source.of(node_name))
+        """See ``policy.inventory.Inventory``, as with all up to ``on_change``."""
+        return self._of(_By.NODE, node_name)
+
+    def candidates(self, node_name: str) -> Sequence[Machine]:
+        return self._of(_By.NODE, node_name, _By.CANDIDATE)
+
+    def provided(self, provider_id: str) -> Sequence[Machine]:
+        return self._of(_By.PROVIDER_ID, provider_id)
+
+    def identified(self, identity: str) -> Sequence[Machine]:
+        return self._of(_By.IDENTITY, identity)
+
+    def _of(self, by: _By, value: str, *further: _By) -> tuple[Machine, ...]:
+        return tuple(machine for source in self._sources for way in (by, *further) for machine in source.of(way, value))
 
     def has_loaded(self) -> bool:
         return all(source.has_loaded() for source in self._sources)

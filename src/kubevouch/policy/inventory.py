@@ -30,13 +30,30 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A machine that is expected.
 
     Args:
-        node_name: the name of its Node.
+        node_name: the name of its Node; empty while nobody knows it, which is until it has joined.
+        names: where ``node_name`` is empty, the names that its Node may have; none leaves that to the evidence.
+        provider_id: as ``spec.providerID`` of its Node will have it; empty where nobody knows it.
+        identity: as ``Attested.identity``: which hardware it is; empty where nobody knows it.
+        ready: it may join. Before that it is expected, and waits; ``waits_for`` says what for.
+        cluster: the Cluster of Cluster API that it is a machine of, ``namespace/name``.
+        group: the group of machines that it was made for, such as a MachinePool, by its name.
+        control_plane: it is to be a node of the control plane.
+        attestors: the methods of attestation that count for it; None is all that the server has.
         keys: hexadecimal SHA-256 of the public keys that it may use; none means any.
         not_after: after this moment it is expected no more.
         source: who says so, such as ``allowedmachine/rack-3`` or ``file/racks``.
     """
 
-    node_name: str
+    node_name: str = ""
+    names: tuple[str, ...] = ()
+    provider_id: str = ""
+    identity: str = ""
+    ready: bool = True
+    waits_for: str = ""
+    cluster: str = ""
+    group: str = ""
+    control_plane: bool = False
+    attestors: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
     dns_names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -52,18 +69,40 @@ class Inventory(Protocol):
         """What each source says of the machine, in the order of the sources; nothing for one that none expects."""
         ...
 
+    def candidates(self, node_name: str) -> Sequence[Machine]:
+        """As ``machines``, with those that have no Node yet and may have this name."""
+        ...
+
+    def provided(self, provider_id: str) -> Sequence[Machine]:
+        """The machines with this provider id."""
+        ...
+
+    def identified(self, identity: str) -> Sequence[Machine]:
+        """The machines that are this hardware."""
+        ...
+
     def has_loaded(self) -> bool:
         """Whether every source has been read once: before that, nobody knows who is missing."""
         ...
 
     def on_change(self, changed: Callable[[str], None]) -> None:
-        """Have ``changed`` called with the name of each Node whose machine was added, changed or removed."""
+        """Have ``changed`` called with the name of each Node whose machine was added, changed or removed.
+
+        Of a machine whose Node has no name yet: with each name that it may have, and with ``""`` where it may have any.
+        """
         ...
 
 
 def current(machines: Iterable[Machine], now: dt.datetime) -> tuple[Machine, ...]:
     """Those that are still expected."""
     return tuple(each for each in machines if each.not_after is None or now <= each.not_after)
+
+
+def may_be_called(machine: Machine, node_name: str) -> bool:
+    """Whether the Node of ``machine`` may have this name."""
+    if machine.node_name:
+        return machine.node_name == node_name
+    return not machine.names or node_name in machine.names
 
 
 def machine_of(obj: AllowedMachine, source: str) -> Machine:
