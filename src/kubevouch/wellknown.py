@@ -59,6 +59,11 @@ KUBE_APISERVER_CLIENT_KUBELET_SIGNER = "kubernetes.io/kube-apiserver-client-kube
 KUBELET_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 LEGACY_UNKNOWN_SIGNER = "kubernetes.io/legacy-unknown"
 KUBE_APISERVER_SERVING_SIGNER = "kubernetes.io/kube-apiserver-serving"
+# Cluster API's "kubelet authentication": a signer for each method of attestation, and annotations around them.
+ATTESTED_CLIENT_SIGNER_PREFIX = "cluster.x-k8s.io/kube-apiserver-client-kubelet-"
+ATTESTED_SERVING_SIGNER_PREFIX = "cluster.x-k8s.io/kubelet-serving-"
+# On a request whose evidence is of a version that is not read: those that are, "v2,v1", newest first.
+SUPPORTED_VERSIONS_ANNOTATION = "cluster.x-k8s.io/kubelet-authenticator-supported-versions"
 
 # ------------------------------------------------------------------ condition types of a CSR
 
@@ -102,6 +107,7 @@ LEDGER_CHECKPOINT_CONTROLLER = "ledger-checkpoint-controller"
 LEDGER_CHECKPOINT_CONFIGMAP = "kubevouch-ledger-checkpoint"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 MACHINE_INVENTORY_CONTROLLER = "machine-inventory-controller"
+NODE_ATTESTATION_CONTROLLER = "node-attestation-controller"
 NODE_REMOVAL_CONTROLLER = "node-removal-controller"
 NODE_LIFECYCLE_CONTROLLER = "node-lifecycle-controller"
 RESOURCE_QUOTA_CONTROLLER = "resourcequota-controller"

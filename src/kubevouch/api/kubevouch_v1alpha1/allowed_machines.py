@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kubevouch.machinery.declaration import Struct, always, wire
+from kubevouch.machinery.declaration import Struct, always, named, wire
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.text.times import Time
 
 _NAMES = {"maxItems": 64}
+
+
+class ProvenIdentity(Struct):
+    """Which machine it is, as a method of attestation has it."""
+
+    provider: Annotated[
+        str, wire(1, "The method, such as tpm.", required=True, schema={"minLength": 1, "maxLength": 63})
+    ] = always(str)
+    identity: Annotated[
+        str,
+        wire(2, "The machine among those of this method; of a TPM sha256: and the digest of its endorsement key.",
+             required=True, schema={"minLength": 1, "maxLength": 1024}),
+    ] = always(str)  # fmt: skip
 
 
 class AllowedMachineSpec(Struct):
@@ -39,6 +52,19 @@ class AllowedMachineSpec(Struct):
         wire(5, "What policies may ask about: the rack, the owner, the serial number.", schema={"maxProperties": 64}),
     ] = {}
     not_after: Annotated[Time | None, wire(6, "After this moment it is expected no more.")] = None
+    provider_id: Annotated[str, wire(7, "As spec.providerID of its Node has it.", schema={"maxLength": 1024})] = named(
+        "providerID"
+    )
+    identities: Annotated[
+        list[ProvenIdentity],
+        wire(8, "What it has to prove that it is, one for each method that it may use; none means any.",
+             list_type="map", map_keys=("provider",), schema={"maxItems": 16}),
+    ] = []  # fmt: skip
+    group: Annotated[
+        str,
+        wire(9, "The group of nodes that it belongs to, which says how strong its proof has to be.",
+             schema={"maxLength": 63}),
+    ] = ""  # fmt: skip
 
 
 class AllowedMachine(Object):

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from kubevouch.api.kubevouch_v1alpha1 import GROUP, VERSION
 from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
+from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import AttestationChallenge
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.api.kubevouch_v1alpha1.certificate_signers import CertificateSigner
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.api.kubevouch_v1alpha1.own_kind import AGE, Column, OwnKind
 from kubevouch.machinery.scheme import Resource
 
 ALLOWED_MACHINES = Resource(
     GROUP, VERSION, "AllowedMachine", "allowedmachines", AllowedMachine, namespaced=False, short_names=("am",)
 )
+ATTESTATION_CHALLENGES = Resource(
+    GROUP, VERSION, "AttestationChallenge", "attestationchallenges", AttestationChallenge, namespaced=False,
+    short_names=("attch",),
+)  # fmt: skip
 CERTIFICATE_APPROVALS = Resource(
     GROUP, VERSION, "CertificateApproval", "certificateapprovals", CertificateApproval, namespaced=False,
     short_names=("certapp",),
@@ -39,6 +45,9 @@ CERTIFICATE_SIGNERS = Resource(
     GROUP, VERSION, "CertificateSigner", "certificatesigners", CertificateSigner, namespaced=False,
     short_names=("csigner",),
 )  # fmt: skip
+NODE_IDENTITIES = Resource(
+    GROUP, VERSION, "NodeIdentity", "nodeidentities", NodeIdentity, namespaced=False, short_names=("nid",)
+)
 
 ALLOWED_MACHINE_KIND = OwnKind(
     ALLOWED_MACHINES,
@@ -49,6 +58,18 @@ ALLOWED_MACHINE_KIND = OwnKind(
         AGE,
     ),
     selectable=(".spec.nodeName",),
+)
+ATTESTATION_CHALLENGE_KIND = OwnKind(
+    ATTESTATION_CHALLENGES,
+    columns=(
+        Column("Provider", ".spec.provider"),
+        Column("Requester", ".spec.requester"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Refused", '.status.conditions[?(@.type=="Refused")].reason'),
+        Column("Ends", ".status.expiresAt"),
+        Column("Used By", ".status.usedBy", wide=True),
+        AGE,
+    ),
 )
 CERTIFICATE_APPROVAL_KIND = OwnKind(
     CERTIFICATE_APPROVALS,
@@ -100,10 +121,27 @@ CERTIFICATE_SIGNER_KIND = OwnKind(
     selectable=(".spec.signerName",),
 )
 
+NODE_IDENTITY_KIND = OwnKind(
+    NODE_IDENTITIES,
+    columns=(
+        Column("Provider", ".status.provider"),
+        Column("Identity", ".status.identity"),
+        Column("Strength", ".status.strength"),
+        Column("Last Seen", ".status.lastSeen"),
+        Column("Banned", ".spec.banned", "boolean"),
+        Column("Provider ID", ".status.providerID", wide=True),
+        Column("First Seen", ".status.firstSeen", wide=True),
+        AGE,
+    ),
+    selectable=(".status.identity",),
+)
+
 OWN_KINDS = (
     ALLOWED_MACHINE_KIND,
+    ATTESTATION_CHALLENGE_KIND,
     CERTIFICATE_APPROVAL_KIND,
     CERTIFICATE_REQUEST_POLICY_KIND,
     CERTIFICATE_REVOCATION_KIND,
     CERTIFICATE_SIGNER_KIND,
+    NODE_IDENTITY_KIND,
 )

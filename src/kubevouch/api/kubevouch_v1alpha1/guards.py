@@ -37,6 +37,7 @@ from kubevouch.api.catalog import (
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
 from kubevouch.api.kubevouch_v1alpha1.catalog import (
+    ATTESTATION_CHALLENGES,
     CERTIFICATE_APPROVALS,
     CERTIFICATE_REQUEST_POLICIES,
     CERTIFICATE_REVOCATIONS,
@@ -50,6 +51,7 @@ AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
 
 _APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
 _REVOCATIONS, _REVOKERS = "revocations.kubevouch.io", "revokers.kubevouch.io"
+_CHALLENGES = "challenges.kubevouch.io"
 
 
 def _about(resource: Resource[Any], *operations: str) -> MatchResources:
@@ -153,6 +155,22 @@ _REVOKER_POLICY = MutatingAdmissionPolicy(
         ],
     ),
 )
+# How many one machine, or one token, may have at a time is counted by who made them.
+_CHALLENGER_POLICY = MutatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_CHALLENGES),
+    spec=MutatingAdmissionPolicySpec(
+        match_constraints=_about(ATTESTATION_CHALLENGES, "CREATE"),
+        reinvocation_policy=NEVER,
+        mutations=[
+            Mutation(
+                patch_type=APPLY_CONFIGURATION,
+                apply_configuration=ApplyConfiguration(
+                    expression="Object{spec: Object.spec{requester: request.userInfo.username}}"
+                ),
+            )
+        ],
+    ),
+)
 
 GUARDS: Sequence[tuple[Resource[Any], Object]] = (
     (VALIDATING_ADMISSION_POLICIES, default_policy(_APPROVER_POLICY)),
@@ -200,6 +218,15 @@ GUARDS: Sequence[tuple[Resource[Any], Object]] = (
         default_binding(
             MutatingAdmissionPolicyBinding(
                 metadata=ObjectMeta(name=_AUTHORS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_AUTHORS)
+            )
+        ),
+    ),
+    (MUTATING_ADMISSION_POLICIES, default_policy(_CHALLENGER_POLICY)),
+    (
+        MUTATING_ADMISSION_POLICY_BINDINGS,
+        default_binding(
+            MutatingAdmissionPolicyBinding(
+                metadata=ObjectMeta(name=_CHALLENGES), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_CHALLENGES)
             )
         ),
     ),

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_APPROVALS, CERTIFICATE_REQUEST_POLICIES
+from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import (
+    AttestationChallenge,
+    AttestationChallengeSpec,
+    AttestationChallengeStatus,
+)
+from kubevouch.api.kubevouch_v1alpha1.catalog import (
+    ATTESTATION_CHALLENGES,
+    CERTIFICATE_APPROVALS,
+    CERTIFICATE_REQUEST_POLICIES,
+)
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval, CertificateApprovalSpec
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     CertificateRequestPolicy,
@@ -82,3 +91,18 @@ async def test_the_authors_of_a_policy_are_those_who_have_changed_its_spec() -> 
         bare = replace_metadata(made, annotations={"a": "b"})
         made = await user("carol").update(CERTIFICATE_REQUEST_POLICIES, bare)
         assert authors_of(made) == {"alice", "bob"}
+
+
+@async_test
+async def test_who_has_made_a_challenge_is_stamped_and_no_answer_comes_with_the_question() -> None:
+    async with Cluster() as cluster:
+        await own_kinds.ensure(cluster.client())
+        spec = AttestationChallengeSpec(provider="tpm", version="v1", key_fingerprint="0" * 64, requester="alice")
+        asked = AttestationChallenge(
+            metadata=ObjectMeta(generate_name="attest-"), spec=spec, status=AttestationChallengeStatus(nonce=b"0" * 32)
+        )
+        made = await cluster.client("bob", ADMINS).create(ATTESTATION_CHALLENGES, asked)
+        assert (made.spec.requester, made.status.nonce) == ("bob", b"")
+        changed = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, key_fingerprint="1" * 64))
+        with pytest.raises(APIStatusError, match="cannot be changed"):
+            await cluster.client().update(ATTESTATION_CHALLENGES, changed)
