@@ -139,7 +139,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "controllers": [*there, "--controllers", HOSTILE], "controllers check": there,
         "csr explain": [CSR, *ledger, *there], "csr vote": [CSR, "-m", HOSTILE, *there],
         "issued expiring": ["--within", "99999h", *ledger], "issued export": ledger, "issued list": ledger,
-        "issued show": [HOSTILE, *ledger],
+        "issued receipt": [HOSTILE, *ledger], "issued show": [HOSTILE, *ledger],
         "policy lint": ["-f", f"{root}/policy.yaml"],
         "policy test": ["-f", f"{root}/policy.yaml", "--since", "30d", *ledger, "--pending", *there],
         "revoke": ["--user", HOSTILE, "-m", HOSTILE, "--yes", *ledger, *there], "revoke lift": ["r-1", *there],
@@ -181,6 +181,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],
+        "verify receipt": [f"{root}/policy.yaml", "--key", f"{root}/policy.yaml"],
         "up": ["--data-dir", f"/proc/self{root}", "--secure-port", "0"], "version": there,
     }  # fmt: skip
     return table[path]

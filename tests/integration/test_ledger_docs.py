@@ -29,9 +29,11 @@ class Reader:
     def __call__(self, command: str, code: int = 0) -> str:
         command, _, into = command.partition(" > ")
         _, *arguments = shlex.split(command.replace("5A:3F:…", self.serial))
-        files = {"kept.checkpoint", "kept.key", "worker-1.tlog-proof", "growth"}
-        arguments = [str(self.folder / each) if each in files else each for each in arguments]
-        if "--proof" not in arguments:
+        files = {"kept.checkpoint", "kept.key", "worker-1.tlog-proof", "growth", "worker-1.receipt"}
+        arguments = [
+            str(self.folder / each) if each in files or each.startswith("worker-1/") else each for each in arguments
+        ]
+        if "--proof" not in arguments and arguments[0] != "verify":
             arguments += ["--data-dir", str(self.folder / "cluster")]
         assert run(arguments) == code, (command, self._capsys.readouterr())
         printed = self._capsys.readouterr().out
@@ -43,7 +45,7 @@ class Reader:
 
 
 def test_the_commands_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(COMMANDS) == 17
+    assert len(COMMANDS) == 19
     # What the page has jq do, which need not be here, the reader does himself.
     assert "    jq -r .key kept.json > kept.key\n" in PAGE
     reader = Reader(tmp_path, capsys)
@@ -59,6 +61,8 @@ def test_the_commands_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[
             1
         ] == "approved"
         assert shown["kubevouch audit verify --data-dir cluster"].startswith("whole: ")
+        proven = next(printed for command, printed in shown.items() if command.startswith("kubevouch verify receipt"))
+        assert "system:node:worker-1" in proven.splitlines()[0] and "kubelet-client" in proven
         up.end(signal.SIGKILL)
     # What SQLite has left in its log is read, too.
     assert reader("kubevouch audit verify").startswith("whole: ")

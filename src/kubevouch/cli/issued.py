@@ -110,6 +110,19 @@ _LOOK = "kubevouch issued list --name finds one by a name in it"
 
 
 @issued.command()
+@click.argument("serial")
+@ledger_flags
+def receipt(serial: str, ledger: Path | None, data_dir: Path | None) -> None:
+    """Print a signed receipt: by what evidence, rules and decision a certificate was given.
+
+    An in-toto statement in a DSSE envelope, under the ledger's key; kubevouch verify receipt checks it anywhere.
+    """
+    from kubevouch.phases import receipts
+
+    ui.raw(receipts.make(ledger_path(ledger, data_dir), digits_of(serial)))
+
+
+@issued.command()
 @click.option("--within", type=LONG_DURATION, default="30d", show_default=True, help="How soon they end.")
 @ledger_flags
 @click.option("--limit", type=_LIMIT, default=10_000, show_default=True, help="Certificates to look at, at most.")

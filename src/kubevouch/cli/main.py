@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "signer": ("kubevouch.cli.signer:signer", "Make signers of one's own, and say what each signer does."),
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
+    "verify": ("kubevouch.cli.verify:verify", "Check what a cluster has signed, without the cluster."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
 }
 DEBUG = "KUBEVOUCH_DEBUG"

@@ -19,7 +19,7 @@ from kubevouch.util.clock import SystemClock
 
 # What these print is a script, a credential or a log, or that what was asked for is done.
 PLAIN = {
-    "agent", "agent rotate", "audit prove", "controllers", "issued export",
+    "agent", "agent rotate", "audit prove", "controllers", "issued export", "issued receipt",
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "policy lint", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "revoke webhook", "node lift", "signer create",

@@ -1,0 +1,68 @@
+"""``kubevouch verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kubevouch.cli import ui
+
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.group(cls=ui.Group)
+def verify() -> None:
+    """Check what a cluster has signed, without the cluster."""
+
+
+@verify.command()
+@click.argument("file", type=_FILE)
+@click.option("--key", required=True, help="Whose signatures count: NAME+HASH+KEY or a file with it.")
+@click.option("--certificate", type=_FILE, help="Hold the receipt against this certificate, in PEM.")
+@ui.facts_option("subject", "certificate", "node", "approver", "strength", "receipt")
+def receipt(file: Path, key: str, certificate: Path | None, output: str) -> None:
+    """Check a receipt of kubevouch issued receipt, and say by what the machine was let in.
+
+    The key is in the ConfigMap kubevouch-ledger-checkpoint of kube-public; keep it apart from receipts.
+    """
+    import msgspec
+
+    from kubevouch.ledger.receipts import ReceiptError
+    from kubevouch.phases import ledger_audit, receipts
+
+    known = ledger_audit.parse_key(key)
+    try:
+        found = receipts.verify(file, known, certificate)
+    except ReceiptError as err:
+        raise ui.CLIError(f"{file} proves nothing: {err}", hint="get it again from who has the ledger") from err
+    join = found.join
+    proofs = join.evidence.proofs if join.evidence is not None else []
+    strengths = [str(each.get("strength", "")) for each in proofs if isinstance(each, dict)]
+    if output != "text":
+        tree: dict[str, Any] = {
+            "subject": found.subject, "certificate": found.certificate, "node": join.node,
+            "approver": join.decision.approver, "strength": ", ".join(strengths), "receipt": msgspec.to_builtins(join),
+        }  # fmt: skip
+        ui.document(tree, output)
+        return
+    ui.say(f"proven by {known.name}: {found.subject}, serial {join.serial}")
+    for label, value in (
+        ("certificate", found.certificate),
+        ("key", join.key_fingerprint),
+        ("valid", f"{join.not_before:%Y-%m-%dT%H:%M:%SZ} to {join.not_after:%Y-%m-%dT%H:%M:%SZ}"),
+        ("request", f"{join.request.name} of {join.request.requester}"),
+        ("signer", join.request.signer),
+        ("approver", join.decision.approver or "a person"),
+        ("reason", join.decision.reason),
+        ("rules", join.decision.rules_digest),
+        ("entries", ", ".join(str(each) for each in (join.decision.sequence, join.sequence) if each >= 0)),
+    ):
+        if value:
+            ui.field(label, value)
+    for each in proofs:
+        if isinstance(each, dict):
+            shown = f"{each.get('provider', '')} ({each.get('strength', '')}), {each.get('identity', '')}"
+            ui.field("evidence", shown)
+            ui.field("its digest", str(each.get("evidenceDigest", "")))
