@@ -6,20 +6,25 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kubevouch.pki.keys import public_key_of
 from kubevouch.pki.x509 import der, pem, subject_alt_names
+from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.signature import Digest, PrivateKey, signing
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import NONE, SubjectAltNames
 
 _EXTENSION_REQUEST = der.encode_object_identifier("1.2.840.113549.1.9.14")
-_SUBJECT_ALT_NAME = der.encode_object_identifier(subject_alt_names.OID)
 _EMPTY_SEQUENCE = der.encode(der.SEQUENCE)
 _ATTRIBUTES = 0xA0
 
 
-def build_request(key: PrivateKey, subject: Subject, alt_names: SubjectAltNames = NONE) -> bytes:
+def build_request(
+    key: PrivateKey, subject: Subject, alt_names: SubjectAltNames = NONE, extensions: tuple[Extension, ...] = ()
+) -> bytes:
     """The PEM for ``spec.request``.
 
     Without names there is no extension request and no other attribute, as in a kubelet's request.
+
+    Args:
+        extensions: to ask for besides the names.
 
     Raises:
         ValueError: a name that is not ASCII.
@@ -31,23 +36,32 @@ def build_request(key: PrivateKey, subject: Subject, alt_names: SubjectAltNames 
         der.encode_integer(0),
         name,
         public_key_of(key).canonical_info,
-        der.encode(_ATTRIBUTES, _extension_request(alt_names, critical=name == _EMPTY_SEQUENCE)),
+        der.encode(
+            _ATTRIBUTES, _extension_request([*_named(alt_names, critical=name == _EMPTY_SEQUENCE), *extensions])
+        ),
     )
     how = signing(key, rsa_digest=_rsa_digest(key))
     signature = der.encode_bit_string(how.sign(info))
     return pem.encode(pem.CERTIFICATE_REQUEST, der.encode(der.SEQUENCE, info, how.identifier, signature))
 
 
-def _extension_request(alt_names: SubjectAltNames, *, critical: bool) -> bytes:
-    if not alt_names:
+def _named(alt_names: SubjectAltNames, *, critical: bool) -> list[Extension]:
+    return [Extension(subject_alt_names.OID, critical, alt_names.encode())] if alt_names else []
+
+
+def _extension_request(extensions: list[Extension]) -> bytes:
+    if not extensions:
         return b""
-    extension = der.encode(
-        der.SEQUENCE,
-        _SUBJECT_ALT_NAME,
-        b"\x01\x01\xff" if critical else b"",
-        der.encode(der.OCTET_STRING, alt_names.encode()),
+    encoded = (
+        der.encode(
+            der.SEQUENCE,
+            der.encode_object_identifier(each.oid),
+            b"\x01\x01\xff" if each.critical else b"",
+            der.encode(der.OCTET_STRING, each.value),
+        )
+        for each in extensions
     )
-    values = der.encode_set([der.encode(der.SEQUENCE, extension)])
+    values = der.encode_set([der.encode(der.SEQUENCE, *encoded)])
     return der.encode(der.SEQUENCE, _EXTENSION_REQUEST, values)
 
 
