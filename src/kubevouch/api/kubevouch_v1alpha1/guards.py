@@ -172,64 +172,34 @@ _CHALLENGER_POLICY = MutatingAdmissionPolicy(
     ),
 )
 
+
+def _guard(policy: ValidatingAdmissionPolicy | MutatingAdmissionPolicy) -> Sequence[tuple[Resource[Any], Object]]:
+    """The policy, and a binding of its name that holds everybody to it."""
+    meta = ObjectMeta(name=policy.metadata.name)
+    if isinstance(policy, MutatingAdmissionPolicy):
+        changes = MutatingAdmissionPolicyBindingSpec(policy_name=meta.name)
+        binding = default_binding(MutatingAdmissionPolicyBinding(metadata=meta, spec=changes))
+        return (
+            (MUTATING_ADMISSION_POLICIES, default_policy(policy)),
+            (MUTATING_ADMISSION_POLICY_BINDINGS, binding),
+        )
+    denies = ValidatingAdmissionPolicyBindingSpec(policy_name=meta.name, validation_actions=[DENY])
+    return (
+        (VALIDATING_ADMISSION_POLICIES, default_policy(policy)),
+        (
+            VALIDATING_ADMISSION_POLICY_BINDINGS,
+            default_binding(ValidatingAdmissionPolicyBinding(metadata=meta, spec=denies)),
+        ),
+    )
+
+
 GUARDS: Sequence[tuple[Resource[Any], Object]] = (
-    (VALIDATING_ADMISSION_POLICIES, default_policy(_APPROVER_POLICY)),
-    (
-        VALIDATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            ValidatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_APPROVERS),
-                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_APPROVERS, validation_actions=[DENY]),
-            )
-        ),
-    ),
-    (VALIDATING_ADMISSION_POLICIES, default_policy(_REVOCATION_POLICY)),
-    (
-        VALIDATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            ValidatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_REVOCATIONS),
-                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_REVOCATIONS, validation_actions=[DENY]),
-            )
-        ),
-    ),
-    (MUTATING_ADMISSION_POLICIES, default_policy(_REVOKER_POLICY)),
-    (
-        MUTATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            MutatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_REVOKERS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_REVOKERS)
-            )
-        ),
-    ),
-    (VALIDATING_ADMISSION_POLICIES, default_policy(_ONE_LINE_POLICY)),
-    (
-        VALIDATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            ValidatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_AUTHORS),
-                spec=ValidatingAdmissionPolicyBindingSpec(policy_name=_AUTHORS, validation_actions=[DENY]),
-            )
-        ),
-    ),
-    (MUTATING_ADMISSION_POLICIES, default_policy(_AUTHOR_POLICY)),
-    (
-        MUTATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            MutatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_AUTHORS), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_AUTHORS)
-            )
-        ),
-    ),
-    (MUTATING_ADMISSION_POLICIES, default_policy(_CHALLENGER_POLICY)),
-    (
-        MUTATING_ADMISSION_POLICY_BINDINGS,
-        default_binding(
-            MutatingAdmissionPolicyBinding(
-                metadata=ObjectMeta(name=_CHALLENGES), spec=MutatingAdmissionPolicyBindingSpec(policy_name=_CHALLENGES)
-            )
-        ),
-    ),
+    *_guard(_APPROVER_POLICY),
+    *_guard(_REVOCATION_POLICY),
+    *_guard(_REVOKER_POLICY),
+    *_guard(_ONE_LINE_POLICY),
+    *_guard(_AUTHOR_POLICY),
+    *_guard(_CHALLENGER_POLICY),
 )
 """Policies and their bindings."""
 
