@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from kubevouch.config import config_file
-from kubevouch.config.config_file import ConfigFileError
 from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int32, Struct, always, wire
 from kubevouch.machinery.field import FieldError
-from kubevouch.machinery.text import names
 
 KIND = "ApproverWebhookConfiguration"
 API_VERSION = "kubevouch.io/v1alpha1"
@@ -44,24 +42,13 @@ class ApproverWebhookConfiguration(Struct):
 
 def decode(text: bytes) -> ApproverWebhookConfiguration:
     """Raises :class:`ConfigFileError`."""
-    config = config_file.decode(text, KIND, {API_VERSION: ApproverWebhookConfiguration})
-    problems = list(_problems(config))
-    if problems:
-        raise ConfigFileError.of(problems)
-    return config
+    return config_file.decode(text, KIND, {API_VERSION: ApproverWebhookConfiguration}, _problems)
 
 
 def _problems(config: ApproverWebhookConfiguration) -> list[FieldError]:
-    found: list[FieldError] = []
-    if len(config.webhooks) > MAX_WEBHOOKS:
-        found.append(field.too_many("webhooks", len(config.webhooks), MAX_WEBHOOKS))
-    known: set[str] = set()
+    found = list(config_file.named([each.name for each in config.webhooks], "webhooks", MAX_WEBHOOKS))
     for number, each in enumerate(config.webhooks):
         where = f"webhooks[{number}]"
-        found += [field.invalid(f"{where}.name", each.name, why) for why in names.dns_label(each.name)]
-        if each.name in known:
-            found.append(field.duplicate(f"{where}.name", each.name))
-        known.add(each.name)
         if not each.kube_config_file:
             found.append(field.required(f"{where}.kubeConfigFile", ""))
         if not each.signer_names:

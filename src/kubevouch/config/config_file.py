@@ -5,7 +5,7 @@ ConfigFileError       the text is no such configuration; ``str()`` says what is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from kubevouch.machinery import field
 from kubevouch.machinery.codec import json_codec, yamltext
 from kubevouch.machinery.field import FieldError
+from kubevouch.machinery.text import names
 from kubevouch.machinery.text.gotext import quote
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -30,15 +31,19 @@ class ConfigFileError(ValueError):
         return cls(field.aggregate(errors))
 
 
-def decode(text: bytes, kind: str, versions: Mapping[str, type[S]]) -> S:
+def decode(
+    text: bytes, kind: str, versions: Mapping[str, type[S]], problems: Callable[[S], Iterable[FieldError]] | None = None
+) -> S:
     """The configuration in ``text``.
 
     Args:
         kind: the kind that is expected.
         versions: the struct for each apiVersion that is read.
+        problems: what speaks against what was read.
 
     Raises:
-        ConfigFileError: too long, no YAML, another kind or version, unknown or repeated fields, values of a wrong type.
+        ConfigFileError: too long, no YAML, another kind or version, unknown or repeated fields, values of a wrong type,
+            ``problems``.
     """
     if len(text) > MAX_BYTES:
         raise ConfigFileError(f"got {len(text)} bytes, expected at most {MAX_BYTES}")
@@ -61,4 +66,20 @@ def decode(text: bytes, kind: str, versions: Mapping[str, type[S]]) -> S:
     if strict:
         raise ConfigFileError(f"strict decoding error: {', '.join(strict)}")
     value: S = decoded.value
+    against = [] if problems is None else list(problems(value))
+    if against:
+        raise ConfigFileError.of(against)
     return value
+
+
+def named(given: Sequence[str], path: str, most: int) -> Iterator[FieldError]:
+    """What speaks against a list of things with these names, ``path[i].name``: too many, no DNS labels, two alike."""
+    if len(given) > most:
+        yield field.too_many(path, len(given), most)
+    known: set[str] = set()
+    for number, name in enumerate(given):
+        for why in names.dns_label(name):
+            yield field.invalid(f"{path}[{number}].name", name, why)
+        if name in known:
+            yield field.duplicate(f"{path}[{number}].name", name)
+        known.add(name)

@@ -9,12 +9,10 @@ import urllib.parse
 from typing import Annotated
 
 from kubevouch.config import config_file
-from kubevouch.config.config_file import ConfigFileError
 from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int32, Struct, always, named, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.scheme import GroupVersion
-from kubevouch.machinery.text import names
 from kubevouch.structural import paths
 
 KIND = "InventoryConfiguration"
@@ -72,24 +70,13 @@ class InventoryConfiguration(Struct):
 
 def decode(text: bytes) -> InventoryConfiguration:
     """Raises :class:`ConfigFileError`."""
-    config = config_file.decode(text, KIND, {API_VERSION: InventoryConfiguration})
-    problems = list(_problems(config))
-    if problems:
-        raise ConfigFileError.of(problems)
-    return config
+    return config_file.decode(text, KIND, {API_VERSION: InventoryConfiguration}, _problems)
 
 
 def _problems(config: InventoryConfiguration) -> list[FieldError]:
-    found: list[FieldError] = []
-    if len(config.sources) > MAX_SOURCES:
-        found.append(field.too_many("sources", len(config.sources), MAX_SOURCES))
-    known: set[str] = set()
+    found = list(config_file.named([each.name for each in config.sources], "sources", MAX_SOURCES))
     for number, source in enumerate(config.sources):
         where = f"sources[{number}]"
-        found += [field.invalid(f"{where}.name", source.name, why) for why in names.dns_label(source.name)]
-        if source.name in known:
-            found.append(field.duplicate(f"{where}.name", source.name))
-        known.add(source.name)
         if [source.file, source.url, source.objects].count(None) != 2:
             found.append(field.invalid(where, source.name, "expected exactly one of file, url and objects"))
         if not LEAST_SECONDS <= source.interval_seconds <= MOST_SECONDS:

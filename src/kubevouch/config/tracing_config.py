@@ -6,9 +6,9 @@ import urllib.parse
 from typing import Annotated
 
 from kubevouch.config import config_file
-from kubevouch.config.config_file import ConfigFileError
 from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Struct, wire
+from kubevouch.machinery.field import FieldError
 
 MAX_SAMPLING = 1_000_000
 # Kubernetes speaks OTLP over gRPC, to port 4317; here it is OTLP over HTTP, whose port this is.
@@ -32,7 +32,10 @@ class TracingConfiguration(Struct):
 def decode(text: bytes) -> TracingConfiguration:
     """Raises :class:`ConfigFileError`."""
     versions = [f"{config_file.GROUP}/{version}" for version in ("v1", "v1beta1", "v1alpha1")]
-    config = config_file.decode(text, "TracingConfiguration", dict.fromkeys(versions, TracingConfiguration))
+    return config_file.decode(text, "TracingConfiguration", dict.fromkeys(versions, TracingConfiguration), _problems)
+
+
+def _problems(config: TracingConfiguration) -> list[FieldError]:
     problems = []
     rate = config.sampling_rate_per_million
     if rate is not None and rate < 0:
@@ -42,9 +45,7 @@ def decode(text: bytes) -> TracingConfiguration:
         problems.append(field.invalid("tracing.samplingRatePerMillion", rate, text_))
     if not _is_address(config.url):
         problems.append(field.invalid("tracing.endpoint", config.endpoint or "", "must be host:port or an http(s) URL"))
-    if problems:
-        raise ConfigFileError.of(problems)
-    return config
+    return problems
 
 
 def _is_address(url: str) -> bool:
