@@ -19,6 +19,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.certificate_ledger import entry_of_request
+from kubevouch.controllers.cleaner import Cleaner
 from kubevouch.controllers.interface import Context
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
@@ -89,14 +90,12 @@ def _has_expired(certificate: bytes, now: dt.datetime) -> bool:
         return False
 
 
-class CSRCleaner:
+class CSRCleaner(Cleaner):
     """A pass an hour over all CSRs, whoever signs them.
 
     Args:
         ledger: the ConfigMaps in which issued certificates are recorded; None where nobody does.
     """
-
-    name = NAME
 
     def __init__(
         self,
@@ -105,30 +104,12 @@ class CSRCleaner:
         clock: Clock,
         ledger: SharedInformer[ConfigMap] | None = None,
     ) -> None:
+        super().__init__(NAME, [informer] if ledger is None else [informer, ledger], clock, INTERVAL_SECONDS)
         self._client = client
         self._informer = informer
-        self._clock = clock
         self._ledger = ledger
-        self._passing = True  # the first pass is due
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._passing
-
-    async def run(self) -> None:
-        await self._informer.wait_synced()
-        if self._ledger is not None:
-            await self._ledger.wait_synced()
-        while True:
-            self._passing = True
-            try:
-                await self.clean()
-            finally:
-                self._passing = False
-            await self._clock.sleep(INTERVAL_SECONDS)
 
     async def clean(self) -> None:
-        """One pass. A deletion that fails is logged and comes again with the next pass."""
         now = self._clock.now()
         for number, csr in enumerate(self._informer.lister.list(), 1):
             if number % SLICE == 0:
@@ -158,9 +139,6 @@ class CSRCleaner:
             await self._client.delete(CERTIFICATE_SIGNING_REQUESTS, name, options=options)
         except (APIStatusError, TransportError) as err:
             log.error("Error while attempting to clean CSR", err=f"unable to delete CSR {quote(name)}: {err}")
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def build(context: Context) -> CSRCleaner:

@@ -16,6 +16,7 @@ from kubevouch import wellknown
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers import pod_certificates
+from kubevouch.controllers.cleaner import Cleaner
 from kubevouch.controllers.interface import Context
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, Preconditions
@@ -39,34 +40,16 @@ def is_due(obj: Object, now: dt.datetime) -> bool:
     return created is not None and now - created.datetime() >= EXPIRATION
 
 
-class PodCertificateCleaner:
+class PodCertificateCleaner(Cleaner):
     """A pass each five minutes over all requests, whoever signs them."""
 
-    name = NAME
-
     def __init__(self, client: Client, resource: Resource[Any], informer: SharedInformer[Any], clock: Clock) -> None:
+        super().__init__(NAME, [informer], clock, INTERVAL_SECONDS)
         self._client = client
         self._resource = resource
         self._informer = informer
-        self._clock = clock
-        self._passing = True  # the first pass is due
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._passing
-
-    async def run(self) -> None:
-        await self._informer.wait_synced()
-        while True:
-            self._passing = True
-            try:
-                await self.clean()
-            finally:
-                self._passing = False
-            await self._clock.sleep(INTERVAL_SECONDS)
 
     async def clean(self) -> None:
-        """One pass. A deletion that fails is logged and comes again with the next pass."""
         now = self._clock.now()
         for number, obj in enumerate(self._informer.lister.list(), 1):
             if number % SLICE == 0:
@@ -84,9 +67,6 @@ class PodCertificateCleaner:
                 return
             name = quote(f"{meta.namespace}/{meta.name}")
             log.error("a request stays", err=f"unable to delete PodCertificateRequest {name}: {err}")
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def build(context: Context) -> PodCertificateCleaner | None:
