@@ -9,7 +9,7 @@ from typing import TypeVar
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
 from kubevouch.machinery.meta import Object
-from kubevouch.policy.inventory import Machine
+from kubevouch.policy.inventory import Identity, Machine
 
 T = TypeVar("T", bound=Object)
 
@@ -23,15 +23,18 @@ class _By(Enum):
     IDENTITY = "identity"
 
 
+_Place = tuple[_By, str | Identity]
+
+
 class _Known:
     """What one source says, by the key of what says it and by what it is looked up by."""
 
     def __init__(self) -> None:
         self.has_loaded: Callable[[], bool] = lambda: False
         self._by_key: dict[str, Machine] = {}
-        self._places: dict[tuple[_By, str], dict[str, Machine]] = {}
+        self._places: dict[_Place, dict[str, Machine]] = {}
 
-    def of(self, by: _By, value: str) -> Iterable[Machine]:
+    def of(self, by: _By, value: str | Identity) -> Iterable[Machine]:
         return self._places.get((by, value), {}).values()
 
     def put(self, key: str, machine: Machine | None) -> set[str]:
@@ -57,7 +60,7 @@ class _Known:
         count: dict[str, int] = {}
         wanted: dict[str, Machine] = {}
         for each in machines:
-            name = each.node_name or each.provider_id or each.identity
+            name = each.node_name or each.provider_id
             number = count[name] = count.get(name, 0) + 1
             wanted[f"{name}/{number}"] = each
         changed: set[str] = set()
@@ -68,9 +71,10 @@ class _Known:
         return changed
 
 
-def _places_of(machine: Machine) -> list[tuple[_By, str]]:
-    places = [
-        (_By.NODE, machine.node_name), (_By.PROVIDER_ID, machine.provider_id), (_By.IDENTITY, machine.identity),
+def _places_of(machine: Machine) -> list[_Place]:
+    places: list[_Place] = [
+        (_By.NODE, machine.node_name), (_By.PROVIDER_ID, machine.provider_id),
+        *((_By.IDENTITY, identity) for identity in machine.identities),
         *(() if machine.node_name else ((_By.CANDIDATE, name) for name in machine.names)),
     ]  # fmt: skip
     # Each place once: what is put there twice could not be taken away twice.
@@ -98,10 +102,10 @@ class MachineInventory:
     def provided(self, provider_id: str) -> Sequence[Machine]:
         return self._of(_By.PROVIDER_ID, provider_id)
 
-    def identified(self, identity: str) -> Sequence[Machine]:
+    def identified(self, identity: Identity) -> Sequence[Machine]:
         return self._of(_By.IDENTITY, identity)
 
-    def _of(self, by: _By, value: str, *further: _By) -> tuple[Machine, ...]:
+    def _of(self, by: _By, value: str | Identity, *further: _By) -> tuple[Machine, ...]:
         return tuple(machine for source in self._sources for way in (by, *further) for machine in source.of(way, value))
 
     def has_loaded(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,6 +26,13 @@ class InventoryError(ValueError):
     """A document lists no machines."""
 
 
+class Identity(NamedTuple):
+    """As ``Attested`` has them: a method, and one machine among those of this method."""
+
+    provider: str
+    identity: str
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A machine that is expected.
 
@@ -33,7 +40,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         node_name: the name of its Node; empty while nobody knows it, which is until it has joined.
         names: where ``node_name`` is empty, the names that its Node may have; none leaves that to the evidence.
         provider_id: as ``spec.providerID`` of its Node will have it; empty where nobody knows it.
-        identity: as ``Attested.identity``: which hardware it is; empty where nobody knows it.
+        identities: what it has to prove that it is, at most one for each method; none means any.
         ready: it may join. Before that it is expected, and waits; ``waits_for`` says what for.
         cluster: the Cluster of Cluster API that it is a machine of, ``namespace/name``.
         group: the group of machines that it was made for, such as a MachinePool, by its name.
@@ -47,7 +54,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str = ""
     names: tuple[str, ...] = ()
     provider_id: str = ""
-    identity: str = ""
+    identities: tuple[Identity, ...] = ()
     ready: bool = True
     waits_for: str = ""
     cluster: str = ""
@@ -77,8 +84,8 @@ class Inventory(Protocol):
         """The machines with this provider id."""
         ...
 
-    def identified(self, identity: str) -> Sequence[Machine]:
-        """The machines that are this hardware."""
+    def identified(self, identity: Identity) -> Sequence[Machine]:
+        """The machines that are to prove that they are this one."""
         ...
 
     def has_loaded(self) -> bool:
@@ -109,6 +116,9 @@ def machine_of(obj: AllowedMachine, source: str) -> Machine:
     spec = obj.spec
     return Machine(
         node_name=spec.node_name,
+        provider_id=spec.provider_id,
+        identities=tuple(Identity(each.provider, each.identity) for each in spec.identities),
+        group=spec.group,
         addresses=tuple(spec.addresses),
         dns_names=tuple(spec.dns_names),
         keys=tuple(spec.keys),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kubevouch.controllers.inventory import MachineInventory
-from kubevouch.policy.inventory import Machine, may_be_called
+from kubevouch.policy.inventory import Identity, Machine, may_be_called
 
-JOINED = Machine(node_name="worker-7", names=("worker-8",), provider_id="demo://7", identity="sha256:07")
+EK = Identity("tpm", "sha256:07")
+JOINED = Machine(node_name="worker-7", names=("worker-8",), provider_id="demo://7", identities=(EK,))
 COMING = Machine(names=("worker-9", "worker-9.example.com"), provider_id="demo://9")
 OF_A_POOL = Machine(provider_id="demo://11", group="pool-1")
 
@@ -19,12 +20,11 @@ def test_machines_are_found_by_all_that_is_known_of_them() -> None:
     assert inventory.candidates("worker-8") == ()
     assert (inventory.machines("worker-9"), inventory.candidates("worker-9")) == ((), (COMING,))
     assert inventory.provided("demo://11") == (OF_A_POOL,)
-    assert inventory.identified("sha256:07") == (JOINED,)
-    assert (
-        inventory.machines("") == inventory.candidates("") == inventory.provided("") == inventory.identified("") == ()
-    )
+    assert inventory.identified(EK) == (JOINED,)
+    assert inventory.identified(Identity("tofu", "sha256:07")) == ()
+    assert inventory.machines("") == inventory.candidates("") == inventory.provided("") == ()
     expect([])
-    assert inventory.candidates("worker-9") == inventory.provided("demo://9") == inventory.identified("sha256:07") == ()
+    assert inventory.candidates("worker-9") == inventory.provided("demo://9") == inventory.identified(EK) == ()
 
 
 def test_listeners_hear_each_name_that_a_machine_may_have() -> None:

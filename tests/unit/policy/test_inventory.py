@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from kubevouch.policy import inventory
-from kubevouch.policy.inventory import InventoryError, Machine
+from kubevouch.policy.inventory import Identity, InventoryError, Machine
 
 NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 HEAD = "apiVersion: kubevouch.io/v1alpha1\nkind: AllowedMachine\n"
@@ -27,6 +27,9 @@ def test_machines_of_several_documents() -> None:
     first, second = inventory.read(RACK.encode(), "file/racks")
     assert first == Machine(
         node_name="worker-7",
+        provider_id="metal://rack-3/7",
+        identities=(Identity("tpm", "sha256:07"),),
+        group="storage",
         addresses=("10.0.0.7", "fd00::7"),
         dns_names=("worker-7.example.com",),
         attributes={"rack": "3"},
