@@ -17,6 +17,9 @@ spec:
   addresses: [10.0.0.7, "fd00::7"]
   dnsNames: [worker-7.example.com]
   attributes: {{rack: "3"}}
+  providerID: metal://rack-3/7
+  identities: [{{provider: tpm, identity: "sha256:07"}}]
+  group: storage
   notAfter: 2026-06-02T00:00:00Z
 ---
 {HEAD}spec: {{nodeName: worker-8}}
