@@ -14,6 +14,7 @@ PKIError
 ├── PinError                   a pin that does not parse, or a bundle that no pin covers
 ├── IncompatibleRequestError   a CSR found under a name is not the one looked for
 │   └── NameSquattedError      … and somebody put it there
+├── DeviceChainError           a device's certificate that leads to no root, or breaks a rule on the way
 ├── RecoveryProofError         an answer to a recovery challenge that proves nothing
 └── ClientCertificateError     a client certificate that proves nothing
     ├── CertificateExpiredError
@@ -88,6 +89,14 @@ class IncompatibleRequestError(PKIError):
 
 class NameSquattedError(IncompatibleRequestError):
     """The CSR found under one's own name is for another key: somebody was there first."""
+
+
+class DeviceChainError(PKIError):
+    """A device's certificate that leads to no root, or breaks a rule on the way; ``step`` names the rule."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class RecoveryProofError(PKIError):
