@@ -1,0 +1,172 @@
+"""A method that proves nothing and takes any name and strength that it is told, for tests of what is around methods.
+
+It is installed by ``tests/kubevouch_null.dist-info`` beside this file, for whoever has this folder on its path
+(``PYTHONPATH``), and is in no wheel. What it shows is JSON: the fields of :class:`Shown`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kubevouch.attestation import documents
+from kubevouch.attestation.interface import (
+    Asked,
+    AttestationError,
+    Attested,
+    Binding,
+    Challenge,
+    Claim,
+    Evidence,
+    Random,
+    RefusedEvidenceError,
+    SettingsError,
+    Sources,
+    Strength,
+    UnavailableError,
+    UnsupportedVersionError,
+)
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.util.clock import Clock
+
+NAME = "null"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Of the verifier.
+
+    Args:
+        versions: that it reads.
+        challenge: whether it asks.
+        unavailable: it cannot be asked, for this reason.
+        serving: names that belong to any machine.
+    """
+
+    versions: tuple[str, ...] = ("v1",)
+    challenge: bool = True
+    unavailable: str = ""
+    serving: tuple[str, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a machine says of itself, which is believed.
+
+    Args:
+        digest: hexadecimal ``Binding.digest``; another one is refused with ``binding``.
+        refuse: refuse it with this step.
+    """
+
+    identity: str = ""
+    digest: str = ""
+    provider_id: str = ""
+    node_name: str = ""
+    strength: Strength = Strength.TPM
+    renewable: bool = True
+    addresses: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    claims: Mapping[str, str] = {}
+    refuse: str = ""
+
+
+class NullVerifier:
+    name = NAME
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.versions: Sequence[str] = settings.versions
+        self.needs_challenge = settings.challenge
+
+    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
+        if opening == b"refuse":
+            raise RefusedEvidenceError("opening", "told so")
+        return Challenge(content=opening, secret_digest=hashlib.sha256(opening).hexdigest(), state=opening)
+
+    async def verify_client(
+        self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
+    ) -> Attested:
+        if evidence.version not in self.versions:
+            raise UnsupportedVersionError(NAME, evidence.version, self.versions)
+        if self._settings.unavailable:
+            raise UnavailableError(self._settings.unavailable)
+        shown = documents.decode(evidence.data, Shown, "the proof of null")
+        if shown.refuse:
+            raise RefusedEvidenceError(shown.refuse, "told so")
+        if shown.digest != binding.digest.hex():
+            raise RefusedEvidenceError("binding", "made for another key or challenge")
+        return Attested(
+            provider=NAME,
+            version=evidence.version,
+            identity=shown.identity,
+            strength=shown.strength,
+            provider_id=shown.provider_id,
+            node_name=shown.node_name,
+            renewable=shown.renewable,
+            addresses=shown.addresses,
+            dns_names=shown.dns_names,
+            claims=tuple(
+                Claim(name=name, value=value, source=NAME, strength=shown.strength)
+                for name, value in sorted(shown.claims.items())
+            ),
+            evidence_digest=hashlib.sha256(evidence.data).hexdigest(),
+        )
+
+    async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
+        own = {*self._settings.serving, *attested.addresses, *attested.dns_names}
+        return {name: NAME for name in names if name in own}
+
+    def machine_name(self, attested: Attested) -> str:
+        return attested.node_name
+
+
+class NullAttestor:
+    """Settings: ``identity`` and whatever else :class:`Shown` has, and ``versions``, divided by commas."""
+
+    name = NAME
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        said = dict(settings)
+        self.versions: Sequence[str] = tuple(said.pop("versions", "v1").split(","))
+        self.needs_challenge = said.pop("challenge", "true") == "true"
+        self._opening = said.pop("opening", "").encode()
+        self._fails = said.pop("fails", "")
+        try:
+            self.shown = msgspec.convert(said, Shown, strict=False)
+        except msgspec.ValidationError as err:
+            raise SettingsError(f"settings of {NAME}: {err}") from err
+
+    async def opening(self, version: str) -> bytes:
+        return self._opening
+
+    async def make_key(self) -> PrivateKey | None:
+        return None
+
+    async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
+        if self._fails:
+            raise AttestationError(self._fails)
+        return show(self.shown, binding)
+
+    async def provider_id(self) -> str:
+        return self.shown.provider_id
+
+    async def close(self) -> None:
+        return None
+
+
+def show(shown: Shown, binding: Binding) -> bytes:
+    """The proof that says ``shown``, made for ``binding``."""
+    return msgspec.json.encode(msgspec.structs.replace(shown, digest=binding.digest.hex()))
+
+
+def make_verifier(settings: Mapping[str, Any], sources: Sources) -> NullVerifier:
+    try:
+        return NullVerifier(msgspec.convert(settings, Settings))
+    except msgspec.ValidationError as err:
+        raise SettingsError(f"settings of {NAME}: {err}") from err
+
+
+async def make_attestor(settings: Mapping[str, str], clock: Clock) -> NullAttestor:
+    return NullAttestor(settings)
