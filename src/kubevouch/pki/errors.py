@@ -2,7 +2,8 @@
 
 PKIError
 ├── ParseError                 bytes that do not parse; the text is Go's where Kubernetes shows it
-│   └── DERError               … already at the level of DER
+│   ├── DERError               … already at the level of DER
+│   └── StructureError         … in a structure of a TPM
 ├── SignatureError             a signature, or a JWS, that does not verify
 ├── PolicyError                a request that its signer's rules refuse; the text is that of the Failed condition
 ├── UsageError                 usage strings nobody knows
@@ -38,6 +39,10 @@ class ParseError(PKIError):
 
 class DERError(ParseError):
     """A violation of DER, in the words of Go's ``encoding/asn1``."""
+
+
+class StructureError(ParseError):
+    """Octets that are not the TPM structure, or the event log, that they have to be."""
 
 
 class SignatureError(PKIError):
