@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_pres
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.issued_elsewhere import Expectation, verify_issued_elsewhere
 from kubevouch.pki.keys import KeyAlgorithm
-from kubevouch.pki.x509 import x509_certificate, x509_request
+from kubevouch.pki.x509 import cms, x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.usages import resolve
@@ -301,6 +302,20 @@ def request(data: bytes) -> object:
     found = x509_request.parse_der(data)
     x509_request.verify_signature(found)
     return found
+
+
+def signed_document(data: bytes) -> object:
+    found = cms.parse(data)
+    assert len(found.content) <= len(data)
+    return found
+
+
+def signed_documents() -> list[bytes]:
+    """Of a cloud: with and without attributes and certificates, with RSA and DSA."""
+    names = ("aws-iid-001", "aws-iid-004", "aws-iid-008", "azure-attested-document-005")
+    given = [json.loads((FIXTURES.parent / "evidence" / f"ev-{name}.json").read_text())["given"] for name in names]
+    forms = [next(text for name, text in each.items() if name in ("rsa2048", "pkcs7", "signature")) for each in given]
+    return [base64.b64decode(each) for each in forms]
 
 
 def pem_request(data: bytes) -> object:

@@ -272,6 +272,12 @@ TARGETS: dict[str, Target] = {
         [b"pkcs11:token=a%20b;serial=1;id=%01%ff;slot-id=3?module-path=/m.so&pin-source=file:/p"],
         (b"pkcs11:", b"object=", b"%ff", b"?pin-value=", b";", b"&"),
     ),
+    "signed-document": Target(
+        parsers.signed_document,
+        (PKIError,),
+        parsers.signed_documents(),
+        (b"\x30\x80", b"\x24\x80", b"\xa0\x80", b"\0\0", b"\xa0\x00", b"\x31\x00", b"\x04\x82\xff\xff"),
+    ),
     "certificate-chain": Target(certificate_chain.verify_certificate_chain, (PKIError,), parsers.fixtures("*.pem")),
     "csr": Target(
         parsers.request, (PKIError,), parsers.fixtures("csr.der"), (b"\xa0\x80", b"\x30\x80", b"\x06\x09", b"\x31\x00")

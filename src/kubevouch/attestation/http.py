@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from kubevouch.attestation.interface import SettingsError, UnavailableError
@@ -134,33 +133,31 @@ class Web:
             return Answer(response.status, bytes(taken), found)
 
 
-class _Resolver(AbstractResolver):
+class _Resolver(aiohttp.ThreadedResolver):
     """Looks names up, but for those that settings send elsewhere."""
 
     def __init__(self, elsewhere: Mapping[str, tuple[str, int]]) -> None:
+        super().__init__()
         self._elsewhere = elsewhere
-        self._own = aiohttp.ThreadedResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
+    ) -> list[Any]:  # the type of its members is not public
         found = self._elsewhere.get(host.lower())
         if found is None:
-            return await self._own.resolve(host, port, family)
+            return await super().resolve(host, port, family)
         address, port = found
+        version = socket.AF_INET6 if ":" in address else socket.AF_INET
         return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
+            {
+                "hostname": host,
+                "host": address,
+                "port": port,
+                "family": version,
+                "proto": socket.IPPROTO_TCP,
+                "flags": socket.AI_NUMERICHOST,
+            }
         ]
-
-    async def close(self) -> None:
-        await self._own.close()
 
 
 def _context(ca_file: str) -> ssl.SSLContext:
