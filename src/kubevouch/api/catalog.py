@@ -214,7 +214,7 @@ _DEFAULTERS: dict[Resource[Any], Defaulter] = {
     LIMIT_RANGES: core_v1.default_limit_range,
     NAMESPACES: core_v1.default_namespace,
     NODES: core_v1.default_node,
-    POD_CERTIFICATE_REQUESTS: pod_certificate_requests_v1beta1.default_pod_certificate_request,
+    POD_CERTIFICATE_REQUESTS: pod_certificate_requests_v1.default_pod_certificate_request,
     POD_CERTIFICATE_REQUESTS_V1: pod_certificate_requests_v1.default_pod_certificate_request,
     RESOURCE_CLAIMS: resource_v1.default_claim,
     RESOURCE_CLAIM_TEMPLATES: resource_v1.default_template,

@@ -5,7 +5,7 @@ Source: k8s.io/api/certificates/v1 (Kubernetes 1.37).
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -64,7 +64,10 @@ class PodCertificateRequest(Object):
     )
 
 
-def default_pod_certificate_request(request: PodCertificateRequest) -> PodCertificateRequest:
+_Request = TypeVar("_Request", PodCertificateRequest, v1beta1.PodCertificateRequest)
+
+
+def default_pod_certificate_request(request: _Request) -> _Request:
     """A day where no lifetime is given."""
     if request.spec.max_expiration_seconds is not None:
         return request

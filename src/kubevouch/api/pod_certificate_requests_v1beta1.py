@@ -88,14 +88,6 @@ class PodCertificateRequest(Object):
     )
 
 
-def default_pod_certificate_request(request: PodCertificateRequest) -> PodCertificateRequest:
-    """A day where no lifetime is given."""
-    if request.spec.max_expiration_seconds is not None:
-        return request
-    spec = msgspec.structs.replace(request.spec, max_expiration_seconds=DEFAULT_SECONDS)
-    return msgspec.structs.replace(request, spec=spec)
-
-
 def final_condition(request: PodCertificateRequest) -> Condition | None:
     """What was decided, or None while it is pending."""
     return next(

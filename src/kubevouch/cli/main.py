@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "credential": ("kubevouch.cli.credential:credential", "Print this node's certificate for kubelet and kubectl."),
     "doctor": ("kubevouch.cli.doctor:doctor", "Say why a join or a renewal does not work."),
     "up": ("kubevouch.cli.up:up", "Run a cluster's API server and controllers in this process."),
-    "node": ("kubevouch.cli.node:node", "Take machines out of service, and look at which are locked out."),
+    "node": ("kubevouch.cli.node:node", "Take machines out of service, and say whose a node's name is."),
     "policy": ("kubevouch.cli.policy:policy", "Try policies for certificate requests before they are applied."),
     "recovery": ("kubevouch.cli.recovery:recovery", "Look at which nodes may come back, and decide about them."),
     "join-status": ("kubevouch.cli.join_status:join_status", "Say how far a machine has come on its way in."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubevouch.cli import ui
+from kubevouch.cli import node_identity, ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.node import node_argument
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=ui.Group)
 def node() -> None:
-    """Take machines out of service, and look at which are locked out."""
+    """Take machines out of service, and say whose a node's name is."""
+
+
+for _command in node_identity.COMMANDS:
+    node.add_command(_command)
 
 
 @node.command()

@@ -14,7 +14,6 @@ from kubevouch.api.meta_v1 import Condition
 from kubevouch.api.pod_certificate_requests_v1beta1 import (
     PodCertificateRequest,
     PodCertificateRequestStatus,
-    default_pod_certificate_request,
     final_condition,
     validate_pod_certificate_request,
     validate_pod_certificate_request_status_update,
@@ -136,9 +135,9 @@ def test_the_order_of_faults() -> None:
 
 
 def test_a_day_is_what_nobody_asks_for() -> None:
-    assert default_pod_certificate_request(request(max_expiration_seconds=None)).spec.max_expiration_seconds == 86400
+    assert v1.default_pod_certificate_request(request(max_expiration_seconds=None)).spec.max_expiration_seconds == 86400
     given = request(max_expiration_seconds=3600)
-    assert default_pod_certificate_request(given) is given
+    assert v1.default_pod_certificate_request(given) is given
 
 
 def test_the_spec_never_changes() -> None:

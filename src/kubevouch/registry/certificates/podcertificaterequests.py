@@ -155,5 +155,5 @@ def definition(authorizer: Authorizer) -> Definition[PodCertificateRequest]:
                 defaulter=pod_certificate_requests_v1.default_pod_certificate_request,
             ),
         ),
-        defaulter=requests.default_pod_certificate_request,
+        defaulter=pod_certificate_requests_v1.default_pod_certificate_request,
     )
