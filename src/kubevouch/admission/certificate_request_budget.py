@@ -19,7 +19,7 @@ from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
 from kubevouch.admission.refusal import refused
-from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition, is_undecided
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.errors import PKIError
@@ -35,6 +35,9 @@ DEFAULT_BUDGET = 5000
 SOURCE_BUDGET = 500
 # A machine that is installed anew again and again while nobody decides.
 NAME_BUDGET = 20
+# What was denied or has failed is kept for an hour, so that somebody can look at it.
+REFUSED_BUDGET = 5000
+REFUSED_SOURCE_BUDGET = 1000
 RETRY_AFTER_SECONDS = 30
 
 K = TypeVar("K")
@@ -52,6 +55,10 @@ class OpenRequests:
         self._origins: dict[str, _Origin] = {}
         self._by_source: dict[str, dict[str, None]] = {}
         self._by_origin: dict[_Origin, dict[str, None]] = {}
+        # Decided, and never to get a certificate: by requester, and by his source address before it.
+        self._refused: dict[str, tuple[str, str]] = {}
+        self._refused_of: dict[str, dict[str, None]] = {}
+        self._refused_from: dict[tuple[str, str], dict[str, None]] = {}
         self.joined = JoinedNames()
 
     def load(self, objects: Iterable[CertificateSigningRequest]) -> None:
@@ -62,6 +69,9 @@ class OpenRequests:
         self._origins.clear()
         self._by_source.clear()
         self._by_origin.clear()
+        self._refused.clear()
+        self._refused_of.clear()
+        self._refused_from.clear()
         self.joined.clear()
         for obj in objects:
             self.changed(obj.metadata.name, obj)
@@ -69,6 +79,7 @@ class OpenRequests:
     def changed(self, name: str, obj: CertificateSigningRequest | None) -> None:
         """The request ``name`` is now ``obj``, or gone."""
         self.joined.changed(name, obj)
+        self._changed_refusal(name, obj)
         if obj is not None and is_undecided(obj):
             if name not in self._keys:
                 key = self._keys[name] = _key_of(obj, obj.spec.username)
@@ -89,6 +100,23 @@ class OpenRequests:
             _drop(self._by_source, came[0], name)
             _drop(self._by_origin, came, name)
 
+    def _changed_refusal(self, name: str, obj: CertificateSigningRequest | None) -> None:
+        source = "" if obj is None else obj.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "")
+        if obj is not None and source and _is_refused(obj):
+            if name not in self._refused:
+                came = self._refused[name] = source_prefix(source), obj.spec.username
+                self._refused_of.setdefault(came[1], {})[name] = None
+                self._refused_from.setdefault(came, {})[name] = None
+            return
+        gone = self._refused.pop(name, None)
+        if gone is not None:
+            _drop(self._refused_of, gone[1], name)
+            _drop(self._refused_from, gone, name)
+
+    def refused(self, requester: str, source: str) -> tuple[int, int]:
+        """How many of the requester's, and how many of them from ``source``, are refused and still there."""
+        return len(self._refused_of.get(requester, ())), len(self._refused_from.get((source, requester), ()))
+
     def count_from(self, origin: _Origin) -> tuple[int, int]:
         """How many came from the source of ``origin`` with any bootstrap token, and how many of them for its name."""
         return len(self._by_source.get(origin[0], ())), len(self._by_origin.get(origin, ()))
@@ -99,6 +127,13 @@ class OpenRequests:
     def same_key(self, obj: CertificateSigningRequest, requester: str) -> str:
         """The name of the requester's oldest open request for the same signer and public key; else empty."""
         return next(iter(self._by_key.get(_key_of(obj, requester), ())), "")
+
+
+def _is_refused(obj: CertificateSigningRequest) -> bool:
+    """Of those that came with a bootstrap token: what others ask for is theirs to answer for."""
+    if not obj.spec.username.startswith(wellknown.BOOTSTRAP_USER_PREFIX):
+        return False
+    return has_condition(obj, wellknown.CSR_DENIED) or has_condition(obj, wellknown.CSR_FAILED)
 
 
 def origin_of(obj: CertificateSigningRequest, requester: str) -> _Origin | None:
@@ -141,12 +176,16 @@ class CertificateRequestBudget:
         default: int = DEFAULT_BUDGET,
         source: int = SOURCE_BUDGET,
         name: int = NAME_BUDGET,
+        refused: int = REFUSED_BUDGET,
+        refused_source: int = REFUSED_SOURCE_BUDGET,
     ) -> None:
         self._open = open_requests
         self._node = node
         self._default = default
         self._source = source
         self._name = name
+        self._refused = refused
+        self._refused_source = refused_source
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return creates_one(operation, resource, subresource)
@@ -186,6 +225,7 @@ class CertificateRequestBudget:
         origin = origin_of(request.obj, requester)
         if origin is None:
             return
+        self._refuse_over_refusals(requester, origin[0])
         from_source, for_name = self._open.count_from(origin)
         if from_source >= self._source or for_name >= self._name:
             what, budget = ("", self._source) if from_source >= self._source else (" for this name", self._name)
@@ -194,6 +234,17 @@ class CertificateRequestBudget:
                 "may have more: have them approved, denied or deleted",
                 RETRY_AFTER_SECONDS,
             )
+
+    def _refuse_over_refusals(self, requester: str, source: str) -> None:
+        """A token that gives no certificate, because it is bound or its machines prove nothing, fills no store."""
+        of_token, from_source = self._open.refused(requester, source)
+        for count, budget, where in ((of_token, self._refused, ""), (from_source, self._refused_source, source)):
+            if count >= budget:
+                raise errors.too_many_requests(
+                    f"{requester} has {budget} certificate signing requests{where and f' from {where}'} that were"
+                    " denied or have failed, and may have no more: they are deleted within an hour, or delete them",
+                    RETRY_AFTER_SECONDS,
+                )
 
 
 def _refuse_lifetime(request: Request) -> None:

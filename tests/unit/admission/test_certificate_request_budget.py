@@ -24,6 +24,7 @@ from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 
 FIXTURES = Path(__file__).parents[2] / "vectors" / "fixtures-server"
 REQUEST, OTHER = ((FIXTURES / f"csr-client-worker-{n}.pem").read_bytes() for n in (7, 8))
@@ -128,3 +129,43 @@ def test_only_creations_of_requests_count() -> None:
     assert not plugin.handles(Operation.UPDATE, csrs, "")
     assert not plugin.handles(Operation.UPDATE, csrs, "approval")
     assert not plugin.handles(Operation.CREATE, GroupResource("", "secrets"), "")
+
+
+def from_token(name: str, source: str, *conditions: str, token: str = "abcdef") -> CertificateSigningRequest:
+    obj = decided(
+        csr(name, user=f"system:bootstrap:{token}"),
+        conditions=[CertificateSigningRequestCondition(type=each) for each in conditions],
+    )
+    metadata = ObjectMeta(name=name, annotations={SOURCE_ADDRESS_ANNOTATION: source})
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def denied_once_more(found: OpenRequests, source: str, token: str = "abcdef") -> None:
+    new = from_token("new", source, token=token)
+    user = UserInfo(name=new.spec.username, groups=("system:bootstrappers",))
+    resource = catalog.CERTIFICATE_SIGNING_REQUESTS
+    request = Request(user, Operation.CREATE, resource.group_resource, resource.gvk, "", "", "new", new, None)
+    asyncio.run(CertificateRequestBudget(found, refused=3, refused_source=2).validate(request))
+
+
+def test_a_token_that_is_denied_again_and_again_fills_no_store() -> None:
+    found = opened(from_token("a", "192.0.2.1", "Denied"), from_token("b", "192.0.2.1", "Approved", "Failed"))
+    with pytest.raises(APIStatusError, match=r"has 2 .* from 192.0.2.1 that were denied or have failed") as caught:
+        denied_once_more(found, "192.0.2.1")
+    assert caught.value.code == 429
+    # Whoever came with another token, or from another address, is not the one.
+    denied_once_more(found, "192.0.2.1", token="other1")
+    denied_once_more(found, "192.0.2.2")
+
+    found.changed("c", from_token("c", "192.0.2.9", "Denied"))
+    with pytest.raises(APIStatusError, match="system:bootstrap:abcdef has 3 certificate"):
+        denied_once_more(found, "192.0.2.2")
+    found.changed("c", None)
+    found.changed("a", None)
+    denied_once_more(found, "192.0.2.1")
+
+
+def test_what_was_issued_or_came_from_a_person_is_no_refusal() -> None:
+    found = opened(*(from_token(f"i{n}", "192.0.2.1", "Approved") for n in range(4)))
+    found.changed("p", decided(csr("p"), conditions=[CertificateSigningRequestCondition(type="Denied")]))
+    denied_once_more(found, "192.0.2.1")
