@@ -22,6 +22,19 @@ DATA_BLOCK = "KUBELET AUTHENTICATOR ATTESTATION DATA"
 SHORT_DATA_BLOCK = "ATTESTATION DATA"
 _BLOCKS = (PROVIDER_BLOCK, DATA_BLOCK, SHORT_DATA_BLOCK)
 
+GKE = "gke"
+"""The method of requests that name none: those of GKE's nodes, which had blocks of their own (cloud-provider-gcp 1.28,
+``cmd/gke-exec-auth-plugin``)."""
+GKE_IDENTITY_BLOCK = "VM IDENTITY"
+GKE_SIGNATURE_BLOCK = "ATTESTATION SIGNATURE"
+GKE_CERTIFICATE_BLOCK = "ATTESTATION CERTIFICATE"
+_GKE_BLOCKS = {
+    SHORT_DATA_BLOCK: "attest",
+    GKE_SIGNATURE_BLOCK: "signature",
+    GKE_IDENTITY_BLOCK: "identity",
+    GKE_CERTIFICATE_BLOCK: "certificate",
+}
+
 MAX_BYTES = 64 << 10
 """Of a request with its evidence."""
 MAX_PROOFS = 4
@@ -58,13 +71,16 @@ def split(request: bytes) -> tuple[str, bytes]:
     if not found or found[0].type != pem.CERTIFICATE_REQUEST:
         raise RefusedEvidenceError("structure", "expected a CERTIFICATE REQUEST first")
     types = [block.type for block in found[1:]]
-    strange = [each for each in types if each not in _BLOCKS]
+    from_gke = GKE_IDENTITY_BLOCK in types or GKE_SIGNATURE_BLOCK in types
+    strange = [each for each in types if each not in (_GKE_BLOCKS if from_gke else _BLOCKS)]
     if strange:
         raise RefusedEvidenceError("structure", f"got a block {strange[0][:64]!r} behind the request")
     if any(block.headers for block in found):
         raise RefusedEvidenceError("structure", "got a PEM header, expected none")
     if request.count(b"-----BEGIN ") != len(found) or _outside(request):
         raise RefusedEvidenceError("structure", "got bytes outside of the blocks, expected white space only")
+    if from_gke:
+        return GKE, _gke_data(found[1:])
     if types.count(PROVIDER_BLOCK) != 1:
         raise RefusedEvidenceError(
             "provider", f"expected one {PROVIDER_BLOCK} block, got {types.count(PROVIDER_BLOCK)}"
@@ -122,6 +138,14 @@ def build(request: bytes, proofs: Sequence[Evidence]) -> bytes:
         + pem.encode(PROVIDER_BLOCK, first.provider.encode())
         + pem.encode(DATA_BLOCK, msgspec.json.encode(data))
     )
+
+
+def _gke_data(found: Sequence[pem.Block]) -> bytes:
+    """The blocks as the data of a method, each at most once: Google's own approver took the last one of a kind."""
+    evidence = {_GKE_BLOCKS[each.type]: each.contents for each in found}
+    if len(evidence) != len(found) or len(evidence) < len(_GKE_BLOCKS) - ("certificate" not in evidence):
+        raise RefusedEvidenceError("structure", f"got {', '.join(each.type for each in found)}, expected each once")
+    return msgspec.json.encode(_Data(version="v1", evidence=evidence))
 
 
 def _name(text: bytes) -> str:
