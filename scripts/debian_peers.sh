@@ -6,6 +6,10 @@ cd "$(dirname "$0")/.."
 
 # systemd-analyze with the libraries that small images lack; openssl, whose own library Python has brought already.
 packages="libfaketime openssl systemd libsystemd-shared libkmod2 libip4tc2 libseccomp2 libsofthsm2 softhsm2 pebble golang-cfssl"
+# A TPM in software with what its tools need, and the tools that everybody else uses of a TPM.
+packages="$packages swtpm swtpm-libs swtpm-tools libtpms0 libjson-glib-1.0-0 libglib2.0-0 tpm2-tools tpm2-openssl libefivar1"
+packages="$packages libtss2-esys-3.0.2-0 libtss2-fapi1 libtss2-mu0 libtss2-rc0 libtss2-sys1 libtss2-tctildr0 libjson-c5"
+packages="$packages libtss2-tcti-cmd0 libtss2-tcti-device0 libtss2-tcti-mssim0 libtss2-tcti-swtpm0 libcurl3-gnutls"
 into=.peers/debian
 mkdir -p .peers
 exec 9<scripts/debian_peers.sh
