@@ -37,6 +37,7 @@ from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_pres
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.issued_elsewhere import Expectation, verify_issued_elsewhere
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.ssh import sshsig
 from kubevouch.pki.x509 import cms, x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
@@ -330,6 +331,14 @@ def fixtures(pattern: str) -> list[bytes]:
 
 EMPTY_BLOCK = b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
 CLIENT_PAIR = (FIXTURES / "ca.pem").read_bytes() + b"\0" + (FIXTURES / "ca-key.pem").read_bytes()
+
+
+# What ssh-keygen has made: a certificate of a host, and lists that revoke it.
+_SSH = json.loads((FIXTURES.parent / "ssh_revocation.json").read_text())
+SSH_TYPE, _encoded = _SSH["certificate"].split()[:2]
+SSH_CERTIFICATE = base64.b64decode(_encoded)
+SSH_REVOCATIONS = [base64.b64decode(each["krl_b64"]) for each in _SSH["lists"].values()]
+SSH_SIGNATURE = sshsig.Signature(public_key=b"k", namespace="n", reserved=b"", hash_name="sha512", signature=b"s" * 83)
 
 
 def client_pair(data: bytes) -> object:

@@ -51,6 +51,8 @@ from kubevouch.machinery.writing import field_set
 from kubevouch.pki import certificate_chain, keys
 from kubevouch.pki.errors import PKIError, RecoveryProofError
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.ssh import certificate as ssh_certificate
+from kubevouch.pki.ssh import krl, sshsig
 from kubevouch.pki.x509 import ocsp, x509_certificate
 from kubevouch.policy.approval_review import ReviewError
 from kubevouch.records import bootstrap_tokens, cluster_info
@@ -297,6 +299,24 @@ TARGETS: dict[str, Target] = {
         (PKIError,),
         differing_certificates.CERTIFICATES,
         differing_certificates.WORDS,
+    ),
+    "ssh-certificate": Target(
+        lambda data: ssh_certificate.parse(f"{parsers.SSH_TYPE} {base64.b64encode(data).decode()}"),
+        (PKIError,),
+        [parsers.SSH_CERTIFICATE],
+        (b"\0\0\0\x07ssh-rsa", b"\0\0\0\x13ecdsa-sha2-nistp256\0\0\0\x08nistp256", b"\0\0\0\0", b"\xff\xff\xff\xff"),
+    ),
+    "ssh-signature": Target(
+        lambda data: sshsig.parse(parsers.text_of(data)),
+        (PKIError,),
+        [sshsig.armour(parsers.SSH_SIGNATURE).encode()],
+        (b"-----BEGIN SSH SIGNATURE-----\n", b"U1NIU0lH", b"\n"),
+    ),
+    "ssh-revocation": Target(
+        krl.parse,
+        (PKIError,),
+        parsers.SSH_REVOCATIONS,
+        (b"\x01", b"\x20\0\0\0\x08", b"\x22\0\0\0\x0c", b"\0\0\0\0", b"\xff\xff\xff\xff"),
     ),
     "private-key": Target(
         keys.load_pem,

@@ -17,6 +17,7 @@ PKIError
 │   └── NameSquattedError      … and somebody put it there
 ├── DeviceChainError           a device's certificate that leads to no root, or breaks a rule on the way
 ├── EndorsementError           a certificate of an endorsement key that proves nothing
+├── SSHError                   a key, certificate, signature or revocation list of SSH that proves nothing
 ├── RecoveryProofError         an answer to a recovery challenge that proves nothing
 └── ClientCertificateError     a client certificate that proves nothing
     ├── CertificateExpiredError
@@ -111,6 +112,14 @@ class EndorsementError(PKIError):
     Args:
         step: the check that failed: ``chain``, ``validity``, ``ca``, ``key-usage``, ``eku``, ``san``.
     """
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class SSHError(PKIError):
+    """A key, certificate, signature or revocation list of SSH that proves nothing; ``step`` names the rule."""
 
     def __init__(self, step: str, message: str) -> None:
         super().__init__(message)
