@@ -1,0 +1,1 @@
+"""Possession of an SSH host key that a CA of hosts has certified."""
