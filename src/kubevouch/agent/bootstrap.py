@@ -10,7 +10,9 @@ import datetime as dt
 import random as random_module
 from dataclasses import dataclass, field
 
-from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client, obtain
+from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
+from kubevouch.agent.attested_request import obtain
+from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import Observer, Step
 from kubevouch.agent.signing_requests import SigningRequests
@@ -19,6 +21,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util import backoff
@@ -36,6 +39,8 @@ class Bootstrap:
         username: as whom the client of the bootstrap asks, so that a request found is known for one's own.
         timeout: seconds for request and certificate together.
         key: to be asked for, where the machine was given one; None makes one.
+        attestation: what is shown with the request; None shows nothing.
+        cluster_id: to which that is bound; empty if the cluster does not tell.
     """
 
     node_name: str
@@ -43,14 +48,13 @@ class Bootstrap:
     username: str
     timeout: float = TIMEOUT_SECONDS
     key: PrivateKey | None = field(default=None, repr=False)
+    attestation: AttestationSettings | None = None
+    cluster_id: str = ""
 
     @property
     def template(self) -> RequestTemplate:
-        return (
-            node_client(self.node_name)
-            if self.key is None
-            else node_client(self.node_name, algorithm=keys.algorithm_of(self.key))
-        )
+        algorithm = KeyAlgorithm.ECDSA_P256 if self.key is None else keys.algorithm_of(self.key)
+        return node_client(self.node_name, algorithm=algorithm, attestation=self.attestation)
 
     @property
     def usernames(self) -> tuple[str, ...]:
@@ -86,13 +90,17 @@ async def bootstrap(
     """
     with store.locked():
         stored = store.current()
-        if stored is not None and is_good(stored.chain, wanted.template, wanted.anchors, now=clock.now()):
+        if (
+            stored is not None
+            and is_good(stored.chain, wanted.template, wanted.anchors, now=clock.now())
+            and is_given_for(store.current_path, wanted.attestation, stored.leaf)
+        ):
             store.drop_pending_key()
             observer.done(Step.ISSUED, f"valid until {Time.of(stored.leaf.not_after)}")
             return stored.leaf
         if wanted.key is not None:
             store.put_pending_key(wanted.key)
-        poster = Poster(SigningRequests(client), wanted.usernames, "the token")
+        poster = Poster(SigningRequests(client), wanted.usernames, "the token", cluster_id=wanted.cluster_id)
         chain = await obtain(
             store, poster, wanted.template, wanted.anchors, clock, observer, timeout=wanted.timeout, random=random
         )

@@ -16,11 +16,15 @@ from collections.abc import Callable
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.agent.certificate_request import Poster, RequestTemplate, obtain
+from kubevouch.agent.attestation_settings import is_given_for
+from kubevouch.agent.attested_request import obtain
+from kubevouch.agent.certificate_request import Poster, RequestTemplate
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.file_faults import explain
 from kubevouch.agent.interface import (
     AgentError,
+    AttestationRefusedError,
+    AttestationUnavailableError,
     CertificateStoreError,
     CertificateStoreInUseError,
     RequestDeniedError,
@@ -219,6 +223,9 @@ class CertificateManager:
             forced=self._forced,
             trusted=self._is_trusted(template, anchors),
             fitting_key=template is None or self._algorithm in (None, template.algorithm),
+            proven=template is None
+            or self.pair is None
+            or is_given_for(self._store.current_path, template.attestation, self.pair.leaf),
             trust_begins=None if anchors is None else min(each.not_before for each in anchors.certificates),
             retry_at=self._retry_at,
             renew_at=self._renew_at(template, anchors),
@@ -370,7 +377,9 @@ class CertificateManager:
             with contextlib.suppress(OSError):
                 self._store.drop_pending_key()
         left = dt.timedelta() if self.pair is None else self.pair.leaf.not_after - now
-        delay = self._retries.delay(spent=spent, left=left)
+        delay = self._retries.delay(spent=spent or isinstance(err, AttestationRefusedError), left=left)
+        if isinstance(err, AttestationUnavailableError):
+            delay = max(delay, err.retry_after)
         self._retry_at = self._clock.monotonic() + delay
         standing = self.standing
         standing.failures += 1

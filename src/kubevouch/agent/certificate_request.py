@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from kubevouch import wellknown
+from kubevouch.agent import attestation_settings
+from kubevouch.agent.attestation_settings import AttestationSettings
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.csr_wait import wait_for_certificate
 from kubevouch.agent.interface import (
+    CredentialRefusedError,
     NotIssuedError,
     Observer,
     RequestDeniedError,
@@ -49,7 +52,7 @@ from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
-_OTHER_NAMES = 4
+_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class RequestTemplate:
         purpose: ``client auth`` or ``server auth``.
         expiration_seconds: None leaves it to the signer, as kubelets do.
         algorithm: of a key that has to be made.
+        attestation: what is shown with it; the signer is that of its first method then.
     """
 
     subject: Subject
@@ -68,6 +72,7 @@ class RequestTemplate:
     alt_names: SubjectAltNames = NONE
     expiration_seconds: int | None = None
     algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256
+    attestation: AttestationSettings | None = None
 
     @property
     def wanted(self) -> WantedCertificate:
@@ -79,10 +84,20 @@ class RequestTemplate:
 
 
 def node_client(
-    node_name: str, *, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256, expiration_seconds: int | None = None
+    node_name: str,
+    *,
+    algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256,
+    expiration_seconds: int | None = None,
+    attestation: AttestationSettings | None = None,
 ) -> RequestTemplate:
     """A node's client certificate."""
-    return RequestTemplate(node_subject(node_name), algorithm=algorithm, expiration_seconds=expiration_seconds)
+    return RequestTemplate(
+        node_subject(node_name),
+        wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER if attestation is None else attestation.signer_name,
+        algorithm=algorithm,
+        expiration_seconds=expiration_seconds,
+        attestation=attestation,
+    )
 
 
 def node_serving(
@@ -165,7 +180,9 @@ def own_request(key: PrivateKey, template: RequestTemplate, usernames: tuple[str
     )
 
 
-def request_names(key: PrivateKey, own: OwnRequest, alt_names: SubjectAltNames = NONE) -> list[str]:
+def request_names(
+    key: PrivateKey, own: OwnRequest, alt_names: SubjectAltNames = NONE, count: int = _NAMES
+) -> list[str]:
     """The kubelet's name for the request, and others in case somebody else's object has it.
 
     All follow from the private key, so that a restart finds them again and nobody can guess the others. The kubelet's
@@ -175,7 +192,7 @@ def request_names(key: PrivateKey, own: OwnRequest, alt_names: SubjectAltNames =
     first = csr_name.digested_name(info, own.subject, own.usages)
     who = "|".join(own.usernames).encode() + (alt_names.encode() if alt_names else b"")
     secret = hashlib.sha256(keys.to_pem(key)).digest()
-    others = [csr_name.other_name(info, secret + bytes([number]) + who) for number in range(_OTHER_NAMES)]
+    others = [csr_name.other_name(info, secret + bytes([number]) + who) for number in range(count - 1)]
     return others if alt_names else [first, *others]
 
 
@@ -190,16 +207,27 @@ class Poster:
         usernames: as whom, and as whom an earlier run may have asked; empty believes any.
         credential: what it is called in a sentence: "the token", "the node's certificate".
         annotations: of the request's object.
+        cluster_id: the UID of the Namespace kube-system, to which a proof is bound; empty if the cluster does not tell.
     """
 
     requests: SigningRequests
     usernames: tuple[str, ...] = ()
     credential: str = "the credential"
     annotations: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: str = ""
+
+
+Content = Callable[[], Awaitable[bytes]]
+"""Gives ``spec.request``; asked before each try."""
 
 
 class Requester:
-    """Puts one request in place, however often it has to be tried."""
+    """Puts one request in place, however often it has to be tried.
+
+    Args:
+        content: None for the request alone, without anything behind it.
+        look_first: the key is from before, and so may the request be: it is looked for before it is made.
+    """
 
     def __init__(
         self,
@@ -209,16 +237,17 @@ class Requester:
         clock: Clock,
         observer: Observer,
         random: backoff.Random,
+        *,
+        content: Content | None = None,
+        look_first: bool = False,
+        names: int = _NAMES,
     ) -> None:
         self._poster = poster
         self._own = own_request(key, template, poster.usernames)
-        self._names = request_names(key, self._own, template.alt_names)
-        self._spec = CertificateSigningRequestSpec(
-            request=build_request(key, template.subject, template.alt_names),
-            signer_name=template.signer_name,
-            usages=list(self._own.usages),
-            expiration_seconds=template.expiration_seconds,
-        )
+        self.names = request_names(key, self._own, template.alt_names, names)
+        self._content = content or _always(build_request(key, template.subject, template.alt_names))
+        self._look_first = look_first
+        self._template = template
         self._clock = clock
         self._observer = observer
         self._random = random
@@ -231,9 +260,9 @@ class Requester:
             RequestDeniedError: the server refuses it.
         """
         refused: IncompatibleRequestError | None = None
-        for name in self._names:
+        for name in self.names:
             try:
-                return await self._persist(name, give_up)
+                return (await self.place(name, give_up))[0]
             except IncompatibleRequestError as err:
                 refused = err
                 self._observer.warning(f"the request {name} is somebody else's, so this one gets another name: {err}")
@@ -241,8 +270,16 @@ class Requester:
             f"no name is left for the request: {refused}", "join again under another node name", spent=True
         )
 
-    async def _persist(self, name: str, give_up: float) -> CertificateSigningRequest:
-        """Creating under a fixed name can be repeated, so a lost answer costs nothing."""
+    async def place(self, name: str, give_up: float) -> tuple[CertificateSigningRequest, bool]:
+        """The request of that name, and whether it was there before.
+
+        Creating under a fixed name can be repeated, so a lost answer costs nothing.
+
+        Raises:
+            IncompatibleRequestError: the name is somebody else's, or of another request of ours.
+            NotIssuedError: the time is over.
+            RequestDeniedError: the server refuses it.
+        """
         told = ""
         for delay in backoff.full_jitter(backoff.exponential(_FIRST_DELAY, _LONGEST_DELAY), self._random):
             try:
@@ -261,16 +298,30 @@ class Requester:
             await self._clock.sleep(min(delay, left))
         raise AssertionError  # pragma: no cover - the delays go on for ever
 
-    async def _create_or_adopt(self, name: str) -> CertificateSigningRequest:
+    async def _create_or_adopt(self, name: str) -> tuple[CertificateSigningRequest, bool]:
+        if self._look_first:
+            try:
+                return await self._adopt(name), True
+            except APIStatusError as err:
+                if err.code != 404:
+                    raise
         metadata = ObjectMeta(name=name, annotations=dict(self._poster.annotations))
+        spec = CertificateSigningRequestSpec(
+            request=await self._content(),
+            signer_name=self._template.signer_name,
+            usages=list(self._own.usages),
+            expiration_seconds=self._template.expiration_seconds,
+        )
         try:
-            csr = await self._poster.requests.create(CertificateSigningRequest(metadata=metadata, spec=self._spec))
+            csr = await self._poster.requests.create(CertificateSigningRequest(metadata=metadata, spec=spec))
         except APIStatusError as err:
             if err.reason != Reason.ALREADY_EXISTS:
                 raise
-        else:
-            self._observer.done(Step.REQUESTED, name)
-            return csr
+            return await self._adopt(name), True
+        self._observer.done(Step.REQUESTED, name)
+        return csr, False
+
+    async def _adopt(self, name: str) -> CertificateSigningRequest:
         csr = await self._poster.requests.get(name)
         spec = csr.spec
         found = FoundRequest(
@@ -290,13 +341,20 @@ class Requester:
         return RequestDeniedError(f"the request was refused: {err}", getattr(err, "hint", ""))
 
 
-def credential_refused(credential: str, err: APIStatusError) -> RequestDeniedError:
+def credential_refused(credential: str, err: APIStatusError) -> CredentialRefusedError:
     """What a 401 means to a machine that asks with a token; the API server does not say which of it is the case."""
-    return RequestDeniedError(
+    return CredentialRefusedError(
         f"the API server does not accept {credential}: {err}",
         "it is unknown there, has expired, is not for authentication, or not for the address of this machine "
         "(kubevouch token show says what it is for); kubevouch token create makes a token",
     )
+
+
+def _always(content: bytes) -> Content:
+    async def same() -> bytes:
+        return content
+
+    return same
 
 
 def _is_definite(err: APIStatusError | TransportError) -> bool:
@@ -317,6 +375,8 @@ async def obtain(
     random: backoff.Random,
 ) -> tuple[Certificate, ...]:
     """A new pair that has been verified and is the current one of ``store``, which the caller has locked.
+
+    Of a template without a proof: ``attested_request.obtain`` is for any.
 
     Args:
         timeout: seconds for request and certificate together.
@@ -341,8 +401,23 @@ async def obtain(
             # The request of this key stays denied, whoever decides otherwise about the name meanwhile.
             store.drop_pending_key()
         raise
-    chain = verify_issued(done.status.certificate, key, template, anchors, now=clock.now())
-    store.update(done.status.certificate, key, now=clock.now())
+    return put_in_place(store, done.status.certificate, key, template, anchors, clock, observer)
+
+
+def put_in_place(
+    store: CertificateStore,
+    certificate: bytes,
+    key: PrivateKey,
+    template: RequestTemplate,
+    anchors: TrustAnchors | None,
+    clock: Clock,
+    observer: Observer,
+) -> tuple[Certificate, ...]:
+    """What was issued is verified, and is the current pair then. Raises as :func:`obtain` does."""
+    chain = verify_issued(certificate, key, template, anchors, now=clock.now())
+    if template.attestation is not None:
+        attestation_settings.note(store.current_path, template.attestation, chain[0])
+    store.update(certificate, key, now=clock.now())
     store.drop_pending_key()
     observer.done(Step.ISSUED, f"valid until {Time.of(chain[0].not_after)}")
     return chain

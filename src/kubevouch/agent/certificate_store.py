@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,7 @@ CLIENT_PREFIX = "kubelet-client"
 KEPT_PAIRS = 2
 """The current one and the one before: more only lie about as keys that can be stolen."""
 _MAX_BYTES = 1 << 20
+MakeKey = Callable[[], Awaitable[PrivateKey | None]]
 _DATED = re.compile(r"(?:-[0-9]+){6,7}", re.ASCII)
 
 
@@ -259,11 +260,16 @@ class CertificateStore:
 
     # -------------------------------------------------------------- the key of a pending request
 
-    async def pending_key(self, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256) -> tuple[PrivateKey, bool]:
+    async def pending_key(
+        self, algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256, make: MakeKey | None = None
+    ) -> tuple[PrivateKey, bool]:
         """The key of the request under way, and whether it was made just now.
 
         It is on disk before this returns, so that a restart goes on with the same request. A key of another algorithm
         than is wanted now was never of use and is replaced, and so is one that a program stopped before it dropped it.
+
+        Args:
+            make: where a new key comes from, such as a TPM; None, or None from it, makes one here.
 
         Raises:
             CertificateStoreError: the file holds no key; as kubelets do, it is not replaced.
@@ -279,7 +285,7 @@ class CertificateStore:
                 raise CertificateStoreError(
                     f"{path} holds no private key: {err}", "remove the file to begin with a new key"
                 ) from err
-        key = await _fresh_key(algorithm)
+        key = (None if make is None else await make()) or await _fresh_key(algorithm)
         make_folder(self._folder)
         write_atomically(path, keys.to_pem(key), mode=PRIVATE)
         return key, True

@@ -8,7 +8,14 @@ import random as random_module
 from contextlib import aclosing
 
 from kubevouch import wellknown
-from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError, Step
+from kubevouch.agent.interface import (
+    AttestationRefusedError,
+    MachineBannedError,
+    NotIssuedError,
+    Observer,
+    RequestDeniedError,
+    Step,
+)
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.api.certificates_v1 import (
     CertificateSigningRequest,
@@ -26,6 +33,16 @@ from kubevouch.util.tasks import deadline
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _SOON_SECONDS = 1.0
+BANNED = "banned"
+"""The step by which who was banned is refused (``policy.node_identities``)."""
+
+
+class UnreadEvidenceError(Exception):
+    """The request waits: its evidence is of a version that is not read. ``supported`` as the cluster writes them."""
+
+    def __init__(self, supported: str) -> None:
+        super().__init__(supported)
+        self.supported = supported
 
 
 def judge(csr: CertificateSigningRequest, uid: str) -> bool:
@@ -37,15 +54,20 @@ def judge(csr: CertificateSigningRequest, uid: str) -> bool:
     Raises:
         NotIssuedError: another object has taken its name.
         RequestDeniedError: it was denied or has failed.
+        UnreadEvidenceError: of a request with evidence.
     """
     name = csr.metadata.name
+    attested = csr.spec.signer_name.startswith(wellknown.ATTESTED_CLIENT_SIGNER_PREFIX)
     if uid and csr.metadata.uid != uid:
         raise NotIssuedError(f"csr {quote(name)} changed UIDs", "somebody has deleted the request; join again")
     for condition in csr.status.conditions:
         if condition.type == wellknown.CSR_DENIED:
-            raise _denied("is denied", name, condition)
+            raise (_refused if attested else _denied)("is denied", name, condition)
         if condition.type == wellknown.CSR_FAILED:
-            raise _denied("failed", name, condition)
+            raise (_refused if attested else _denied)("failed", name, condition)
+    supported = csr.metadata.annotations.get(wellknown.SUPPORTED_VERSIONS_ANNOTATION, "")
+    if attested and supported and not csr.status.conditions:
+        raise UnreadEvidenceError(supported)
     return has_condition(csr, wellknown.CSR_APPROVED) and bool(csr.status.certificate)
 
 
@@ -64,6 +86,22 @@ def _denied(what: str, name: str, condition: CertificateSigningRequestCondition)
     )
 
 
+def _refused(what: str, name: str, condition: CertificateSigningRequestCondition) -> AttestationRefusedError:
+    """Not spent: the key may be what the machine was recorded by, and another request of it can be granted."""
+    message = f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, message: "
+    message += condition.message or "-"
+    if condition.reason.lower() == BANNED:
+        return MachineBannedError(
+            message, "an operator has to lift it: kubevouch node unban; this machine asks again by itself",
+            reason=condition.reason,
+        )  # fmt: skip
+    return AttestationRefusedError(
+        message,
+        "kubevouch csr describe says on the cluster what was shown and what it is held against",
+        reason=condition.reason,
+    )
+
+
 # Conditions do not name who set them, but each approver has a reason of its own.
 _APPROVERS = {"AutoApproved": "the approving controller", "KubectlApprove": "kubectl certificate approve"}
 
@@ -77,8 +115,9 @@ def approval_of(csr: CertificateSigningRequest) -> tuple[str, str]:
 class _Patience:
     """Tells of the approval once, and what is waited for once."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, *, attested: bool) -> None:
         self._observer = observer
+        self._attested = attested
         self._approved = False
         self._told = ""
 
@@ -92,7 +131,12 @@ class _Patience:
         """A controller decides within milliseconds; what takes longer probably waits for a person."""
         await clock.sleep(_SOON_SECONDS)
         if not self._approved:
-            self.because(f"request {name} waits for approval (kubectl certificate approve {name})")
+            self.because(self._usual(name))
+
+    def _usual(self, name: str) -> str:
+        if self._attested:
+            return f"request {name} waits for the cluster's {wellknown.NODE_ATTESTATION_CONTROLLER}"
+        return f"request {name} waits for approval (kubectl certificate approve {name})"
 
     def because(self, why: str) -> None:
         if why != self._told:
@@ -117,8 +161,10 @@ async def wait_for_certificate(
     Raises:
         NotIssuedError: the time is over, or the request is gone.
         RequestDeniedError: it was denied or has failed, or may not be read.
+        UnreadEvidenceError: as :func:`judge`.
     """
-    patience = _Patience(observer)
+    attested = csr.spec.signer_name.startswith(wellknown.ATTESTED_CLIENT_SIGNER_PREFIX)
+    patience = _Patience(observer, attested=attested)
     teller = asyncio.create_task(patience.tell_later(csr.metadata.name, clock), name="wait-for-approval")
     try:
         async with deadline(clock, timeout):

@@ -58,15 +58,23 @@ class Agent:
         self._options = options
         self._clock = clock
         self._random = random
-        self.recovery = RecoveryKeys(options.cert_dir) if options.recovery else None
-        self.access = NodeAccess(options.files, options.node_name, clock, random, self.recovery, connect)
+        # A recovery key would be a second way back, that proves less than what the machine has to show.
+        recovers = options.recovery and options.attestation is None
+        self.recovery = RecoveryKeys(options.cert_dir) if recovers else None
+        attests = options.attestation is not None
+        self.access = NodeAccess(
+            options.files, options.node_name, clock, random, self.recovery, connect, attests=attests
+        )
         self._store = CertificateStore(options.cert_dir)
         self.managers: list[CertificateManager] = []
         self._watch: AddressWatch | None = None
         self._reported = ""
         self._listeners = Listeners()
         template = node_client(
-            options.node_name, algorithm=options.algorithm, expiration_seconds=options.expiration_seconds
+            options.node_name,
+            algorithm=options.algorithm,
+            expiration_seconds=options.expiration_seconds,
+            attestation=options.attestation,
         )
         self.client = self._add(report.CLIENT, self._store, lambda: template)
         if options.serving:

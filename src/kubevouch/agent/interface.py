@@ -7,6 +7,11 @@ AgentError                    ``hint`` says what to do
 ├── CertificateStoreError     a file of ``/var/lib/kubelet/pki`` is not what it has to be
 │   └── CertificateStoreInUseError   another program of ours is at work there
 ├── RequestDeniedError        the request was denied or has failed, or the server refuses it
+│   ├── CredentialRefusedError    the API server does not know the credential, or knows it no more
+│   └── AttestationRefusedError   what this machine shows does not count; ``reason`` is why
+│       ├── MachineBannedError        an operator has banned it: nothing that it shows counts until that is lifted
+│       └── EvidenceVersionError      the cluster reads no version of the evidence that this machine may show
+├── AttestationUnavailableError   what this machine has to ask for its proof cannot be asked now
 ├── NotIssuedError            no certificate until the time was over, or the request went away
 └── WrongCertificateError     what was issued is not what was asked for; it was not put on disk
 """
@@ -55,6 +60,34 @@ class RequestDeniedError(AgentError):
         self.reason = reason
 
 
+class CredentialRefusedError(RequestDeniedError):
+    """The API server does not know the credential, or knows it no more: the machine was forgotten, or locked out."""
+
+
+class AttestationRefusedError(RequestDeniedError):
+    """What this machine shows does not count.
+
+    Another key would not help, and could take from the machine what was recorded of it with this one.
+    """
+
+
+class MachineBannedError(AttestationRefusedError):
+    """An operator has banned the machine."""
+
+
+class EvidenceVersionError(AttestationRefusedError):
+    """The cluster reads no version of the evidence that this machine may show."""
+
+
+class AttestationUnavailableError(AgentError):
+    """What this machine has to ask for its proof cannot be asked now: a TPM is busy, a metadata service is down."""
+
+    def __init__(self, message: str, hint: str = "", *, retry_after: float = 0.0) -> None:
+        """``retry_after``: seconds until it is worth to try again."""
+        super().__init__(message, hint)
+        self.retry_after = retry_after
+
+
 class NotIssuedError(AgentError):
     """There is no certificate, and waiting longer would be of no use or was not wanted."""
 
@@ -72,6 +105,7 @@ class Step(StrEnum):
     FETCHED_AGAIN = "fetched again over trusted TLS, and equal"
     SERVER_ASKED = "API server asked for its version"
     KEY_MADE = "key made"
+    PROVEN = "proof made"
     REQUESTED = "request created"
     APPROVED = "approved"
     ISSUED = "certificate issued"

@@ -90,8 +90,14 @@ class NodeAccess:
         random: backoff.Random = random_module.random,
         recovery: RecoveryKeys | None = None,
         connect: Connect = over_https,
+        *,
+        attests: bool = False,
     ) -> None:
-        """``recovery``: where a recovery key is kept; None keeps none."""
+        """
+        Args:
+            recovery: where a recovery key is kept; None keeps none.
+            attests: what is posted carries a proof, for which the cluster's own id has to be known.
+        """
         self._connect = connect
         self._files = files
         self._node_name = node_name
@@ -104,6 +110,8 @@ class NodeAccess:
         self._anchors: tuple[object, TrustAnchors] | None = None
         self._bundle: tuple[object, Bundle] | None = None
         self._recovery = recovery
+        self._attests = attests
+        self._cluster_id = ""
         self.recovery_allowed: bool | None = None
 
     # -------------------------------------------------------------- trust
@@ -148,13 +156,22 @@ class NodeAccess:
             listed = await self._recovery_keys()
             if listed:
                 annotations[node_recovery.KEYS_ANNOTATION] = listed
-            yield Poster(SigningRequests(client), usernames, credential, annotations)
+            yield Poster(SigningRequests(client), usernames, credential, annotations, await self._id())
 
     @asynccontextmanager
     async def client(self, pair: StoredPair | None) -> AsyncIterator[HTTPSClient]:
         """A client for a moment, for other questions than certificates. Raises as :meth:`connected` does."""
         async with await self._reach(self._credential(pair)[0]) as client:
             yield client
+
+    async def _id(self) -> str:
+        """Of the cluster; empty if nobody has to know it, or the cluster does not tell it."""
+        if not self._attests:
+            return ""
+        recorded = told_by(self._cluster())[0]
+        if not recorded and not self._cluster_id:
+            await self._cluster_info(self.bundle())
+        return recorded or self._cluster_id
 
     def refused(self, pair: StoredPair | None) -> None:
         if pair is not None:
@@ -333,6 +350,7 @@ class NodeAccess:
         except ClusterInfoError as err:
             raise AgentError(f"cluster-info cannot be used: {err}") from err
         self._verify_same(client.address, info.cluster_id)
+        self._cluster_id = info.cluster_id
         self.recovery_allowed = found.metadata.annotations.get(node_recovery.ALLOWED_ANNOTATION) == "true"
         self._order = _order_in(found.metadata.annotations.get(ca_rotation.RENEWAL_ANNOTATION, ""))
         return info

@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch.agent.attestation_settings import AttestationSettings
 from kubevouch.agent.certificate_request import RequestTemplate
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.hooks import Command
@@ -61,6 +62,7 @@ class AgentOptions:
         recovery: keep a recovery key if the cluster allows recovery.
         refresh_seconds: between two looks at cluster-info, on average; a tenth of that while the CA changes.
         key: of the node's first certificate, for a token that is bound to its public half; None makes one.
+        attestation: how the machine proves what it is, at its first certificate and at each renewal; None does not.
     """
 
     node_name: str
@@ -78,6 +80,7 @@ class AgentOptions:
     recovery: bool = True
     refresh_seconds: float = REFRESH_SECONDS
     key: PrivateKey | None = field(default=None, repr=False)
+    attestation: AttestationSettings | None = None
 
 
 def refresh(interval: dt.timedelta) -> float:

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     UNTRUSTED = "the certificate's CA is no longer trusted"
     OTHER_CA = "the cluster has another CA now"
     OTHER_KEY = "the key is of another algorithm than is wanted"
+    OTHER_PROOF = "the certificate was not given for the proof that this machine is told to show"
     DEADLINE = "its time has come"
 
 
@@ -91,6 +92,7 @@ class Situation:
         wanted: None while nothing can be asked for.
         trusted: whether a CA that is trusted has signed the current certificate.
         fitting_key: whether the current key is of the wanted algorithm.
+        proven: whether the current certificate was given for what would be shown now.
         trust_begins: when the oldest trusted CA certificate begins; before that a clock is wrong.
         retry_at: monotonic time of the next attempt after a failed one.
         renew_at: when the cluster wants the certificate to be renewed by another CA; None if it does not.
@@ -104,6 +106,7 @@ class Situation:
     forced: bool = False
     trusted: bool = True
     fitting_key: bool = True
+    proven: bool = True
     trust_begins: dt.datetime | None = None
     retry_at: float = 0.0
     renew_at: dt.datetime | None = None
@@ -168,6 +171,8 @@ def _reason(situation: Situation, wanted: WantedCertificate) -> Reason | None:
         return Reason.UNTRUSTED
     if not situation.fitting_key:
         return Reason.OTHER_KEY
+    if not situation.proven:
+        return Reason.OTHER_PROOF
     if situation.renew_at is not None and situation.now >= situation.renew_at:
         return Reason.OTHER_CA
     if situation.now >= times.rotate_at or situation.monotonic >= times.rotate_monotonic:

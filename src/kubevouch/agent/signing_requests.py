@@ -22,6 +22,11 @@ class SigningRequests:
         self._old = False
 
     @property
+    def client(self) -> Client:
+        """Who asks, for what belongs to a request."""
+        return self._client
+
+    @property
     def version(self) -> str:
         return "v1beta1" if self._old else "v1"
 

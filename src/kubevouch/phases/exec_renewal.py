@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random as random_module
 
-from kubevouch.agent.certificate_request import node_client, obtain
+from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
+from kubevouch.agent.attested_request import obtain
+from kubevouch.agent.certificate_request import node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.interface import AgentError, CertificateStoreInUseError
 from kubevouch.agent.manager_interface import LoggingObserver
@@ -27,12 +29,14 @@ async def renew(
     clock: Clock,
     *,
     timeout: float,
+    attestation: AttestationSettings | None = None,
     random: backoff.Random = random_module.random,
 ) -> StoredPair:
     """A pair that need not be renewed: a new one, or that of whoever was faster.
 
     Args:
         timeout: seconds for all of it.
+        attestation: what is shown with the request; None shows nothing.
 
     Raises:
         CredentialError: there is none; the former pair is as it was.
@@ -41,7 +45,7 @@ async def renew(
         async with deadline(clock, timeout):
             while True:
                 try:
-                    return await _renew(store, files, node_name, clock, timeout, random)
+                    return await _renew(store, files, node_name, clock, timeout, attestation, random)
                 except CertificateStoreInUseError:
                     await clock.sleep(_LOCK_SECONDS)
     except TimeoutError as err:
@@ -60,20 +64,23 @@ async def _renew(
     node_name: str,
     clock: Clock,
     timeout: float,
+    attestation: AttestationSettings | None,
     random: backoff.Random,
 ) -> StoredPair:
     with store.locked():
         pair = store.current()
         action = plan(None if pair is None else pair.leaf, now=clock.now())
+        if pair is not None and action is Action.KEEP and not is_given_for(store.current_path, attestation, pair.leaf):
+            action = Action.RENEW
         if pair is not None and action is Action.KEEP:
             return pair
         bootstrap = files.bootstrap_kubeconfig
         if action is Action.OBTAIN and (bootstrap is None or not bootstrap.exists()):
             raise _nothing_to_ask_with(store, pair)
-        access = NodeAccess(files, node_name, clock, random)
+        access = NodeAccess(files, node_name, clock, random, attests=attestation is not None)
         observer = LoggingObserver(certificate="client")
         async with access.connected(pair) as poster:
-            wanted = node_client(node_name)
+            wanted = node_client(node_name, attestation=attestation)
             await obtain(
                 store, poster, wanted, access.anchors(), clock, observer, timeout=timeout, random=random
             )  # fmt: skip

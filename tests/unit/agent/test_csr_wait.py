@@ -10,9 +10,16 @@ import pytest
 from aio import until
 from asynctest import async_test
 from join_world import APPROVED, Told, condition, join_world
+from kubevouch import wellknown
 from kubevouch.agent.certificate_request import node_client
-from kubevouch.agent.csr_wait import approval_of, judge, wait_for_certificate
-from kubevouch.agent.interface import NotIssuedError, RequestDeniedError, Step
+from kubevouch.agent.csr_wait import UnreadEvidenceError, approval_of, judge, wait_for_certificate
+from kubevouch.agent.interface import (
+    AttestationRefusedError,
+    MachineBannedError,
+    NotIssuedError,
+    RequestDeniedError,
+    Step,
+)
 from kubevouch.agent.signing_requests import SigningRequests
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import (
@@ -104,3 +111,33 @@ async def test_a_request_that_is_made_anew_under_the_name_is_not_ours(tmp_path: 
             with pytest.raises(NotIssuedError, match=r"was deleted|changed UIDs"):
                 await waiting
         assert Step.ISSUED not in told.steps
+
+
+def _attested(
+    *conditions: CertificateSigningRequestCondition,
+    annotation: str = "",
+    signer: str = "kube-apiserver-client-kubelet-x",
+) -> CertificateSigningRequest:
+    annotations = {wellknown.SUPPORTED_VERSIONS_ANNOTATION: annotation} if annotation else {}
+    return CertificateSigningRequest(
+        metadata=ObjectMeta(name="node-csr-x", uid="1", annotations=annotations),
+        spec=CertificateSigningRequestSpec(signer_name=f"cluster.x-k8s.io/{signer}"),
+        status=CertificateSigningRequestStatus(conditions=list(conditions)),
+    )
+
+
+@pytest.mark.parametrize("kind", ["Denied", "Failed"])
+@pytest.mark.parametrize(("reason", "error"), [("name-taken", AttestationRefusedError), ("banned", MachineBannedError)])
+def test_a_refused_proof_does_not_take_the_key(kind: str, reason: str, error: type[AttestationRefusedError]) -> None:
+    with pytest.raises(AttestationRefusedError, match=f"reason: {reason}, message: because") as refused:
+        judge(_attested(condition(kind, reason, "because")), "1")
+    assert type(refused.value) is error
+    assert (refused.value.reason, refused.value.spent) == (reason, False)
+
+
+def test_versions_that_are_read_count_for_requests_with_evidence_that_nobody_has_decided() -> None:
+    with pytest.raises(UnreadEvidenceError) as unread:
+        judge(_attested(annotation="v2,v1"), "1")
+    assert unread.value.supported == "v2,v1"
+    assert not judge(_attested(APPROVED, annotation="v2,v1"), "1")
+    assert not judge(_attested(annotation="v2,v1", signer="other"), "1")
