@@ -1,7 +1,7 @@
 """Asking for a certificate with a proof: what the machine is asked, what it shows, and the request that carries it.
 
 Source: the Cluster API proposal "Kubelet authentication" (2021), whose flow for a version that is not read is in
-:meth:`_Attempt.fall_back`; the challenge is kubevouch's own.
+:meth:`_Attempt._fall_back`; the challenge is kubevouch's own.
 
 Every step can be repeated. The key is on disk before anything is asked, and stays the same for as long as the request
 is not granted: what the cluster has recorded of the machine by that key still is the machine's when a program was
@@ -429,7 +429,7 @@ class _Attempt:
                 raise
             raise NotIssuedError(
                 "the cluster asks no machine for a proof: it has no AttestationChallenges",
-                "kubevouch up and kubevouch controllers with --attestation-config add them",
+                "kubevouch up serves that kind, and kubevouch controllers says how another API server comes to it",
             ) from err
         name = made.metadata.name
         teller = asyncio.create_task(self._tell_later(name), name="wait-for-challenge")
