@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from asynctest import async_test
-from attested_world import NODE, Clerk, Machine, attested_cluster, bound, by_null
 from kubevouch.agent.attestation_settings import is_given_for
 from kubevouch.agent.attested_request import older, unread
 from kubevouch.agent.interface import (
@@ -25,6 +24,7 @@ from kubevouch.attestation.interface import Evidence
 from kubevouch.pki import keys
 from kubevouch.pki.x509 import provider_id, x509_request
 from kubevouch.testing.cluster import Cluster
+from proving_machine import NODE, Clerk, Machine, attested_cluster, bound, by_null
 
 PROVIDER_ID = "aws:///eu-west-1a/i-0abc"
 
