@@ -49,11 +49,32 @@ def verify_device_chain(
     """
     leaf, *others = _parsed(presented)
     _verify_device(leaf)
+    return verify_way(leaf, others, anchors, now=now, usage=CLIENT_AUTH_OID)
+
+
+def verify_way(
+    leaf: Certificate,
+    others: Sequence[Certificate],
+    anchors: TrustAnchors,
+    *,
+    now: dt.datetime,
+    usage: str,
+    understood: frozenset[str] = frozenset(),
+) -> tuple[Certificate, ...]:
+    """As :func:`verify_device_chain` from ``chain`` on, for a certificate whose own rules the caller looks at.
+
+    Args:
+        usage: what every certificate of the way has to be for, if it says so at all.
+        understood: critical extensions of the leaf that the caller reads himself.
+
+    Raises:
+        DeviceChainError
+    """
     search = _Search(others, anchors)
     first: DeviceChainError | None = None
     for chain in search.chains((leaf,)):
         try:
-            _verify_chain(chain, now)
+            _verify_chain(chain, now, usage, understood)
         except DeviceChainError as err:
             first = first or err
         else:
@@ -120,9 +141,21 @@ class _Search:
         return True
 
 
-def _verify_chain(chain: tuple[Certificate, ...], now: dt.datetime) -> None:
+def _verify_chain(chain: tuple[Certificate, ...], now: dt.datetime, usage: str, understood: frozenset[str]) -> None:
     for below, certificate in enumerate(chain):
+        strange = set(certificate.meaning.unhandled_critical) - (understood if below == 0 else frozenset())
+        if strange:
+            raise DeviceChainError("critical-extension", f"{_name(certificate)} has {min(strange)}, which is not known")
         _verify_link(certificate, below - 1, now)
+        usages = certificate.meaning.extended_key_usages
+        if usages and usage not in usages and ANY_OID not in usages:
+            raise DeviceChainError(
+                "eku", f"{_name(certificate)} has extended key usages, and {usage} is not among them"
+            )
+        if below and any(each.oid in _POLICY_EXTENSIONS for each in certificate.extensions):
+            raise DeviceChainError(
+                "policy-constraints", f"{_name(certificate)} has policy constraints, which are not evaluated"
+            )
     broken = name_constraints.violation(chain)
     if broken:
         raise DeviceChainError("name-constraints", broken)
@@ -131,8 +164,6 @@ def _verify_chain(chain: tuple[Certificate, ...], now: dt.datetime) -> None:
 def _verify_link(certificate: Certificate, intermediates: int, now: dt.datetime) -> None:
     """One certificate, with so many between it and the device; -1 is the device's own."""
     meaning, name = certificate.meaning, _name(certificate)
-    if meaning.unhandled_critical:
-        raise DeviceChainError("critical-extension", f"{name} has {meaning.unhandled_critical[0]}, which is not known")
     if not certificate.not_before <= now <= certificate.not_after:
         spans = f"{certificate.not_before:%Y-%m-%dT%H:%M:%SZ} to {certificate.not_after:%Y-%m-%dT%H:%M:%SZ}"
         raise DeviceChainError("validity", f"{name} is valid from {spans}, and it is {now:%Y-%m-%dT%H:%M:%SZ}")
@@ -146,11 +177,6 @@ def _verify_link(certificate: Certificate, intermediates: int, now: dt.datetime)
             raise DeviceChainError(
                 "path-length", f"{name} allows {meaning.max_path_length} CAs below it, got {intermediates}"
             )
-    usages = meaning.extended_key_usages
-    if usages and CLIENT_AUTH_OID not in usages and ANY_OID not in usages:
-        raise DeviceChainError("eku", f"{name} has extended key usages, and clientAuth is not among them")
-    if intermediates >= 0 and any(each.oid in _POLICY_EXTENSIONS for each in certificate.extensions):
-        raise DeviceChainError("policy-constraints", f"{name} has policy constraints, which are not evaluated")
 
 
 def verify_size(key: PublicKey, name: str) -> None:

@@ -16,7 +16,6 @@ PKIError
 ├── IncompatibleRequestError   a CSR found under a name is not the one looked for
 │   └── NameSquattedError      … and somebody put it there
 ├── DeviceChainError           a device's certificate that leads to no root, or breaks a rule on the way
-├── EndorsementError           a certificate of an endorsement key that proves nothing
 ├── SSHError                   a key, certificate, signature or revocation list of SSH that proves nothing
 ├── RecoveryProofError         an answer to a recovery challenge that proves nothing
 └── ClientCertificateError     a client certificate that proves nothing
@@ -100,18 +99,6 @@ class NameSquattedError(IncompatibleRequestError):
 
 class DeviceChainError(PKIError):
     """A device's certificate that leads to no root, or breaks a rule on the way; ``step`` names the rule."""
-
-    def __init__(self, step: str, message: str) -> None:
-        super().__init__(message)
-        self.step = step
-
-
-class EndorsementError(PKIError):
-    """A certificate that does not show an endorsement key to be a TPM's.
-
-    Args:
-        step: the check that failed: ``chain``, ``validity``, ``ca``, ``key-usage``, ``eku``, ``san``.
-    """
 
     def __init__(self, step: str, message: str) -> None:
         super().__init__(message)
