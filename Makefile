@@ -32,7 +32,7 @@ help:
 	@echo 'make coverage  what the unit tests of the packages that decide about trust reach, against the floors in pyproject.toml'
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
-	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, and where its memory is'
+	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, where its memory is, and a fleet of 200 agents'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -126,6 +126,7 @@ attack: venv
 # Mixed work for as long as it is given, and where the memory is meanwhile.
 endurance: venv
 	$(PY) benchmarks/endurance.py --seconds $(strip $(ENDURANCE_SECONDS))
+	KUBEVOUCH_AGENTS=200 $(PY) -m pytest tests/integration/test_agent_fleet.py -n $(strip $(WORKERS)) $(PYTEST_FLAGS)
 
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
