@@ -31,6 +31,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
+from kubevouch.standalone.attestation import AttestationFile
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore, Snapshot
@@ -135,6 +136,7 @@ class World:
         serving: ServingRules | None = None,
         services: Sequence[ApproverService] = (),
         resolver: Resolver | None = None,
+        attesting: AttestationFile | None = None,
     ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
@@ -151,6 +153,7 @@ class World:
             connect=connect,
             ledger=self.ledger,
             resolver=resolver,
+            attesting=attesting,
         )
         self._running.append(running)
         return running

@@ -24,13 +24,12 @@ from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
+from kubevouch.pki.policy import names_node
 from kubevouch.pki.x509 import x509_request
 from kubevouch.wellknown import (
     ARCH_LABEL,
     HOSTNAME_LABEL,
-    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_NODE_LEASE_NAMESPACE,
-    KUBELET_SERVING_SIGNER,
     NODE_USER_PREFIX,
     OS_LABEL,
 )
@@ -40,8 +39,6 @@ MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
 PodGetter = Callable[[str, str], Pod | None]
 NodeGetter = Callable[[str], Node | None]
 ServiceAccountGetter = Callable[[str, str], ServiceAccount | None]
-
-_KUBELET_SIGNERS = (KUBELET_SERVING_SIGNER, KUBE_APISERVER_CLIENT_KUBELET_SIGNER)
 
 # Kubernetes' own labels that a kubelet sets; everything else under these domains is for operators.
 _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
@@ -379,7 +376,7 @@ def _check_resource_slice(node_name: str, request: Request) -> None:
 
 
 def _check_csr(node_name: str, request: Request) -> None:
-    if request.operation is not Operation.CREATE or request.obj.spec.signer_name not in _KUBELET_SIGNERS:
+    if request.operation is not Operation.CREATE or not names_node(request.obj.spec.signer_name):
         return
     try:
         requested = x509_request.parse_pem(request.obj.spec.request or b"")

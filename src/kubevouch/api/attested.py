@@ -28,6 +28,11 @@ class Strength(StrEnum):
 _RANKS = {each: rank for rank, each in enumerate(Strength)}
 
 
+def rank(strength: Strength) -> int:
+    """The place of ``strength``, weakest first."""
+    return _RANKS[strength]
+
+
 def at_least(strength: Strength, wanted: Strength) -> bool:
     """Whether ``strength`` is ``wanted`` or stronger."""
     return _RANKS[strength] >= _RANKS[wanted]

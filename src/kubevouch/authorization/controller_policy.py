@@ -57,6 +57,7 @@ from kubevouch.wellknown import (
     LEGACY_UNKNOWN_SIGNER,
     MACHINE_INVENTORY_CONTROLLER,
     NAMESPACE_CONTROLLER,
+    NODE_ATTESTATION_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
@@ -88,6 +89,7 @@ CONTROLLERS = (
     TOKEN_USES_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
     NODE_RECOVERY_CONTROLLER,
+    NODE_ATTESTATION_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
     MACHINE_INVENTORY_CONTROLLER,
     CERTIFICATE_POLICY_STATUS_CONTROLLER,
@@ -236,6 +238,8 @@ def kubevouch_controller_policy() -> Policy:
             rule("sign", _CERTIFICATES, "signers"),
             # What is revoked: read as itself where no server is beside it.
             rule(_READ, _KUBEVOUCH, "certificaterevocations"),
+            # What may be signed for machines that have proven what they are.
+            rule("get", _KUBEVOUCH, "nodeidentities"),
             EVENTS,
         )
         # Who is locked out.
@@ -295,6 +299,17 @@ def kubevouch_controller_policy() -> Policy:
             NODE_REMOVAL_CONTROLLER,
             rule(_READ, "", "nodes"),
             rule("create", _KUBEVOUCH, "certificaterevocations"),
+            EVENTS,
+        )
+        # What machines have proven; it decides to whom a name belongs, and approves nothing.
+        + _cluster_wide(
+            NODE_ATTESTATION_CONTROLLER,
+            rule(f"delete {_READ}", _KUBEVOUCH, "attestationchallenges"),
+            rule(f"create delete {_READ}", _KUBEVOUCH, "nodeidentities"),
+            rule("update", _KUBEVOUCH, "attestationchallenges/status nodeidentities/status"),
+            rule(f"patch {_READ}", _CERTIFICATES, _REQUESTS),
+            rule(_READ, "", "nodes"),
+            rule("get", "", "namespaces", [KUBE_SYSTEM_NAMESPACE]),
             EVENTS,
         )
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)

@@ -19,6 +19,7 @@ from kubevouch.machinery import field
 from kubevouch.machinery.declaration import Int64, RawJSON, Struct, always, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text import names
+from kubevouch.wellknown import DEFAULT_NODE_TOKEN_GROUP
 
 KIND = "AttestationConfiguration"
 API_VERSION = "kubevouch.io/v1alpha1"
@@ -126,6 +127,13 @@ class AttestationConfiguration(Struct):
     ] = []  # fmt: skip
     fallbacks: Annotated[Fallbacks, wire(10, "Weaker ways to a certificate; none by default.")] = Fallbacks()
     callback: Annotated[Callback, wire(11, "How machines are called back.")] = Callback()
+    requester_groups: Annotated[
+        list[str],
+        wire(12, "Groups of which a machine that joins is in one; none means that of kubeadm's tokens for nodes."),
+    ] = []
+    requesters_without_token: Annotated[
+        bool, wire(13, "Machines may come as another user than that of a bootstrap token, in one of these groups.")
+    ] = False
 
 
 USUAL_LIFETIMES: Mapping[Strength, int] = {
@@ -154,6 +162,11 @@ def settings_of(attestor: AttestorSettings) -> Mapping[str, Any]:
 def lifetimes_of(config: AttestationConfiguration) -> Mapping[Strength, int]:
     """Seconds, by what a proof is worth."""
     return {**USUAL_LIFETIMES, **{Strength(each.strength): each.seconds for each in config.lifetimes}}
+
+
+def requester_groups_of(config: AttestationConfiguration) -> tuple[str, ...]:
+    """Groups of which a machine that joins is in one."""
+    return tuple(config.requester_groups) or (DEFAULT_NODE_TOKEN_GROUP,)
 
 
 def places_of(template: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from kubevouch.controllers import (
     ledger_checkpoint,
     machine_inventory,
     namespace,
+    node_attestation,
     node_lifecycle,
     node_recovery,
     pod_certificate_cleaner,
@@ -80,6 +81,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     # Before the approvers, who ask it.
     Entry(machine_inventory.NAME, "machineinventory", machine_inventory.build),
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
+    Entry(node_attestation.NAME, "nodeattestation", node_attestation.build),
     Entry(certificate_policy_status.NAME, "certificaterequestpolicy-status", certificate_policy_status.build),
     Entry(csr_signing.NAME, "csrsigning", csr_signing.build),
     Entry(certificate_signers.NAME, "certificatesigners", certificate_signers.build),

@@ -21,10 +21,18 @@ from kubevouch.api.certificates_v1 import (
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
-from kubevouch.controllers.approval import certificate_policies, kubelet_client, kubelet_serving, revocations, webhook
+from kubevouch.controllers.approval import (
+    certificate_policies,
+    kubelet_client,
+    kubelet_serving,
+    node_attestation,
+    revocations,
+    webhook,
+)
 from kubevouch.controllers.approval.approval_news import ApprovalNews
 from kubevouch.controllers.approval.certificate_policies import PolicyApprover
 from kubevouch.controllers.approval.interface import ApprovalMetrics, Approver, Bound, RefusedError
+from kubevouch.controllers.approval.node_attestation import NodeAttestationApprover
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
@@ -52,6 +60,7 @@ _UNKNOWN_REASON = "NoApprover"
 
 APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
     revocations.build,
+    node_attestation.build,
     kubelet_client.build,
     kubelet_serving.build,
     certificate_policies.build,
@@ -258,4 +267,6 @@ def build(context: Context) -> QueueController:
             bounds.append(approver)
     approvers += webhook.build(context, controller)
     bounds.append(kubelet_client.build_bounds(context, client, controller))
+    # The last: nobody has a claim whose request is refused for something else.
+    bounds += (each for each in approvers if isinstance(each, NodeAttestationApprover))
     return controller

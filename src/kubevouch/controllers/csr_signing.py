@@ -6,7 +6,9 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -23,9 +25,11 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_limiter
+from kubevouch.client.stored import find
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import (
@@ -46,10 +50,10 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.errors import IssuedMismatchError, ParseError, PKIError, PolicyError
 from kubevouch.pki.node_user import node_name_of
-from kubevouch.pki.policy import FAILED_REASON, NODE_SIGNERS
+from kubevouch.pki.policy import FAILED_REASON, MIN_TTL, attestation_provider, names_node
 from kubevouch.pki.x509 import pem, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.policy import revoked_requests
+from kubevouch.policy import node_identities, revoked_requests
 from kubevouch.policy.facts import facts_of
 from kubevouch.revocation import node_records
 from kubevouch.revocation.revocations import Revocations
@@ -137,7 +141,7 @@ class CSRSigner:
             return DONE
         now = self._clock.now()
         try:
-            wanted = _wanted(csr)
+            wanted = await self._granted(_wanted(csr))
             requester = Requester(csr.spec.username, csr.spec.uid, csr.spec.groups, csr.spec.extra)
             certificate = await self._issue(signer, requester, approval, wanted, now)
         except ParseError as err:
@@ -161,6 +165,29 @@ class CSRSigner:
         await self._write(csr, status, "error updating signature for csr")
         del self._unwritten[request.name]
         return DONE
+
+    async def _granted(self, wanted: Wanted) -> Wanted:
+        """For machines that prove what they are only what was granted is signed, whoever has approved the request.
+
+        The approver writes the grant before its approval: read as the server has it now, none means that there is none.
+
+        Raises:
+            PolicyError: nothing is granted to this request and key.
+            ReconcileError: that cannot be read now.
+        """
+        if not attestation_provider(wanted.signer_name):
+            return wanted
+        name = node_name_of(wanted.request.subject.common_name)
+        try:
+            identity = await find(self._client, NODE_IDENTITIES, name) if name else None
+        except (APIStatusError, TransportError) as err:
+            raise ReconcileError(f"what was granted to node {name} cannot be read: {err}") from err
+        key = hashlib.sha256(wanted.request.public_key.canonical_info).hexdigest()
+        grant = node_identities.grant_of(identity, wanted.uid, key)
+        if grant is None:
+            raise PolicyError(f"{wanted.signer_name} signs what was attested, and nothing is granted to this request")
+        seconds = min(grant.seconds, wanted.expiration_seconds or grant.seconds)
+        return dataclasses.replace(wanted, expiration_seconds=max(seconds, int(MIN_TTL.total_seconds())))
 
     async def _issue(
         self, signer: Signer, requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime
@@ -246,7 +273,7 @@ class CSRSigner:
 def _locked_out(csr: CertificateSigningRequest, records: RecordMaps) -> str:
     """Why a request is not signed that was made before its node was locked out, and approved just before or after."""
     created = csr.metadata.creation_timestamp
-    if csr.spec.signer_name not in NODE_SIGNERS or created is None:
+    if not names_node(csr.spec.signer_name) or created is None:
         return ""
     try:
         name = node_name_of(x509_request.parse_pem(csr.spec.request or b"").subject.common_name)

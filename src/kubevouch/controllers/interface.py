@@ -19,6 +19,7 @@ from kubevouch.client.webhook import Webhook
 from kubevouch.config.approver_webhooks import ApproverWebhook
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers.approval.interface import ApprovalMetrics, Uncounted
+from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.inventory import MachineInventory
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
@@ -154,6 +155,7 @@ class Context:
         approver_services: services that are asked about requests, in their order.
         resolver: asked about names and addresses that nothing else justifies; None asks nobody.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
+        attestation: by which methods machines prove what they are; None is by none.
         approval_metrics: what is counted of decisions about requests.
         signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
@@ -182,6 +184,7 @@ class Context:
     approver_services: Sequence[ApproverService] = ()
     resolver: Resolver | None = None
     kubelet_serving: ServingRules | None = None
+    attestation: Attestation | None = None
     approval_metrics: ApprovalMetrics = field(default_factory=Uncounted)
     signing_metrics: SigningMetrics = field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()

@@ -20,6 +20,8 @@ from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.usages import CLIENT_AUTH, DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.wellknown import (
+    ATTESTED_CLIENT_SIGNER_PREFIX,
+    ATTESTED_SERVING_SIGNER_PREFIX,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBELET_SERVING_SIGNER,
@@ -30,7 +32,12 @@ from kubevouch.wellknown import (
 )
 
 NODE_SIGNERS = frozenset({KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER})
-"""The signers whose certificates name a node."""
+"""Kubernetes' own signers whose certificates name a node."""
+
+_ATTESTED = {
+    ATTESTED_CLIENT_SIGNER_PREFIX: KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    ATTESTED_SERVING_SIGNER_PREFIX: KUBELET_SERVING_SIGNER,
+}
 
 
 FAILED_REASON = "SignerValidationFailure"
@@ -50,6 +57,27 @@ _SYSTEM = "system:"
 _MASTERS_REFUSED = f"use of {KUBE_APISERVER_CLIENT_SIGNER} signer with {MASTERS_GROUP} group is not allowed"
 
 
+def attestation_provider(signer_name: str) -> str:
+    """The method of attestation that a signer of Cluster API's "kubelet authentication" is of; else empty."""
+    for prefix in _ATTESTED:
+        if signer_name.startswith(prefix):
+            return signer_name.removeprefix(prefix)
+    return ""
+
+
+def rules_signer(signer_name: str) -> str:
+    """The signer of Kubernetes by whose rules ``signer_name`` signs: of an attested one the kubelets', else itself."""
+    for prefix, signer in _ATTESTED.items():
+        if signer_name.startswith(prefix) and signer_name != prefix:
+            return signer
+    return signer_name
+
+
+def names_node(signer_name: str) -> bool:
+    """Whether the signer's certificates name a node."""
+    return rules_signer(signer_name) in NODE_SIGNERS
+
+
 def verify_shape(signer_name: str, request: CertificateRequest, usages: Sequence[str]) -> None:
     """Hold a request against the rules of one of Kubernetes' four signers.
 
@@ -57,11 +85,11 @@ def verify_shape(signer_name: str, request: CertificateRequest, usages: Sequence
         PolicyError: the request can never be signed; the message is that of the Failed condition.
         AuthorityError: the signer is none of the four.
     """
-    rule = _RULES.get(signer_name)
+    rule = _RULES.get(rules_signer(signer_name))
     if rule is None:
         raise AuthorityError(f"unrecognized signerName: {quote(signer_name)}")
     rule(request, usages)
-    if signer_name in NODE_SIGNERS:
+    if names_node(signer_name):
         verify_node_name(request.subject)
 
 
@@ -163,7 +191,7 @@ def verify_no_escalation(signer_name: str, subject: Subject) -> None:
     """
     if MASTERS_GROUP in subject.organizations:
         raise PolicyError(f"{signer_name} never issues the {MASTERS_GROUP} group")
-    if signer_name in NODE_SIGNERS:
+    if names_node(signer_name):
         if not subject.common_name.startswith(NODE_USER_PREFIX):
             raise PolicyError(
                 f"{signer_name} issues no subject but {NODE_USER_PREFIX}<name>, got {quote(subject.common_name)}"

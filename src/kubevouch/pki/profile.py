@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from kubevouch.machinery.text.gotext import is_printable_text, quote
 from kubevouch.pki.errors import PolicyError
-from kubevouch.pki.policy import NODE_SIGNERS, verify_no_masters
+from kubevouch.pki.policy import names_node, verify_no_masters
 from kubevouch.pki.x509.public_key import KeyKind, PublicKey
 from kubevouch.pki.x509.signature import Digest
 from kubevouch.pki.x509.usages import CERT_SIGN, CRL_SIGN
@@ -119,7 +119,7 @@ def _verify_key(key: PublicKey) -> None:
 def _verify_no_other_signers_node(signer_name: str, request: CertificateRequest) -> None:
     """A node's identity comes from the signers for nodes, whose rules and whose approver look at the node's name."""
     subject = request.subject
-    if signer_name in NODE_SIGNERS:
+    if names_node(signer_name):
         return
     if NODES_GROUP in subject.organizations or subject.common_name.startswith(NODE_USER_PREFIX):
         raise PolicyError(f"{signer_name} does not issue identities of nodes")

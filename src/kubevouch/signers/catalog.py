@@ -18,7 +18,7 @@ import structlog
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError
 from kubevouch.pki.issuance import SigningRules
-from kubevouch.pki.policy import KUBERNETES_SIGNERS
+from kubevouch.pki.policy import KUBERNETES_SIGNERS, rules_signer
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Signer, SignerError
 from kubevouch.signers.keys import KeyOptions
@@ -84,6 +84,7 @@ class SigningOptions:
         named: the directory of the CAs that CertificateSigners may name; None is the usual one.
         durations: by signer name, where it is another one than in ``rules``.
         socket: of the signing process that has the key of ``default``, which then names its certificate only.
+        attested: signers for machines that have proven what they are; they sign as the kubelets' do, with their CA.
         outside: a SigningConfiguration; the signers that it names are its authorities' own, whatever else is said here.
     """
 
@@ -96,10 +97,16 @@ class SigningOptions:
     durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
     socket: Path | None = None
     outside: Path | None = None
+    attested: tuple[str, ...] = ()
+
+    @property
+    def signer_names(self) -> tuple[str, ...]:
+        """Those that sign with the cluster's CAs."""
+        return (*KUBERNETES_SIGNERS, *self.attested)
 
     def rules_of(self, signer_name: str) -> SigningRules:
-        """The rules of one of the four."""
-        duration = self.durations.get(signer_name)
+        """The rules of one of them."""
+        duration = self.durations.get(rules_signer(signer_name))
         return self.rules if duration is None else msgspec.structs.replace(self.rules, signing_duration=duration)
 
     def problems(self) -> list[str]:
@@ -144,7 +151,7 @@ def _outside(options: SigningOptions) -> dict[str, Signer]:
     signers: dict[str, Signer] = {}
     for authority in outside.load(options.outside).authorities:
         for name in authority.signer_names:
-            if name not in KUBERNETES_SIGNERS:
+            if name not in options.signer_names:
                 raise SignerError(
                     f"got signerName {name} in {options.outside}, expected {', '.join(KUBERNETES_SIGNERS)}"
                 )
@@ -161,17 +168,18 @@ def _here(options: SigningOptions) -> dict[str, Signer]:
         trusted = Path(options.default.certificate_file)
         return {
             name: outside.process_signer(options.socket, trusted, options.rules_of(name), options.clock)
-            for name in KUBERNETES_SIGNERS
+            for name in options.signer_names
         }
     if options.default:
         # One signer for all of the same rules: the files are looked at once a signature.
         by_rules: dict[dt.timedelta, Signer] = {}
-        for name in KUBERNETES_SIGNERS:
+        for name in options.signer_names:
             duration = options.rules_of(name).signing_duration
             if duration not in by_rules:
                 by_rules[duration] = _load(name, options.default, options)
-        return {name: by_rules[options.rules_of(name).signing_duration] for name in KUBERNETES_SIGNERS}
-    chosen = {name: options.pairs[name] for name in KUBERNETES_SIGNERS if options.pairs.get(name)}
+        return {name: by_rules[options.rules_of(name).signing_duration] for name in options.signer_names}
+    by_signer = {name: options.pairs.get(rules_signer(name)) for name in options.signer_names}
+    chosen = {name: pair for name, pair in by_signer.items() if pair}
     if not chosen:
         log.info("Skipping CSR signer controller because no csr cert/key was specified")
     for name in KUBERNETES_SIGNERS if chosen else ():

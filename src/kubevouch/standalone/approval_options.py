@@ -30,9 +30,11 @@ class ApprovalOptions:
     Args:
         inventory_config: an InventoryConfiguration; None has AllowedMachine objects only.
         webhook_config: an ApproverWebhookConfiguration; None asks no service.
+        attestation_config: an AttestationConfiguration; None takes no proofs of machines.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
     """
 
     inventory_config: Path | None = None
     webhook_config: Path | None = None
+    attestation_config: Path | None = None
     serving: ServingApproval | None = field(default_factory=ServingApproval)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -31,6 +32,8 @@ from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.signers.authorities import NAMED_FOLDER, NamedAuthorities
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
+from kubevouch.standalone.attestation import AttestationFile
+from kubevouch.standalone.attestation import attestation as made
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.util.clock import Clock
@@ -106,6 +109,7 @@ def start_controllers(
     inventory: Sequence[Source] = (),
     serving: ServingRules | None = None,
     approver_services: Sequence[ApproverService] = (),
+    attesting: AttestationFile | None = None,
     resolver: Resolver | None = None,
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
@@ -119,6 +123,7 @@ def start_controllers(
         inventory: which machines are expected, beside AllowedMachine objects.
         resolver: asked about names of kubelets that nothing else justifies.
         approver_services: services that are asked about requests.
+        attesting: by which methods machines prove what they are; None is by none.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
@@ -126,12 +131,17 @@ def start_controllers(
     Raises:
         UnknownControllerError: the list names what there is not.
         SignerError, RootCAError: a file of the CA cannot be used.
+        AttestationOptionsError: a method of attestation cannot work with its settings.
     """
     identity = identity or IdentityOptions()
     pair = pair_at(server.pki.folder, CA)
     if not isinstance(signing, SigningOptions):
         signing = _signing_options(signing or ClusterSigning(), pair, identity, server.clock)
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
+    attestation = None
+    if attesting is not None:
+        attestation = made(attesting, reach(wellknown.NODE_ATTESTATION_CONTROLLER), server.clock)
+        signing = dataclasses.replace(signing, attested=attestation.signer_names())
     # Who does not sign needs no key.
     selected = catalog.select(controllers)
     signs = csr_signing.NAME in {each.name for each in selected}
@@ -160,6 +170,7 @@ def start_controllers(
         kubelet_serving=serving,
         approver_services=approver_services,
         resolver=resolver,
+        attestation=attestation,
         approval_metrics=server.api.metrics.approvals,
         signing_metrics=server.api.metrics.signing,
     )

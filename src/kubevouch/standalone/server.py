@@ -12,6 +12,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, POD_CERTIFICATE_REQUESTS, POD_CERTIFICATE_REQUESTS_V1
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.authorization.attestation_policy import attestation_policy
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy
 from kubevouch.authorization.controller_policy import kubevouch_controller_policy
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
@@ -71,6 +72,7 @@ def shipped_policy(runtime_config: RuntimeConfig | None = None, *, recovery: boo
     """What the server keeps complete at each start. ``recovery``: nodes whose certificate has ended may come back."""
     gated = gated_kinds(runtime_config)
     policy = bootstrap_policy(*gated) + kubevouch_controller_policy() + ledger_policy() + revocation_policy()
+    policy += attestation_policy()
     if CLUSTER_TRUST_BUNDLES.plural in gated:
         policy += cluster_trust_bundle_policy()
     return policy + recovery_policy() if recovery else policy

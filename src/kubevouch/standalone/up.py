@@ -41,9 +41,10 @@ from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.metrics import issuance
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.signers.catalog import SigningOptions
-from kubevouch.standalone import addresses, approval, network, service_accounts
+from kubevouch.standalone import addresses, approval, attestation, network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.approval import ApprovalOptionsError
+from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
@@ -122,6 +123,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
     audit = _verified_audit(options, clock)
     tracing = _verified_tracing(options)
     inventory = _verified_inventory(options)
+    attesting = _verified_attestation(options)
     services = _verified_services(options, clock)
     async with contextlib.AsyncExitStack() as stack:
         for service in services:
@@ -177,18 +179,22 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             stack.push_async_callback(issued.close)
             await begin(issued, server.client, clock.now())
             server.api.metrics.read_at_scrape(partial(_of_ledger, issued))
-        controllers = start_controllers(
-            server,
-            options.controllers,
-            ledger=issued,
-            signing=options.signing,
-            identity=options.identity,
-            inventory=inventory,
-            serving=serving_rules(options, names, pki),
-            approver_services=services,
-            resolver=approval.resolver(options.approval, clock),
-            node_monitor_grace_period=options.node_monitor_grace_period,
-        )
+        try:
+            controllers = start_controllers(
+                server,
+                options.controllers,
+                ledger=issued,
+                signing=options.signing,
+                identity=options.identity,
+                inventory=inventory,
+                serving=serving_rules(options, names, pki),
+                approver_services=services,
+                attesting=attesting,
+                resolver=approval.resolver(options.approval, clock),
+                node_monitor_grace_period=options.node_monitor_grace_period,
+            )
+        except AttestationOptionsError as err:
+            raise InvalidOptionsError(str(err), err.hint) from err
         stack.push_async_callback(controllers.close)
         moved += kubeconfigs.keep(decided)
         sent = published or addresses.recorded(admin) or shared
@@ -311,6 +317,13 @@ def _verified_inventory(options: StandaloneOptions) -> Sequence[Source]:
         return approval.inventory_sources(options.approval)
     except ApprovalOptionsError as err:
         raise InvalidOptionsError(str(err)) from err
+
+
+def _verified_attestation(options: StandaloneOptions) -> AttestationFile | None:
+    try:
+        return attestation.read(options.approval.attestation_config)
+    except AttestationOptionsError as err:
+        raise InvalidOptionsError(str(err), err.hint) from err
 
 
 def _verified_services(options: StandaloneOptions, clock: Clock) -> Sequence[ApproverService]:

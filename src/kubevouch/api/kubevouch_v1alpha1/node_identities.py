@@ -21,6 +21,7 @@ RENEWAL_FAILED: Final = "RenewalFailed"
 MAX_HISTORY = 32
 MAX_CLAIMS = 64
 MAX_PROOFS = 4
+MAX_GRANTS = 4
 
 _SHORT = {"maxLength": 63}
 _TEXT = {"maxLength": 1024}
@@ -125,7 +126,11 @@ class NodeIdentityStatus(Struct):
         list[AttestedProof],
         wire(12, "What else it proved.", list_type="atomic", schema={"maxItems": MAX_PROOFS}),
     ] = []
-    granted: Annotated[GrantedCertificate | None, wire(13, "The newest certificate that may be signed.")] = None
+    granted: Annotated[
+        list[GrantedCertificate],
+        wire(13, "Certificates that may be signed, the newest last.", list_type="atomic",
+             schema={"maxItems": MAX_GRANTS}),
+    ] = []  # fmt: skip
     node_uid: Annotated[
         str, wire(14, "Of the Node that the machine has registered; with it the claim goes.", schema={"maxLength": 128})
     ] = named("nodeUID", "")
@@ -141,6 +146,10 @@ class NodeIdentityStatus(Struct):
         list[IdentityEvent],
         wire(17, "What happened to the name, the oldest first.", list_type="atomic", schema={"maxItems": MAX_HISTORY}),
     ] = []
+    replaced_until: Annotated[
+        Time | None,
+        wire(19, "The until of the expectNewHardware that another machine has used."),
+    ] = None
     conditions: Annotated[
         list[Condition], wire(18, f"{CLAIMED}, {RENEWAL_FAILED}.", list_type="map", map_keys=("type",))
     ] = []

@@ -58,6 +58,11 @@ _FLAGS = (
         type=click.Path(path_type=Path),
         help="An ApproverWebhookConfiguration: services that are asked about requests for certificates.",
     ),
+    click.option(
+        "--attestation-config",
+        type=click.Path(path_type=Path),
+        help="An AttestationConfiguration: by which methods machines prove what they are.",
+    ),
     *_DECLARED,
     click.option(
         "--kubelet-serving-dns",
@@ -86,5 +91,6 @@ def take_approval(flags: dict[str, Any]) -> ApprovalOptions:
     return ApprovalOptions(
         inventory_config=flags.pop("inventory_config"),
         webhook_config=flags.pop("approver_webhook_config"),
+        attestation_config=flags.pop("attestation_config"),
         serving=None if flags.pop("no_kubelet_serving_approval") else serving,
     )

@@ -1,0 +1,186 @@
+"""node-attestation-controller: asks machines what only the right one can answer, and clears questions away.
+
+A challenge lasts two minutes. One that was answered is kept until its request is decided, so that who is stopped in
+between finds it again. Source: kubevouch's own; the protocol is that of docs/attestation/README.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Iterable
+
+import msgspec
+import structlog
+
+from kubevouch import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import (
+    READY,
+    REFUSED,
+    AttestationChallenge,
+    AttestationChallengeStatus,
+)
+from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
+from kubevouch.api.meta_v1 import Condition
+from kubevouch.attestation.interface import AttestationError, Challenge, Random, RefusedEvidenceError, UnavailableError
+from kubevouch.client.cache.lister import Lister
+from kubevouch.client.interface import Client
+from kubevouch.controllers.attestation import Attestation
+from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.csr_approving import is_open
+from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.meta import DeleteOptions, Preconditions
+from kubevouch.machinery.text.times import Time
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.node_attestation")
+
+NAME = wellknown.NODE_ATTESTATION_CONTROLLER
+LASTS = dt.timedelta(minutes=2)
+NONCE_BYTES = 32
+MAX_CONTENT = 16 << 10
+"""Octets that a method may ask with."""
+MAX_OF_ONE = 5000
+"""Challenges that one requester may have at a time, as open requests: a fleet joins with one token."""
+REQUESTER_INDEX, UID_INDEX = "requester", "uid"
+WORKERS = 8
+_KEPT_SECONDS = 30.0
+
+
+class ChallengeMaker:
+    """One request for each challenge. Args: ``random``: the nonces."""
+
+    def __init__(
+        self,
+        client: Client,
+        challenges: Lister[AttestationChallenge],
+        csrs: Lister[CertificateSigningRequest],
+        attestation: Attestation,
+        clock: Clock,
+        random: Random = secrets.token_bytes,
+    ) -> None:
+        self._client = client
+        self._challenges = challenges
+        self._csrs = csrs
+        self._attestation = attestation
+        self._clock = clock
+        self._random = random
+
+    async def reconcile(self, request: Request) -> Result:
+        challenge = self._challenges.get(request.name)
+        if challenge is None:
+            return DONE
+        now = self._clock.now()
+        left = (ends_at(challenge, now) - now).total_seconds()
+        if left < 0:
+            if self._is_awaited(challenge):
+                return Result(requeue_after=_KEPT_SECONDS)
+            await self._delete(challenge)
+            return DONE
+        if not challenge.status.conditions:
+            if self._is_too_many(challenge):
+                await self._delete(challenge)
+                return DONE
+            await self._ask(challenge, now)
+        # A second later: whoever has asked in its last moment counts.
+        return Result(requeue_after=left + 1.0)
+
+    def _is_awaited(self, challenge: AttestationChallenge) -> bool:
+        """Whether a request that nobody has decided has answered it."""
+        used_by = challenge.status.used_by
+        return bool(used_by) and any(is_open(each) for each in self._csrs.by_index(UID_INDEX, used_by))
+
+    def _is_too_many(self, challenge: AttestationChallenge) -> bool:
+        return len(self._challenges.by_index(REQUESTER_INDEX, challenge.spec.requester)) > MAX_OF_ONE
+
+    async def _ask(self, challenge: AttestationChallenge, now: dt.datetime) -> None:
+        """Raises :class:`IgnorableError` while who has to be asked is away."""
+        spec = challenge.spec
+        verifier = self._attestation.verifiers.get(spec.provider)
+        if verifier is None:
+            accepted = ", ".join(self._attestation.verifiers)
+            status = _refused("Provider", f"{spec.provider} is no method that counts here, but {accepted}", now)
+        elif spec.version not in verifier.versions:
+            status = _refused("Version", f"expected {', '.join(verifier.versions)}, got {spec.version}", now)
+            status = msgspec.structs.replace(status, supported_versions=list(verifier.versions))
+        else:
+            try:
+                asked = verifier.challenge(spec.opening, now, self._random)
+                status = self._asked(asked, now)
+            except RefusedEvidenceError as err:
+                status = _refused(err.step, str(err), now)
+            except UnavailableError as err:
+                raise IgnorableError(str(err)) from err
+            except AttestationError as err:
+                status = _refused("Failed", str(err), now)
+        await self._client.update(
+            ATTESTATION_CHALLENGES, msgspec.structs.replace(challenge, status=status), subresource="status"
+        )
+
+    def _asked(self, asked: Challenge, now: dt.datetime) -> AttestationChallengeStatus:
+        return AttestationChallengeStatus(
+            nonce=self._random(NONCE_BYTES),
+            content=asked.content,
+            secret_digest=asked.secret_digest,
+            state=asked.state,
+            expires_at=Time.of(now + LASTS),
+            conditions=[_condition(READY, "Asked", "answer it in a request for a certificate", now)],
+        )
+
+    async def _delete(self, challenge: AttestationChallenge) -> None:
+        options = DeleteOptions(preconditions=Preconditions(uid=challenge.metadata.uid))
+        try:
+            await self._client.delete(ATTESTATION_CHALLENGES, challenge.metadata.name, options=options)
+        except APIStatusError as err:
+            if err.reason not in (Reason.NOT_FOUND, Reason.CONFLICT):
+                raise
+
+
+def ends_at(challenge: AttestationChallenge, now: dt.datetime) -> dt.datetime:
+    """When it counts no more; of one that is not asked yet, when nobody waits for it any longer."""
+    ends, created = challenge.status.expires_at, challenge.metadata.creation_timestamp
+    if ends is not None:
+        return ends.datetime()
+    return (now if created is None else created.datetime()) + LASTS
+
+
+def _refused(reason: str, message: str, now: dt.datetime) -> AttestationChallengeStatus:
+    return AttestationChallengeStatus(conditions=[_condition(REFUSED, reason, message, now)])
+
+
+def _condition(kind: str, reason: str, message: str, now: dt.datetime) -> Condition:
+    return Condition(
+        type=kind, status=wellknown.CONDITION_TRUE, last_transition_time=Time.of(now), reason=reason,
+        message=message[:1024],
+    )  # fmt: skip
+
+
+def _requester(challenge: AttestationChallenge) -> Iterable[str]:
+    return (challenge.spec.requester,)
+
+
+def _uid(csr: CertificateSigningRequest) -> Iterable[str]:
+    return (csr.metadata.uid,)
+
+
+def build(context: Context) -> QueueController | None:
+    """None where no method counts."""
+    if context.attestation is None:
+        return None
+    client = context.connect(NAME)
+    challenges = context.informers.informer(ATTESTATION_CHALLENGES, client=client)
+    csrs = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    challenges.indexer.add_index(REQUESTER_INDEX, _requester)
+    csrs.indexer.add_index(UID_INDEX, _uid)
+    maker = ChallengeMaker(client, challenges.lister, csrs.lister, context.attestation, context.clock)
+    controller = QueueController(NAME, maker, context.clock, workers=WORKERS)
+
+    def changed(challenge: AttestationChallenge) -> Iterable[Request]:
+        return (request_of(challenge),)
+
+    controller.watch(challenges, on_add=changed, on_update=changed)
+    controller.watch(csrs)
+    return controller
