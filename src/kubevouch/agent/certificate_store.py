@@ -225,7 +225,7 @@ class CertificateStore:
             done += self._fall_back(usable)
         if self.pending_key_path.exists():
             try:
-                keys.load_pem(_read(self.pending_key_path))
+                keys.load_pem(_read(self.pending_key_path), in_tpm=True)
             except (KeyMaterialError, CertificateStoreError):
                 done.append(_set_aside(self.pending_key_path, "holds no private key"))
         return done
@@ -278,7 +278,7 @@ class CertificateStore:
         path = self.pending_key_path
         if path.exists():
             try:
-                found = keys.load_pem(_read(path))
+                found = keys.load_pem(_read(path), in_tpm=True)
                 if keys.algorithm_of(found) is algorithm and not self._is_in_use(found):
                     return found, False
             except KeyMaterialError as err:
@@ -347,7 +347,7 @@ def _bounded(content: bytes, path: Path) -> bytes:
 def _pair(certificate: bytes, key: bytes, path: Path) -> StoredPair:
     """In either order in one file. Raises :class:`CertificateStoreError`."""
     try:
-        _, private_key = load_key_pair(certificate, key)
+        _, private_key = load_key_pair(certificate, key, in_tpm=True)
         return StoredPair(tuple(x509_certificate.parse_bundle(certificate)), private_key)
     except (AuthorityError, ParseError) as err:
         raise CertificateStoreError(

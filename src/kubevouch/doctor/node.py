@@ -138,7 +138,7 @@ def judge_refusal(err: APIStatusError, pair: Pair | None) -> Finding:
 def judge_requests(requests: list[CertificateSigningRequest], pending_key: bytes) -> Iterator[Finding]:
     """What became of the request that the key under way belongs to."""
     try:
-        wanted = keys.public_key_of(keys.load_pem(pending_key)).canonical_info
+        wanted = keys.public_key_of(keys.load_pem(pending_key, in_tpm=True)).canonical_info
     except KeyMaterialError:
         return
     for csr in requests:

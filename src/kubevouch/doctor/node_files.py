@@ -220,7 +220,7 @@ def read_pair(files: NodeFiles) -> Pair | Finding | None:
     except ParseError as err:
         return Code.PAIR_BROKEN.found(f"{files.current.path} ({len(content)} bytes) holds no certificate: {err}")
     try:
-        return Pair(chain, keys.public_key_of(keys.load_pem(content)))
+        return Pair(chain, keys.public_key_of(keys.load_pem(content, in_tpm=True)))
     except KeyMaterialError as err:
         return Code.PAIR_BROKEN.found(f"{files.current.path} holds no private key: {err}")
 

@@ -161,18 +161,19 @@ def own_certificate(bundle_pem: bytes, key_pem: bytes) -> bytes:
 
 
 def load_key_pair(
-    certificate_pem: bytes, key_pem: bytes, *, trusted_key: bool = False
+    certificate_pem: bytes, key_pem: bytes, *, trusted_key: bool = False, in_tpm: bool = False
 ) -> tuple[Certificate, PrivateKey]:
     """The first certificate and the key that belongs to it, as Go's ``tls.X509KeyPair`` loads them.
 
-    The key is checked for soundness unless it is ``trusted_key``, or will never be used.
+    The key is checked for soundness unless it is ``trusted_key``, or will never be used. It may be one that stays
+    ``in_tpm``, which Go knows nothing of.
 
     Raises:
         AuthorityError: with Go's text.
     """
     certificate = _first_certificate(certificate_pem)
     try:
-        key = keys.load_pem(key_pem, trusted=trusted_key)
+        key = keys.load_pem(key_pem, trusted=trusted_key, in_tpm=in_tpm)
         mine = keys.public_key_of(key)
     except (ParseError, KeyMaterialError) as error:
         raise AuthorityError(str(error)) from error

@@ -6,6 +6,7 @@ Kubernetes writes RSA keys as PKCS #1 and EC keys as SEC 1, and reads those and 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, rsa
@@ -112,16 +113,20 @@ _MISSING = "tls: failed to find any PEM data in key input"
 _IS_CERTIFICATE = "tls: found a certificate rather than a key in the PEM for the private key"
 
 
-def load_pem(text: bytes, *, trusted: bool = False) -> PrivateKey:
+def load_pem(text: bytes, *, trusted: bool = False, in_tpm: bool = False) -> PrivateKey:
     """The first private key of a PEM file, as Go's ``tls.X509KeyPair`` picks and reads it.
 
-    An RSA key that is ``trusted`` is not checked for soundness, which may take seconds.
+    Args:
+        trusted: an RSA key is not checked for soundness, which may take seconds.
+        in_tpm: a key that stays in a TPM may be named, which Go cannot use.
 
     Raises:
         KeyMaterialError: with Go's text; no part of the input is in it.
     """
     skipped = []
     for block in pem.blocks(text):
+        if block.type == _IN_TPM and in_tpm:
+            return _resident_key(block.contents)
         if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
             return load_der(block.contents, trusted=trusted)
         skipped.append(block.type)
@@ -133,6 +138,29 @@ def load_pem(text: bytes, *, trusted: bool = False) -> PrivateKey:
         'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after skipping PEM blocks of the '
         f"following types: {string_slice(skipped)}"
     )
+
+
+_IN_TPM = "TSS2 PRIVATE KEY"
+
+
+@runtime_checkable
+class _Stays(Protocol):
+    """A key that stays where it is, and what is stored of it."""
+
+    def to_der(self) -> bytes: ...
+
+
+def _resident_key(contents: bytes) -> PrivateKey:
+    # Few machines have one, and the credential plug-in counts what it loads.
+    from kubevouch.pki.tpm import resident_key
+
+    return resident_key.parse(contents)
+
+
+def is_in_tpm(text: bytes) -> bool:
+    """Whether the first private key of a PEM file stays in a TPM."""
+    found = (block.type for block in pem.blocks(text) if block.type.endswith("PRIVATE KEY"))
+    return next(found, "") == _IN_TPM
 
 
 _ENCRYPTED = "ENCRYPTED PRIVATE KEY"
@@ -193,7 +221,12 @@ def load_der(contents: bytes, *, trusted: bool = False) -> PrivateKey:
 
 
 def to_pem(key: PrivateKey) -> bytes:
-    """``EC PRIVATE KEY`` (SEC 1), ``RSA PRIVATE KEY`` (PKCS #1), else ``PRIVATE KEY`` (PKCS #8), unencrypted."""
+    """``EC PRIVATE KEY`` (SEC 1), ``RSA PRIVATE KEY`` (PKCS #1), else ``PRIVATE KEY`` (PKCS #8), unencrypted.
+
+    Of a key in a TPM, what that TPM knows it by: ``TSS2 PRIVATE KEY``.
+    """
+    if isinstance(key, _Stays):
+        return pem.encode(_IN_TPM, key.to_der())
     if isinstance(key, ec.EllipticCurvePrivateKey):
         label, form = "EC PRIVATE KEY", PrivateFormat.TraditionalOpenSSL
     elif isinstance(key, rsa.RSAPrivateKey):
