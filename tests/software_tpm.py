@@ -122,29 +122,18 @@ def _key_usage(**said: bool) -> x509.KeyUsage:
 
 
 class SoftwareTPM:
-    """A TPM of its own, which runs until :meth:`stop`; after :meth:`start` it is the same machine, booted again.
+    """A TPM of its own. From :meth:`start` to :meth:`stop` its machine runs; with another start it is booted again.
 
     Args:
         folder: for its state; the sockets lie elsewhere, for their paths have to be short.
-        manufacturer: who vouches for its endorsement keys; None: nobody.
-        kinds: the endorsement keys that it has certificates for, as :data:`templates.ENDORSEMENT_KEYS` names them.
-            P-256 is made at once, RSA takes a second.
     """
 
-    def __init__(
-        self, folder: Path, manufacturer: Manufacturer | None = None, kinds: Sequence[str] = ("p256",)
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sockets = tempfile.TemporaryDirectory(prefix="tpm-")
         self._socket = Path(self._sockets.name) / "tpm"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        self.start()
-        if manufacturer is not None:
-            for kind in kinds:
-                key = next(each for each in templates.ENDORSEMENT_KEYS if each.name == kind)
-                certificate = manufacturer.certificate(self.public_key(key))
-                self.define(key.certificate, certificate.public_bytes(Encoding.DER))
 
     @property
     def where(self) -> str:
@@ -190,6 +179,17 @@ class SoftwareTPM:
         self._sockets.cleanup()
 
     # ---------------------------------------------------------- what only a maker or an owner does
+
+    def certify(self, manufacturer: Manufacturer, kinds: Sequence[str] = ("ECC-P256",)) -> None:
+        """Put certificates for its endorsement keys into it.
+
+        Args:
+            kinds: of the keys, such as ECC-P256 and RSA-2048; the latter takes a moment longer.
+        """
+        for kind in kinds:
+            key = next(each for each in templates.ENDORSEMENT_KEYS if each.kind == kind)
+            certificate = manufacturer.certificate(self.public_key(key))
+            self.define(key.certificate, certificate.public_bytes(Encoding.DER))
 
     def public_key(self, kind: templates.EndorsementKey) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
         """Of an endorsement key; it is not kept in the TPM."""
@@ -256,11 +256,14 @@ class SoftwareTPM:
 
 @contextlib.contextmanager
 def software_tpm(
-    folder: Path, manufacturer: Manufacturer | None = None, kinds: Sequence[str] = ("p256",)
+    folder: Path, manufacturer: Manufacturer | None = None, kinds: Sequence[str] = ("ECC-P256",)
 ) -> Iterator[SoftwareTPM]:
-    """One that runs until the end of the block."""
-    tpm = SoftwareTPM(folder, manufacturer, kinds)
+    """One that runs until the end of the block; without a ``manufacturer`` nobody vouches for it."""
+    tpm = SoftwareTPM(folder)
     try:
+        tpm.start()
+        if manufacturer is not None:
+            tpm.certify(manufacturer, kinds)
         yield tpm
     finally:
         tpm.remove()

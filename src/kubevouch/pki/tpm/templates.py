@@ -19,7 +19,6 @@ _KEY = RESIDENT | Attributes.USER_WITH_AUTH | Attributes.NO_DA
 # PolicySecret(TPM_RH_ENDORSEMENT), and PolicyOR of that and PolicyAuthorizeNV: annex B.6 of the profile.
 _POLICY_A = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa")
 _POLICY_B = {
-    SHA256: bytes.fromhex("ca3d0a99a2b93906f7a3342414efcfb3a385d44cd1fd459089d19b5071c0b7a0"),
     SHA384: bytes.fromhex(
         "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12"
     ),
@@ -33,11 +32,15 @@ _AES_128, _AES_256 = (AES, 128, CFB), (AES, 256, CFB)
 
 @dataclass(frozen=True, slots=True)
 class EndorsementKey:
-    """One kind of endorsement key: what it is called, the NV index of its certificate, what it is made from."""
+    """One kind of endorsement key: the NV index of its certificate, and what it is made from."""
 
-    name: str
     certificate: int
     template: Public
+
+    @property
+    def kind(self) -> str:
+        """Such as ``ECC-P256``."""
+        return self.template.kind
 
 
 def _low_rsa() -> Public:
@@ -54,31 +57,29 @@ def _low_ecc() -> Public:
     )  # fmt: skip
 
 
-def _high_rsa(name_algorithm: int, bits: int) -> Public:
+def _high_rsa(bits: int) -> Public:
     return Public(
-        type=RSA, name_algorithm=name_algorithm, attributes=_EK_HIGH, auth_policy=_POLICY_B[name_algorithm],
-        symmetric=_AES_128 if name_algorithm == SHA256 else _AES_256, bits=bits,
+        type=RSA, name_algorithm=SHA384, attributes=_EK_HIGH, auth_policy=_POLICY_B[SHA384], symmetric=_AES_256,
+        bits=bits,
     )  # fmt: skip
 
 
 def _high_ecc(name_algorithm: int, curve: int) -> Public:
     return Public(
         type=ECC, name_algorithm=name_algorithm, attributes=_EK_HIGH, auth_policy=_POLICY_B[name_algorithm],
-        symmetric=_AES_128 if name_algorithm == SHA256 else _AES_256, curve=curve,
+        symmetric=_AES_256, curve=curve,
     )  # fmt: skip
 
 
 ENDORSEMENT_KEYS = (
     # The low range: the unique field is full of zeros, and only a policy lets anybody use the key.
-    EndorsementKey("p256", 0x01C0000A, _low_ecc()),
-    EndorsementKey("rsa2048", 0x01C00002, _low_rsa()),
+    EndorsementKey(0x01C0000A, _low_ecc()),
+    EndorsementKey(0x01C00002, _low_rsa()),
     # The high range: an empty password will do.
-    EndorsementKey("p384", 0x01C00016, _high_ecc(SHA384, P384)),
-    EndorsementKey("rsa3072", 0x01C0001C, _high_rsa(SHA384, 3072)),
-    EndorsementKey("p256-high", 0x01C00014, _high_ecc(SHA256, P256)),
-    EndorsementKey("rsa2048-high", 0x01C00012, _high_rsa(SHA256, 2048)),
-    EndorsementKey("p521", 0x01C00018, _high_ecc(SHA512, P521)),
-    EndorsementKey("rsa4096", 0x01C0001E, _high_rsa(SHA384, 4096)),
+    EndorsementKey(0x01C00016, _high_ecc(SHA384, P384)),
+    EndorsementKey(0x01C0001C, _high_rsa(3072)),
+    EndorsementKey(0x01C00018, _high_ecc(SHA512, P521)),
+    EndorsementKey(0x01C0001E, _high_rsa(4096)),
 )
 """In the order in which they are looked for: finding the primes of an RSA key again takes seconds."""
 

@@ -207,7 +207,7 @@ def test_behind_a_resource_manager_what_is_others_stays(tpm: SoftwareTPM) -> Non
 
 def test_a_locked_out_tpm_says_until_when(tmp_path: Path, manufacturer: Manufacturer) -> None:
     with software_tpm(tmp_path, manufacturer) as tpm:
-        high = next(each for each in templates.ENDORSEMENT_KEYS if each.name == "p384")
+        high = next(each for each in templates.ENDORSEMENT_KEYS if each.kind == "ECC-P384")
         tpm.lock_out(seconds=7200)
         with tpm.device().opened() as connection:
             made = connection.run(commands.create_primary(commands.ENDORSEMENT, high.template)).handle

@@ -28,7 +28,7 @@ def test_endorsement_keys_of_real_tpms_are_made_from_our_templates() -> None:
     assert {"RSA-2048", "ECC-P384"} <= kinds
 
 
-@pytest.mark.parametrize("kind", templates.ENDORSEMENT_KEYS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", templates.ENDORSEMENT_KEYS, ids=lambda each: each.kind)
 def test_an_endorsement_key_decrypts_for_its_tpm_and_never_signs(kind: templates.EndorsementKey) -> None:
     wanted = public_area.RESIDENT | public_area.Attributes.RESTRICTED | public_area.Attributes.DECRYPT
     assert kind.template.has(wanted)
@@ -45,4 +45,4 @@ def test_the_attestation_key_is_restricted_and_the_key_of_the_node_is_not() -> N
 
 def test_each_kind_has_its_own_index() -> None:
     kinds = templates.ENDORSEMENT_KEYS
-    assert len({each.certificate for each in kinds}) == len({each.name for each in kinds}) == len(kinds)
+    assert len({each.certificate for each in kinds}) == len({each.kind for each in kinds}) == len(kinds)
