@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubevouch.pki.errors import DERError
 from kubevouch.pki.x509 import certificate_extensions, der
 from kubevouch.pki.x509.certificate_extensions import Extension
 
@@ -29,3 +30,24 @@ def authority_information_access(ocsp: Sequence[str], issuers: Sequence[str]) ->
         return ()
     entries = (der.encode(der.SEQUENCE, oid, der.encode(_URI, url.encode("ascii"))) for oid, url in described)
     return (Extension(certificate_extensions.AUTHORITY_INFO_ACCESS, False, der.encode(der.SEQUENCE, *entries)),)
+
+
+def ca_issuers(extensions: Sequence[Extension]) -> tuple[str, ...]:
+    """Where a certificate says that its CA's own certificate is. Whoever made the certificate chose these URLs.
+
+    What is no such extension, and URLs that are not in ASCII, say nothing.
+    """
+    found: list[str] = []
+    for each in extensions:
+        if each.oid != certificate_extensions.AUTHORITY_INFO_ACCESS:
+            continue
+        value = each.value
+        try:
+            start, stop = der.expect(value, 0, len(value), der.SEQUENCE)
+            for _, begin, end in der.elements(value, start, stop, der.SEQUENCE):
+                if value.startswith(_CA_ISSUERS, begin) and value[begin + len(_CA_ISSUERS)] == _URI:
+                    place, behind = der.expect(value, begin + len(_CA_ISSUERS), end, _URI)
+                    found.append(value[place:behind].decode("ascii"))
+        except (DERError, IndexError, UnicodeDecodeError):
+            continue
+    return tuple(found)

@@ -8,7 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
-from kubevouch.pki.x509.information_access import authority_information_access, crl_distribution_points
+from kubevouch.pki.x509 import certificate_extensions
+from kubevouch.pki.x509.certificate_extensions import Extension
+from kubevouch.pki.x509.information_access import authority_information_access, ca_issuers, crl_distribution_points
 from kubevouch.pki.x509.x509_certificate import Certificate
 
 URLS = ("http://crl.example.com/a.crl", "http://crl.example.com/b.crl")
@@ -32,3 +34,20 @@ def test_without_urls_there_is_no_extension_and_no_url_is_bent_to_fit() -> None:
     assert crl_distribution_points(()) == () and authority_information_access((), ()) == ()
     with pytest.raises(ValueError, match="ascii"):
         crl_distribution_points(["http://ü"])
+
+
+def test_the_issuers_place_is_read_again() -> None:
+    written = authority_information_access(["http://ocsp"], ["http://ca", "http://other"])
+    assert ca_issuers(written) == ("http://ca", "http://other")
+    assert ca_issuers(crl_distribution_points(URLS)) == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\x30\x00", b"\x30\x02\x30\x00", b"\x04\x00", "cut", "short", "not ascii"],
+)
+def test_what_names_no_place_is_no_error(value: bytes | str) -> None:
+    good = authority_information_access([], ["http://ca"])[0].value
+    changed = {"cut": good[:-1], "short": good[: good.index(b"http") - 2], "not ascii": good.replace(b"ca", b"c\xff")}
+    octets = value if isinstance(value, bytes) else changed[value]
+    assert ca_issuers([Extension(certificate_extensions.AUTHORITY_INFO_ACCESS, False, octets)]) == ()
