@@ -28,10 +28,14 @@ CALLS_PER_MINUTE = 240
 class APIAnswers(Generic[K, V]):
     """Args:
     calls_per_minute: at most, whoever wants them.
+    kept_seconds: for how long an answer counts.
     """
 
-    def __init__(self, clock: Clock, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
+    def __init__(
+        self, clock: Clock, *, calls_per_minute: int = CALLS_PER_MINUTE, kept_seconds: float = KEPT_SECONDS
+    ) -> None:
         self._clock = clock
+        self._kept_seconds = kept_seconds
         self._answers: ExpiringCache[K, tuple[float, V | None]] = ExpiringCache(MAX_ANSWERS, clock)
         self._calls: deque[float] = deque(maxlen=calls_per_minute)
         self._asking: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()
@@ -56,7 +60,7 @@ class APIAnswers(Generic[K, V]):
             self._count()
             answer = await ask()
             moment = self._clock.monotonic()
-            self._answers.put(key, (moment, answer), MISSING_SECONDS if answer is None else KEPT_SECONDS)
+            self._answers.put(key, (moment, answer), MISSING_SECONDS if answer is None else self._kept_seconds)
             return answer
 
     def _count(self) -> None:

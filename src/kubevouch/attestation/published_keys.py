@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import SettingsError, UnavailableError
 from kubevouch.attestation.jwt import KeySet, KeySetError, UnknownKeyError
 from kubevouch.util.clock import Clock
@@ -114,3 +115,15 @@ class PublishedKeys:
 def _file(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(MAX_BYTES)
+
+
+def fetch_with(web: Web) -> Fetch:
+    """Documents by https. Any other status than 200 is the cloud's to mend."""
+
+    async def fetch(url: str) -> bytes:
+        answer = await web.get(url, {"Accept": "application/json"})
+        if answer.status != 200:
+            raise UnavailableError(f"{url} answered {answer.status}")
+        return answer.body
+
+    return fetch

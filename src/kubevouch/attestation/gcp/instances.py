@@ -8,21 +8,19 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 
+from kubevouch.attestation import api_access
+from kubevouch.attestation.api_access import AccessToken, Listing, TokenOfThisMachine
 from kubevouch.attestation.api_answers import APIAnswers
-from kubevouch.attestation.gcp.metadata import METADATA, MetadataService
+from kubevouch.attestation.gcp.metadata import MetadataService
 from kubevouch.attestation.http import Web
-from kubevouch.attestation.interface import AttestationError, UnavailableError
 from kubevouch.util.clock import Clock
 
 API = "https://compute.googleapis.com/compute/v1"
-MAX_FILE = 4 << 20
-"""Bytes of a file of instances: some 600 of them."""
-_MAX_ANSWER = 256 << 10
 _RUNNING = frozenset({"PROVISIONING", "STAGING", "RUNNING"})
 
 
@@ -114,11 +112,7 @@ def internal_names(project: str, zone: str, name: str) -> tuple[str, str, str]:
 
 
 class InstancesAPI:
-    """:class:`Instances` by the API of Compute Engine.
-
-    Args:
-        token: what the API is asked with, an OAuth 2.0 access token.
-    """
+    """:class:`Instances` by the API of Compute Engine."""
 
     def __init__(self, web: Web, clock: Clock, token: AccessToken, base: str = API) -> None:
         self._web = web
@@ -129,70 +123,34 @@ class InstancesAPI:
 
     async def get(self, project: str, zone: str, name: str, *, fresh: bool = False) -> Instance | None:
         async def ask() -> Instance | None:
-            body = await self._ask(f"{_path(project, zone, name)}")
-            return None if body is None else _instance(_read(body, _Resource), project)
+            body = await self._ask(_path(project, zone, name))
+            return None if body is None else _instance(api_access.read(body, _Resource), project)
 
         return await self._instances.get((project, zone, name), ask, fresh=fresh)
 
     async def signing_key(self, project: str, zone: str, name: str) -> str | None:
         async def ask() -> str | None:
             body = await self._ask(f"{_path(project, zone, name)}/getShieldedInstanceIdentity")
-            return None if body is None else _read(body, _ShieldedIdentity).signing_key.ek_pub or None
+            return None if body is None else api_access.read(body, _ShieldedIdentity).signing_key.ek_pub or None
 
         return await self._keys.get((project, zone, name), ask)
 
     async def _ask(self, path: str) -> bytes | None:
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {await self._token.get()}"}
-        answer = await self._web.send("GET", f"{self._base}{path}", headers, limit=_MAX_ANSWER)
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            # Whether it is the credentials or the permission: a machine must not be refused for what we lack.
-            raise UnavailableError(f"the API of Compute Engine answered {answer.status}: {answer.text[:200]}", 30.0)
-        return answer.body
+        return await api_access.ask(self._web, f"{self._base}{path}", self._token)
 
 
 class InstancesFile:
-    """:class:`Instances` from a file, which is read again when it has changed; it knows no keys."""
+    """:class:`Instances` from a file; it knows no keys."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._known: dict[tuple[str, str, str], Instance] = {}
+        self._listing = Listing(path, _listed)
 
     async def get(self, project: str, zone: str, name: str, *, fresh: bool = False) -> Instance | None:  # noqa: ARG002 - it is
-        try:
-            status = self._path.stat()
-            if (status.st_mtime_ns, status.st_size) != self._seen:
-                self._known = _listed(_file(self._path))
-                self._seen = (status.st_mtime_ns, status.st_size)
-        except (OSError, msgspec.MsgspecError, ValueError) as err:
-            raise UnavailableError(f"the instances in {self._path} cannot be read: {err}", 30.0) from err
-        return self._known.get((project, zone, name))
+        found: Instance | None = self._listing.find((project, zone, name))
+        return found
 
     async def signing_key(self, project: str, zone: str, name: str) -> str | None:  # noqa: ARG002 - it has none
         return None
-
-
-class AccessToken(Protocol):
-    """What an API is asked with."""
-
-    async def get(self) -> str:
-        """One that is good for a while. Raises :class:`UnavailableError`."""
-        ...
-
-
-class TokenFile:
-    """An access token that somebody else keeps fresh in a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def get(self) -> str:
-        try:
-            return _file(self._path).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as err:
-            raise UnavailableError(f"the access token in {self._path} cannot be read: {err}", 30.0) from err
 
 
 class _Granted(msgspec.Struct):
@@ -200,45 +158,21 @@ class _Granted(msgspec.Struct):
     expires_in: float
 
 
-class TokenOfThisInstance:
-    """The access token of the service account of the instance that this runs on."""
+def token_of_this_instance(web: Web, clock: Clock) -> AccessToken:
+    """That of the service account of the instance that this runs on."""
+    metadata = MetadataService(web)
 
-    def __init__(self, web: Web, clock: Clock, base: str = METADATA) -> None:
-        self._metadata = MetadataService(web, base)
-        self._clock = clock
-        self._token = ""
-        self._until = 0.0
+    async def ask() -> tuple[str, float]:
+        text = await metadata.get("/instance/service-accounts/default/token")
+        granted: _Granted = api_access.read(text.encode(), _Granted)
+        return granted.access_token, granted.expires_in
 
-    async def get(self) -> str:
-        if not self._token or self._clock.monotonic() >= self._until:
-            try:
-                text = await self._metadata.get("/instance/service-accounts/default/token")
-            except AttestationError as err:
-                raise UnavailableError(f"no access token for the API: {err}", 30.0) from err
-            granted = _read(text.encode(), _Granted)
-            # The metadata service has a new one five minutes before the former one ends.
-            self._token, self._until = granted.access_token, self._clock.monotonic() + granted.expires_in - 240
-        return self._token
+    return TokenOfThisMachine(ask, clock)
 
 
 def _path(*parts: str) -> str:
     project, zone, name = (quote(each, safe=":") for each in parts)
     return f"/projects/{project}/zones/{zone}/instances/{name}"
-
-
-def _read(body: bytes, into: Any) -> Any:
-    try:
-        return msgspec.json.decode(body, type=into)
-    except (msgspec.MsgspecError, RecursionError) as err:
-        raise UnavailableError(f"the cloud answered what cannot be read: {str(err)[:200]}", 30.0) from err
-
-
-def _file(path: Path) -> bytes:
-    with path.open("rb") as file:
-        contents = file.read(MAX_FILE + 1)
-    if len(contents) > MAX_FILE:
-        raise ValueError(f"expected at most {MAX_FILE} bytes")
-    return contents
 
 
 def _listed(text: bytes) -> dict[tuple[str, str, str], Instance]:

@@ -12,19 +12,18 @@ from typing import Any
 import msgspec
 
 from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation.api_access import TokenFile
 from kubevouch.attestation.gcp import identity_token
 from kubevouch.attestation.gcp.evidence import NAME, VERSION, TokenEvidence, audience, provider_id
 from kubevouch.attestation.gcp.identity_token import ComputeEngine
 from kubevouch.attestation.gcp.instances import (
     API,
-    AccessToken,
     Instance,
     Instances,
     InstancesAPI,
     InstancesFile,
-    TokenFile,
-    TokenOfThisInstance,
     internal_names,
+    token_of_this_instance,
 )
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import (
@@ -41,7 +40,7 @@ from kubevouch.attestation.interface import (
     UnavailableError,
     UnsupportedVersionError,
 )
-from kubevouch.attestation.published_keys import PublishedKeys
+from kubevouch.attestation.published_keys import PublishedKeys, fetch_with
 
 KEYS = "https://www.googleapis.com/oauth2/v3/certs"
 _SOURCE = "gcp-identity-token"
@@ -97,9 +96,8 @@ def make_instances(read: Settings, web: Web, sources: Sources) -> Instances | No
         raise SettingsError(f"settings of {NAME}: got instances {read.instances!r}, expected api or an absolute path")
     if not read.instances:
         return None
-    token: AccessToken = TokenOfThisInstance(web, sources.clock)
-    if read.credentials:
-        token = TokenFile(Path(read.credentials))
+    own = token_of_this_instance(web, sources.clock)
+    token = TokenFile(Path(read.credentials)) if read.credentials else own
     return InstancesAPI(web, sources.clock, token, read.api)
 
 
@@ -162,18 +160,6 @@ class GCPVerifier:
 
     def machine_name(self, attested: Attested) -> str:
         return attested.node_name
-
-
-def fetch_with(web: Web) -> Any:
-    """Documents by https. Any other status than 200 is the cloud's to mend."""
-
-    async def fetch(url: str) -> bytes:
-        answer = await web.get(url, {"Accept": "application/json"})
-        if answer.status != 200:
-            raise UnavailableError(f"{url} answered {answer.status}")
-        return answer.body
-
-    return fetch
 
 
 async def known_instance(instances: Instances, project: str, zone: str, name: str, identifier: str) -> Instance:
