@@ -38,7 +38,7 @@ _EVICT_CONTROL, _NV_UNDEFINE, _NV_DEFINE, _NV_WRITE = 0x120, 0x122, 0x12A, 0x137
 _CLEAR, _HIERARCHY_CHANGE_AUTH, _DICTIONARY_ATTACK_PARAMETERS = 0x126, 0x129, 0x13A
 # Written by the owner, read by whoever asks, no lockout.
 _NV_ATTRIBUTES = 1 << 1 | commands.NV_OWNER_READ | commands.NV_AUTH_READ | 1 << 25
-FIRST_ENDORSEMENT_KEY = 0x81010001
+_FIRST_OF_CHAIN = 0x01C00100
 
 
 def libraries() -> str:
@@ -161,8 +161,11 @@ class SoftwareTPM:
             threading.Event().wait(0.003)
 
     def _listens(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as tried:
-            return tried.connect_ex(f"{self._socket}.ctrl") == 0
+        for path in (self._socket, f"{self._socket}.ctrl"):
+            with socket.socket(socket.AF_UNIX) as tried:
+                if tried.connect_ex(str(path)):
+                    return False
+        return True
 
     def stop(self) -> None:
         """Switch the machine off, all at once."""
@@ -181,7 +184,7 @@ class SoftwareTPM:
     # ---------------------------------------------------------- what only a maker or an owner does
 
     def certify(self, manufacturer: Manufacturer, kinds: Sequence[str] = ("ECC-P256",)) -> None:
-        """Put certificates for its endorsement keys into it.
+        """Put certificates for its endorsement keys into it, and who has signed them; the root has to be known.
 
         Args:
             kinds: of the keys, such as ECC-P256 and RSA-2048; the latter takes a moment longer.
@@ -190,6 +193,7 @@ class SoftwareTPM:
             key = next(each for each in templates.ENDORSEMENT_KEYS if each.kind == kind)
             certificate = manufacturer.certificate(self.public_key(key))
             self.define(key.certificate, certificate.public_bytes(Encoding.DER))
+        self.define(_FIRST_OF_CHAIN, manufacturer.intermediate.public_bytes(Encoding.DER))
 
     def public_key(self, kind: templates.EndorsementKey) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
         """Of an endorsement key; it is not kept in the TPM."""
