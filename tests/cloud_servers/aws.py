@@ -269,7 +269,7 @@ class Cloud:
         found = [each for each in self.instances if each.id == wanted]
         if not found:
             return _failure("ec2", 400, "InvalidInstanceID.NotFound", False)
-        return web.Response(text=_reservations(found), content_type="text/xml")
+        return web.Response(text=reservations(found), content_type="text/xml")
 
 
 def call_identity(
@@ -304,6 +304,29 @@ def call_identity(
     return role if hmac.compare_digest(expected, signature) else "SignatureDoesNotMatch"
 
 
+def eks_token(role: Role, cluster: str, now: dt.datetime, host: str = "sts.eu-west-1.amazonaws.com") -> str:
+    """As ``aws eks get-token --cluster-name`` makes it."""
+    moment = sigv4.timestamp(now)
+    scope = f"{moment[:8]}/{host.split('.')[1]}/sts/aws4_request"
+    pairs = {
+        "Action": "GetCallerIdentity",
+        "Version": "2011-06-15",
+        "X-Amz-Algorithm": sigv4.ALGORITHM,
+        "X-Amz-Credential": f"{role.access_key}/{scope}",
+        "X-Amz-Date": moment,
+        "X-Amz-Expires": "60",
+        "X-Amz-Security-Token": role.session_token,
+        "X-Amz-SignedHeaders": "host;x-k8s-aws-id",
+    }
+    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in sorted(pairs.items()))
+    headers = {"host": host, "x-k8s-aws-id": cluster}
+    digest = hashlib.sha256(b"").hexdigest()
+    canonical = sigv4.canonical_request("GET", query, headers, "host;x-k8s-aws-id", digest)
+    signed = sigv4.sign(role.secret_key, scope, moment, canonical)
+    url = f"https://{host}/?{query}&X-Amz-Signature={signed}"
+    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+
 def _identity(role: Role, as_json: bool) -> web.Response:
     _, _, _, _, account, resource = role.arn.split(":")
     user = f"AROAEXAMPLE:{resource.rpartition('/')[2]}"
@@ -330,7 +353,8 @@ def _failure(service: str, status: int, code: str, as_json: bool) -> web.Respons
     return web.Response(text=text, status=status, content_type="text/xml")
 
 
-def _reservations(instances: list[Instance]) -> str:
+def reservations(instances: list[Instance]) -> str:
+    """An answer of ``DescribeInstances``."""
     items = "".join(
         f"<item><reservationId>r-1</reservationId><ownerId>{each.account}</ownerId><instancesSet><item>"
         f"<instanceId>{each.id}</instanceId><imageId>ami-0123456789abcdef0</imageId>"

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from kubevouch.attestation import documents
 from kubevouch.attestation.aws import sigv4
-from kubevouch.attestation.aws.evidence import BINDING_HEADER, SignedRequest, binding_text
+from kubevouch.attestation.aws.evidence import BINDING_HEADER, SignedRequest
 from kubevouch.attestation.interface import RefusedEvidenceError, UnavailableError
 
 MAX_URL = 4096
@@ -344,8 +344,3 @@ def verify_caller(
         raise RefusedEvidenceError("role", f"got role {caller.role}, expected {', '.join(sorted(roles))}")
     if session and caller.session != session:
         raise RefusedEvidenceError("session", f"the call is by {caller.session}, expected {session}")
-
-
-def expected_text(digest: bytes, header: str) -> str:
-    """The header's value: in a token of EKS it is in the place of a cluster's name, which has no slashes."""
-    return binding_text(digest) if header == BINDING_HEADER else digest.hex()
