@@ -73,7 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     credentials: the path of a file with an access token for the API; empty is the managed identity of the machine that
         this runs on.
     node_name: whether the machine's computer name is that of its Node.
-    first_key_only: a machine that comes with another key than its first is refused until an operator says otherwise.
+    reattest: a machine may come with another key than its first, as after its disk was made anew, without an
+        operator's word. Whatever runs on it and reaches the metadata service can then have a key of its own certified.
     api, ca_file, connect_to: the API's address, the roots for https and where to connect to in place of a host name:
         for sovereign clouds and private endpoints.
     """
@@ -92,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     machines: str = ""
     credentials: str = ""
     node_name: bool = True
-    first_key_only: bool = False
+    reattest: bool = False
     api: str = API
     ca_file: str = ""
     connect_to: dict[str, str] = {}
@@ -196,7 +197,7 @@ class AzureVerifier:
             strength=Strength.CLOUD,
             provider_id=provider_id(canonical) if canonical else "",
             node_name=_node_name(machine) if self._settings.node_name else "",
-            renewable=not self._settings.first_key_only,
+            renewable=self._settings.reattest,
             claims=tuple(_claims(said, identity, machine)),
             evidence_digest=hashlib.sha256(evidence.data).hexdigest(),
         )

@@ -58,8 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     credentials: the path of a file with an access token for the API; empty is the service account of the instance
         that this runs on.
     node_name: whether the name of the instance is that of its Node.
-    first_key_only: an instance that comes with another key than its first is refused until an operator says
-        otherwise: any process on a node that reaches the metadata service can have a token for a key of its own.
+    reattest: a machine may come with another key than its first, as after its disk was made anew, without an
+        operator's word. Whatever runs on it and reaches the metadata service can then have a key of its own certified.
     api, ca_file, connect_to: the API's address, the roots for https and where to connect to in place of a host name:
         for private endpoints.
     """
@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     instances: str = ""
     credentials: str = ""
     node_name: bool = True
-    first_key_only: bool = False
+    reattest: bool = False
     api: str = API
     ca_file: str = ""
     connect_to: dict[str, str] = {}
@@ -148,7 +148,7 @@ class GCPVerifier:
             strength=Strength.CLOUD,
             provider_id=provider_id(claimed.project_id, claimed.zone, claimed.instance_name),
             node_name=claimed.instance_name if self._settings.node_name else "",
-            renewable=not self._settings.first_key_only,
+            renewable=self._settings.reattest,
             addresses=instance.addresses if instance is not None else (),
             dns_names=internal_names(claimed.project_id, claimed.zone, claimed.instance_name),
             claims=(*_claims(claimed), *(instance_claims(instance) if instance is not None else ())),

@@ -203,7 +203,7 @@ class GKEVerifier:
             strength=Strength.CLOUD,
             provider_id=provider_id(said.project_name, said.zone, said.name),
             node_name=said.name if self._settings.node_name else "",
-            renewable=not self._settings.first_key_only,
+            renewable=self._settings.reattest,
             addresses=instance.addresses,
             dns_names=internal_names(said.project_name, said.zone, said.name),
             claims=(

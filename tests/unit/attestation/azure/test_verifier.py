@@ -84,7 +84,7 @@ async def test_the_machine_that_a_document_is_of(tmp_path: Path) -> None:
 
         assert found.identity == f"{SUBSCRIPTION}/{VM_ID}"
         assert found.provider_id == f"azure://{CANONICAL}"
-        assert (found.node_name, found.strength, found.renewable) == ("node-z", Strength.CLOUD, True)
+        assert (found.node_name, found.strength, found.renewable) == ("node-z", Strength.CLOUD, False)
         tags = [each for each in found.claims if each.tenant_controlled]
         assert [each.name for each in tags] == ["azure.tag.pool"]
         # The issuer's certificate did not come along, and is kept.

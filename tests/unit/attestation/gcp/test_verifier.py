@@ -67,12 +67,20 @@ async def test_the_instance_that_a_token_is_of(tmp_path: Path) -> None:
 
     assert found.identity == f"{PROJECT}/{INSTANCE_ID}"
     assert found.provider_id == f"gce://{PROJECT}/{ZONE}/{NAME}"
-    assert (found.node_name, found.strength, found.renewable) == (NAME, Strength.CLOUD, True)
+    assert (found.node_name, found.strength, found.renewable) == (NAME, Strength.CLOUD, False)
     assert found.addresses == ("10.0.0.5", "203.0.113.5", "2001:db8::5")
     claims = {each.name: each for each in found.claims}
     assert claims["gcp.instanceID"].value == INSTANCE_ID
     assert not claims["gcp.project"].tenant_controlled
     assert claims["gcp.label.pool"].tenant_controlled and claims["gcp.createdBy"].tenant_controlled
+
+
+@async_test
+async def test_another_key_of_the_same_machine_is_for_an_operator_to_allow(tmp_path: Path) -> None:
+    async with GoogleCloud(tmp_path, NOW) as cloud:
+        shown = await proof(cloud)
+        assert not (await attested(verifier(cloud, tmp_path), shown)).renewable
+        assert (await attested(verifier(cloud, tmp_path, reattest=True), shown)).renewable
 
 
 @async_test
