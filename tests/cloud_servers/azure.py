@@ -36,6 +36,7 @@ CERTIFICATE_HOST = "www.microsoft.com"
 ISSUER_URL = f"http://{CERTIFICATE_HOST}/pkiops/certs/Test%20TLS%20Issuing%20CA%2001.crt"
 _AUDIENCE = "https://management.azure.com/"
 _ROOT, _ISSUING, _SIGNER = 0, 1, 2
+_BEGINS, _ENDS = dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2060, 1, 1, tzinfo=dt.UTC)
 
 
 def certificate(
@@ -46,18 +47,16 @@ def certificate(
     ca: bool,
     san: str = "",
     aia: str = "",
-    now: dt.datetime | None = None,
 ) -> x509.Certificate:
     """One of the chain; ``key`` and the issuer's are numbers of ``token_keys``."""
-    begins = (now or dt.datetime(2030, 1, 1, tzinfo=dt.UTC)) - dt.timedelta(days=1)
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .issuer_name(_name(issuer[0]))
         .public_key(private_key(key).public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(begins + dt.timedelta(days=3650))
+        .not_valid_before(_BEGINS)
+        .not_valid_after(_ENDS)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
     if san:
