@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -123,7 +124,8 @@ class NullVerifier:
 
 
 class NullAttestor:
-    """Settings: ``identity`` and whatever else :class:`Shown` has, and ``versions``, divided by commas."""
+    """Settings: ``identity`` and whatever else :class:`Shown` has, and ``versions``, divided by commas; ``busy`` is a
+    path, and while there is a file nothing can be proven."""
 
     name = NAME
 
@@ -133,6 +135,7 @@ class NullAttestor:
         self.needs_challenge = said.pop("challenge", "true") == "true"
         self._opening = said.pop("opening", "").encode()
         self._fails = said.pop("fails", "")
+        self._busy = said.pop("busy", "")
         try:
             self.shown = msgspec.convert(said, Shown, strict=False)
         except msgspec.ValidationError as err:
@@ -147,6 +150,8 @@ class NullAttestor:
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         if self._fails:
             raise AttestationError(self._fails)
+        if self._busy and Path(self._busy).exists():  # noqa: ASYNC240 - a look at a test's own file
+            raise UnavailableError("busy", 1000.0)
         return show(self.shown, binding)
 
     async def provider_id(self) -> str:

@@ -46,7 +46,7 @@ NODE = "worker-1"
 CLUSTER_ID = "5f6c1b2a-0000-4000-8000-000000000001"
 
 Verdict = Callable[[CertificateSigningRequest, tuple[Evidence, ...]], str]
-"""Empty approves; else the reason of the denial."""
+"""Empty approves; else the step that it is denied for."""
 
 
 @asynccontextmanager
@@ -103,15 +103,16 @@ class Clerk:
 
     async def _follow(self, resource: Resource[T], work: Callable[[T], Awaitable[None]]) -> None:
         options = WatchOptions(send_initial_events=True)
-        async with aclosing(self.cluster.client().watch(resource, options=options)) as events:
-            async for event in events:
-                if event.object is None or event.type in (EventType.DELETED, EventType.BOOKMARK):
-                    continue
-                try:
-                    await work(event.object)
-                except APIStatusError as err:
-                    if err.code != 409:  # an event of before the last write
-                        raise
+        while True:
+            async with aclosing(self.cluster.client().watch(resource, options=options)) as events:
+                async for event in events:
+                    if event.object is None or event.type in (EventType.DELETED, EventType.BOOKMARK):
+                        continue
+                    try:
+                        await work(event.object)
+                    except APIStatusError as err:
+                        if err.code != 409:  # an event of before the last write
+                            raise
 
     async def _ask(self, found: AttestationChallenge) -> None:
         if found.status.nonce or found.status.conditions:
@@ -147,7 +148,8 @@ class Clerk:
             await client.update(kind, replace_metadata(csr, annotations=annotations))
             return
         reason = self.verdict(csr, proofs)
-        decided = condition(wellknown.CSR_DENIED, reason, "by hand") if reason else APPROVED
+        denied = condition(wellknown.CSR_DENIED, "AttestationRefused", f"{reason}: by hand")
+        decided = denied if reason else APPROVED
         shown = msgspec.structs.replace(csr, status=CertificateSigningRequestStatus(conditions=[decided]))
         csr = await client.update(kind, shown, subresource="approval")
         if reason:

@@ -325,11 +325,10 @@ class _Attempt:
                 )
             except UnreadEvidenceError as err:
                 self._fall_back(_shown(csr) or self._versions, err.supported)
-            except AttestationRefusedError as err:
+            except AttestationRefusedError:
+                # One from before may have been too old when it was looked at, or something was put right since.
                 if not earlier:
                     raise
-                # It may have been too old by the time it was looked at, or something was put right since.
-                self._observer.warning(f"a new proof is made: {err}")
             self._made = None
         raise NotIssuedError(
             "no name is left for another request of this key",
@@ -366,8 +365,7 @@ class _Attempt:
             told.append(f"{evidence.provider}/{evidence.version}{answers}")
         extensions = await self._provider_id()
         template = self._template
-        # A TPM takes its time to sign.
-        signed = await asyncio.to_thread(build_request, self._key, template.subject, template.alt_names, extensions)
+        signed = build_request(self._key, template.subject, template.alt_names, extensions)
         content = blocks.build(signed, proofs)
         if len(content) > blocks.MAX_BYTES:
             raise AttestationRefusedError(

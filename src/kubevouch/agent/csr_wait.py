@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random as random_module
+import re
 from contextlib import aclosing
 
 from kubevouch import wellknown
@@ -35,6 +36,8 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _SOON_SECONDS = 1.0
 BANNED = "banned"
 """The step by which who was banned is refused (``policy.node_identities``)."""
+# The approver's message: "name-taken: …".
+_STEP = re.compile(r"([a-z0-9][a-z0-9-]{0,62}): ", re.ASCII)
 
 
 class UnreadEvidenceError(Exception):
@@ -90,15 +93,15 @@ def _refused(what: str, name: str, condition: CertificateSigningRequestCondition
     """Not spent: the key may be what the machine was recorded by, and another request of it can be granted."""
     message = f"certificate signing request {name} {what}, reason: {condition.reason or '-'}, message: "
     message += condition.message or "-"
-    if condition.reason.lower() == BANNED:
+    step = _STEP.match(condition.message)
+    reason = step[1] if step else condition.reason
+    if reason == BANNED:
         return MachineBannedError(
             message, "an operator has to lift it: kubevouch node unban; this machine asks again by itself",
-            reason=condition.reason,
+            reason=reason,
         )  # fmt: skip
     return AttestationRefusedError(
-        message,
-        "kubevouch csr describe says on the cluster what was shown and what it is held against",
-        reason=condition.reason,
+        message, "kubevouch csr describe says on the cluster what was shown and what it is held against", reason=reason
     )
 
 

@@ -12,6 +12,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.attestation import attestation_options, take_attestation
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.key_file import key_file_option, load_key
 from kubevouch.cli.flags.paths import FOLDER
@@ -103,8 +104,9 @@ _socket = click.option(
     "--recovery/--no-recovery",
     default=True,
     show_default=True,
-    help="Keep a recovery key where the cluster allows recovery.",
+    help="Keep a recovery key where the cluster allows recovery; none with --attest, which is the way back then.",
 )
+@attestation_options("--attest")
 @_socket
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of the log."
@@ -114,7 +116,7 @@ def agent(ctx: click.Context, /, log_format: Any, **flags: Any) -> None:
     """Keep this machine's certificates fresh, for as long as it runs.
 
     Begins with a bootstrap kubeconfig if there is no good credential, rotates between 70 and 90 % of a certificate's
-    life, and never gives up a pair that works.
+    life, and never gives up a pair that works. With --attest it proves each time what the machine is.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -150,6 +152,9 @@ def _options(
     hashes: tuple[str, ...],
     refresh_interval: dt.timedelta,
     recovery: bool,
+    methods: tuple[str, ...],
+    method_settings: tuple[str, ...],
+    oldest_evidence: tuple[str, ...],
     socket_path: Path,
 ) -> AgentOptions:
     from kubevouch.agent import options
@@ -186,6 +191,7 @@ def _options(
         healthz=options.local_address(healthz_address),
         hooks=hooks,
         recovery=recovery,
+        attestation=take_attestation(methods, method_settings, oldest_evidence),
         refresh_seconds=options.refresh(refresh_interval),
     )
 

@@ -12,9 +12,11 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.attestation import attestation_options, take_attestation
 from kubevouch.cli.flags.paths import FOLDER
 
 if TYPE_CHECKING:
+    from kubevouch.agent.attestation_settings import AttestationSettings
     from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 
 # As phases.join has them; help must not load it.
@@ -38,6 +40,7 @@ _VARIABLE = "KUBERNETES_EXEC_INFO"
 )
 @click.option("--node-name", default="", help="Name of the node.  [default: the certificate's, else the host name]")
 @click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds for a renewal.")
+@attestation_options("--provider")
 def credential(
     rootfs: Path | None,
     cert_dir: Path | None,
@@ -45,12 +48,17 @@ def credential(
     bootstrap_kubeconfig: Path | None,
     node_name: str,
     timeout: float,
+    methods: tuple[str, ...],
+    method_settings: tuple[str, ...],
+    oldest_evidence: tuple[str, ...],
 ) -> None:
     """Print this node's certificate as an ExecCredential, for kubelet, kubectl and all that use client-go.
 
     In a kubeconfig: user.exec with command kubevouch, args [credential], interactiveMode Never and apiVersion
-    client.authentication.k8s.io/v1. The certificate is renewed when a fifth of its life is left.
+    client.authentication.k8s.io/v1. The certificate is renewed when a fifth of its life is left. With --provider the
+    machine proves what it is; kubelet-authenticator-NAME is the same as kubevouch credential --provider NAME.
     """
+    from kubevouch.agent.attestation_settings import is_given_for
     from kubevouch.agent.certificate_store import CertificateStore
     from kubevouch.agent.interface import CertificateStoreError
     from kubevouch.phases import exec_credential as phase
@@ -58,6 +66,7 @@ def credential(
 
     root = rootfs or Path("/")
     clock = SystemClock()
+    attestation = take_attestation(methods, method_settings, oldest_evidence, installed=False)
     try:
         request = phase.parse_request(os.environ.get(_VARIABLE, ""))
     except phase.CredentialError as err:
@@ -69,12 +78,13 @@ def credential(
             pair = store.current()
         except CertificateStoreError as err:
             raise ui.CLIError(str(err), hint=err.hint) from err
-        action = phase.plan(None if pair is None else pair.leaf, now=clock.now())
+        proven = pair is None or is_given_for(store.current_path, attestation, pair.leaf)
+        action = phase.plan(None if pair is None else pair.leaf, now=clock.now(), proven=proven)
         if pair is None or action is not phase.Action.KEEP:
             kubeconfig = kubeconfig or root / _KUBELET_CONF
             bootstrap_kubeconfig = bootstrap_kubeconfig or root / _BOOTSTRAP_CONF
             try:
-                pair = _renewed(store, kubeconfig, bootstrap_kubeconfig, node_name, timeout)
+                pair = _renewed(store, kubeconfig, bootstrap_kubeconfig, node_name, timeout, attestation)
             except phase.CredentialError as err:
                 if pair is None or action is phase.Action.OBTAIN:
                     raise
@@ -86,7 +96,12 @@ def credential(
 
 
 def _renewed(
-    store: CertificateStore, kubeconfig: Path, bootstrap_kubeconfig: Path, node_name: str, timeout: float
+    store: CertificateStore,
+    kubeconfig: Path,
+    bootstrap_kubeconfig: Path,
+    node_name: str,
+    timeout: float,
+    attestation: AttestationSettings | None,
 ) -> StoredPair:
     from kubevouch.agent import options
     from kubevouch.agent.node_access import ClusterFiles
@@ -99,4 +114,4 @@ def _renewed(
     logs.configure(clock, level="error")
     name = options.node_name(node_name, store.current_path.parent)
     files = ClusterFiles(kubeconfig, bootstrap_kubeconfig)
-    return run_async(renew(store, files, name, clock, timeout=timeout))
+    return run_async(renew(store, files, name, clock, timeout=timeout, attestation=attestation))

@@ -16,6 +16,7 @@ import msgspec
 from kubevouch.cli import names, ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags import kubeadm_config, together
+from kubevouch.cli.flags.attestation import attestation_options, take_attestation
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.key_file import key_file_option, load_key
 from kubevouch.cli.flags.kubeadm_config import config_option
@@ -146,6 +147,7 @@ _FLAGS = (
     config_option,
     click.option("--node-name", default="", help="Name of the node.  [default: this machine's host name]"),
     key_file_option,
+    attestation_options("--attest"),
     click.option(
         "--rootfs",
         type=FOLDER,
@@ -372,6 +374,7 @@ async def _options(config: JoinConfiguration, flags: dict[str, Any], phases: fro
         cri_socket=flags["cri_socket"] or node.cri_socket,
         cluster_id=flags["cluster_id"],
         serve_self_signed=flags["serve_self_signed"],
+        attestation=take_attestation(flags["methods"], flags["method_settings"], flags["oldest_evidence"]),
     )
 
 
@@ -460,12 +463,13 @@ async def _wait(options: JoinOptions, told: Terminal) -> Serving:
 def _code(err: AgentError) -> ExitCode:
     from kubevouch.agent import interface
 
-    codes = {
+    codes: dict[type[AgentError], ExitCode] = {
         interface.SettingsError: ExitCode.INVALID,
         interface.NoClusterError: ExitCode.NO_ANSWER,
         interface.NotIssuedError: ExitCode.NO_ANSWER,
+        interface.AttestationUnavailableError: ExitCode.NO_ANSWER,
         interface.NotTrustedError: ExitCode.NOT_TRUSTED,
         interface.WrongCertificateError: ExitCode.NOT_TRUSTED,
         interface.RequestDeniedError: ExitCode.REFUSED,
     }
-    return codes.get(type(err), ExitCode.FAILED)
+    return next((code for kind, code in codes.items() if isinstance(err, kind)), ExitCode.FAILED)

@@ -91,8 +91,14 @@ class Action(Enum):
     OBTAIN = "without a new one there is no answer"
 
 
-def plan(leaf: Certificate | None, *, now: dt.datetime) -> Action:
-    """Raises :class:`CredentialError` for a certificate that begins in the future: the clock is wrong then."""
+def plan(leaf: Certificate | None, *, now: dt.datetime, proven: bool = True) -> Action:
+    """
+    Args:
+        proven: whether the certificate was given for what would be shown now (``attestation_settings.is_given_for``).
+
+    Raises:
+        CredentialError: a certificate that begins in the future: the clock is wrong then.
+    """
     if leaf is None or now > leaf.not_after:
         return Action.OBTAIN
     if now < leaf.not_before:
@@ -100,7 +106,7 @@ def plan(leaf: Certificate | None, *, now: dt.datetime) -> Action:
             f"the certificate begins at {Time.of(leaf.not_before)}, and it is {Time.of(now)} here",
             "set this machine's clock",
         )
-    return Action.KEEP if now < _due(leaf) else Action.RENEW
+    return Action.KEEP if proven and now < _due(leaf) else Action.RENEW
 
 
 def _due(leaf: Certificate) -> dt.datetime:

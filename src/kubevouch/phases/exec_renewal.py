@@ -69,9 +69,8 @@ async def _renew(
 ) -> StoredPair:
     with store.locked():
         pair = store.current()
-        action = plan(None if pair is None else pair.leaf, now=clock.now())
-        if pair is not None and action is Action.KEEP and not is_given_for(store.current_path, attestation, pair.leaf):
-            action = Action.RENEW
+        proven = pair is None or is_given_for(store.current_path, attestation, pair.leaf)
+        action = plan(None if pair is None else pair.leaf, now=clock.now(), proven=proven)
         if pair is not None and action is Action.KEEP:
             return pair
         bootstrap = files.bootstrap_kubeconfig

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kubevouch.agent import file_discovery, node_kubeconfig
+from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
 from kubevouch.agent.bootstrap import TIMEOUT_SECONDS, Bootstrap, bootstrap
 from kubevouch.agent.bootstrap_state import KubeconfigState, judge_kubeconfig
 from kubevouch.agent.certificate_request import credential_refused
@@ -98,6 +99,7 @@ class JoinOptions:
         cri_socket: of the container runtime; empty looks in the usual places.
         serve_self_signed: leave a self-signed serving pair where the kubelet keeps its own, until one is issued.
         cluster_id: which cluster it has to be, as its cluster-info says; empty is that of an earlier join, if any.
+        attestation: how the machine proves what it is; None does not.
     """
 
     discovery: TokenDiscovery | FileDiscovery | None
@@ -113,6 +115,7 @@ class JoinOptions:
     cri_socket: str = ""
     cluster_id: str = ""
     serve_self_signed: bool = False
+    attestation: AttestationSettings | None = None
 
     @property
     def token(self) -> Token:
@@ -196,6 +199,9 @@ def _known(options: JoinOptions, clock: Clock, observer: Observer) -> Kubeconfig
         return None
     if known.problem:
         observer.warning(f"{options.root / KUBELET_CONF} is replaced: {known.problem}")
+        return None
+    if not is_given_for(_store(options).current_path, options.attestation, known.chain[0]):
+        observer.warning(f"the certificate is replaced: it was not given for a proof by {options.attestation}")
         return None
     _clean_up(options)
     return known
@@ -383,7 +389,15 @@ async def _certificate(
     random: backoff.Random,
 ) -> x509_certificate.Certificate:
     anchors = TrustAnchors(x509_certificate.parse_bundle(cluster.certificate_authority_data))
-    wanted = Bootstrap(options.node_name, anchors, options.token.user, options.bootstrap_timeout, options.key)
+    wanted = Bootstrap(
+        options.node_name,
+        anchors,
+        options.token.user,
+        options.bootstrap_timeout,
+        options.key,
+        options.attestation,
+        cluster.cluster_id,
+    )
     return await bootstrap(client, _store(options), wanted, clock, observer, random)
 
 

@@ -129,10 +129,14 @@ def _attested(
 @pytest.mark.parametrize("kind", ["Denied", "Failed"])
 @pytest.mark.parametrize(("reason", "error"), [("name-taken", AttestationRefusedError), ("banned", MachineBannedError)])
 def test_a_refused_proof_does_not_take_the_key(kind: str, reason: str, error: type[AttestationRefusedError]) -> None:
-    with pytest.raises(AttestationRefusedError, match=f"reason: {reason}, message: because") as refused:
-        judge(_attested(condition(kind, reason, "because")), "1")
+    denied = condition(kind, "AttestationRefused", f"{reason}: because")
+    with pytest.raises(AttestationRefusedError, match=f"reason: AttestationRefused, message: {reason}: ") as refused:
+        judge(_attested(denied), "1")
     assert type(refused.value) is error
     assert (refused.value.reason, refused.value.spent) == (reason, False)
+    with pytest.raises(AttestationRefusedError, match="because banned: so") as refused:
+        judge(_attested(condition(kind, "KubectlDeny", "because banned: so")), "1")
+    assert (type(refused.value), refused.value.reason) == (AttestationRefusedError, "KubectlDeny")
 
 
 def test_versions_that_are_read_count_for_requests_with_evidence_that_nobody_has_decided() -> None:
