@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import json
 from collections.abc import Callable
@@ -34,10 +35,12 @@ from kubevouch.machinery.writing import field_set, json_patch, merge_patch, stra
 from kubevouch.machinery.writing.managed_fields import ManagedFieldsManager
 from kubevouch.pki import authority, jws, keys, recovery_proof
 from kubevouch.pki.client_certificate import TrustAnchors, identify, verify_presented
-from kubevouch.pki.errors import PKIError
+from kubevouch.pki.errors import DeviceChainError, PKIError, StructureError
 from kubevouch.pki.issued_elsewhere import Expectation, verify_issued_elsewhere
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.ssh import sshsig
+from kubevouch.pki.tpm import attest, credential, ek_certificate, event_log, public_area
+from kubevouch.pki.tpm import signatures as tpm_signatures
 from kubevouch.pki.x509 import cms, x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
@@ -468,3 +471,62 @@ def issued_elsewhere(data: bytes) -> object:
     chain = verify_issued_elsewhere(data, _EXPECTED, anchors, now=NOW)
     assert chain[0].public_key.canonical_info == _LEAF.public_key.canonical_info
     return chain
+
+
+# ------------------------------------------------------------------ what a TPM writes
+
+_TPM = [json.loads(path.read_text())["given"] for path in sorted((FIXTURES.parent / "evidence").glob("ev-tpm-*.json"))]
+
+
+def _of_tpms(name: str) -> list[bytes]:
+    found = {base64.b64decode(given[f"{name}_b64"]) for given in _TPM if given.get(f"{name}_b64")}
+    return sorted(found, key=len)
+
+
+TPM_STRUCTURES = [
+    seeds[place]
+    for name in ("attest", "key_public", "ek_public", "signature_tss", "creation_data", "credential_blob")
+    for seeds in [_of_tpms(name)]
+    for place in (0, -1)
+]
+TPM_EVENT_LOGS = _of_tpms("event_log")[:2]
+TPM_EK_CERTIFICATES = _of_tpms("ek_certificate")[::4]
+
+
+def tpm_structures(data: bytes) -> None:
+    """As every structure that it could be. A public area is written again as it came, or it would have another name."""
+    readers: list[Callable[[bytes], object]] = [
+        lambda octets: attest.parse(octets, attest.CERTIFY),
+        lambda octets: attest.parse(octets, attest.QUOTE),
+        lambda octets: attest.parse(octets, attest.CREATION),
+        attest.creation_data,
+        tpm_signatures.plain,
+        credential.parse_file,
+        tpm_public,
+    ]
+    for read in readers:
+        with contextlib.suppress(StructureError):
+            read(data)
+
+
+def tpm_public(data: bytes) -> None:
+    read = public_area.parse(data)
+    assert read.encode() == data
+    read.name()
+    read.spki()
+
+
+def tpm_event_log(data: bytes) -> object:
+    log = event_log.parse(data)
+    return [log.secure_boot, *(log.replay(bank) for bank in log.banks)]
+
+
+def tpm_ek_certificate(data: bytes) -> object:
+    """Whatever stands in an index: what was read is of the bytes that came."""
+    contents = ek_certificate.from_nv(data)
+    read = ek_certificate.parse(contents)
+    assert read.contents == contents
+    assert read.signed in contents
+    with contextlib.suppress(DeviceChainError):
+        ek_certificate.verify(read, [], TrustAnchors([]), NOW)
+    return read

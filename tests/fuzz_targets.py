@@ -318,6 +318,32 @@ TARGETS: dict[str, Target] = {
         parsers.SSH_REVOCATIONS,
         (b"\x01", b"\x20\0\0\0\x08", b"\x22\0\0\0\x0c", b"\0\0\0\0", b"\xff\xff\xff\xff"),
     ),
+    "tpm-structures": Target(
+        parsers.tpm_structures,
+        (),
+        parsers.TPM_STRUCTURES,
+        (
+            b"\xff\xffTCG\x80",
+            b"\xffTCG\x80\x17",
+            b"\0\x0b",
+            b"\0\x10",
+            b"\0\x20",
+            b"\xff\xff",
+            b"\0\0\0\1\0\x0b\3\xff\0\0",
+        ),
+    ),
+    "tpm-event-log": Target(
+        parsers.tpm_event_log,
+        (PKIError,),
+        parsers.TPM_EVENT_LOGS,
+        (b"StartupLocality\0", b"\3\0\0\0", b"\4\0\0\0", b"\xff\xff\xff\xff", b"\x0b\0", b"Spec ID Event03\0"),
+    ),
+    "tpm-ek-certificate": Target(
+        parsers.tpm_ek_certificate,
+        (PKIError,),
+        parsers.TPM_EK_CERTIFICATES,
+        (b"\x10\1\0", b"\0" * 16, b"\xff" * 16, b"\2\1\xff", bytes.fromhex("06092a864886f70d010107")),
+    ),
     "private-key": Target(
         keys.load_pem,
         (PKIError,),

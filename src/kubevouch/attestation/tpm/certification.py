@@ -1,4 +1,4 @@
-"""Steps 6 to 17: the attestation key, and what it says of the key of the request. Pure."""
+"""Steps 11 to 23: the attestation key, and what it says of the key of the request. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps 1 to 5: which TPM it is, and whether it is one at all. Pure; raises RefusedEvidenceError with the step."""
+"""Steps 1 to 10: which TPM it is, and whether it is one at all. Pure; raises RefusedEvidenceError with the step."""
 
 from __future__ import annotations
 
@@ -7,38 +7,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import DeviceChainError, ParseError, StructureError
 from kubevouch.pki.tpm import algorithms, ek_certificate, public_area
 from kubevouch.pki.tpm.public_area import RESIDENT, Attributes, Public
+from kubevouch.pki.tpm.templates import ENDORSEMENT_KEYS
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
 
 _STORAGE = RESIDENT | Attributes.RESTRICTED | Attributes.DECRYPT
-# TCG EK Credential Profile 2.5, annex B: templates L-1 and L-2, whose policy is PolicySecret of the endorsement
-# hierarchy, and H-3, H-4, H-6 and H-7, which take its password, too.
-_LOW = _STORAGE | Attributes.ADMIN_WITH_POLICY
-_HIGH = _LOW | Attributes.USER_WITH_AUTH
-_POLICIES = {
-    algorithms.SHA256: "837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa",
-    algorithms.SHA384: (
-        "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12"
-    ),
-    algorithms.SHA512: (
-        "b8221ca69e8550a4914de3faa6a18c072cc01208073a928d5d66d59ef79e49a4"
-        "29c41a6b269571d57edb25fbdb1838425608b413cd616a5f6db5b6071af99bea"
-    ),
-}
-_TEMPLATES = {
-    "RSA-2048": (algorithms.SHA256, _LOW, 128),
-    "ECC-P256": (algorithms.SHA256, _LOW, 128),
-    "ECC-P384": (algorithms.SHA384, _HIGH, 256),
-    "ECC-P521": (algorithms.SHA512, _HIGH, 256),
-    "RSA-3072": (algorithms.SHA384, _HIGH, 256),
-    "RSA-4096": (algorithms.SHA384, _HIGH, 256),
-}
+# One template for each kind of key. With two of them one key would be two machines, for a certificate is for the key.
+_TEMPLATES = {each.kind: each.template for each in ENDORSEMENT_KEYS}
 KINDS = tuple(_TEMPLATES)
 """Endorsement keys that certificates are read for."""
 
@@ -162,15 +145,9 @@ def _parsed(chain: Sequence[bytes]) -> list[Certificate]:
 
 def _is_template(key: Public) -> bool:
     """Whether it differs from its kind's one template by nothing but the key, which makes one TPM one machine."""
-    name_algorithm, attributes, bits = _TEMPLATES[key.kind]
-    return (
-        key.name_algorithm == name_algorithm
-        and key.attributes == attributes
-        and key.auth_policy.hex() == _POLICIES[name_algorithm]
-        and key.symmetric == (algorithms.AES, bits, algorithms.CFB)
-        and key.scheme == key.kdf == (algorithms.NULL, 0)
-        and key.exponent == 0
-        and all(len(each) == _coordinate_bytes(key) for each in key.unique)
+    blank = msgspec.structs.replace(_TEMPLATES[key.kind], unique=())
+    return msgspec.structs.replace(key, unique=()) == blank and all(
+        len(each) == _coordinate_bytes(key) for each in key.unique
     )
 
 

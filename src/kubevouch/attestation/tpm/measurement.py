@@ -1,4 +1,4 @@
-"""Steps 18 to 23: what a quote says of how the machine was booted, and whether that is as it should be. Pure."""
+"""Steps 24 to 29: what a quote says of how the machine was booted, and whether that is as it should be. Pure."""
 
 from __future__ import annotations
 
