@@ -68,7 +68,6 @@ class Machine:
         self.user = f"system:bootstrap:{token}"
         self.groups: tuple[str, ...] = BOOTSTRAPPERS
         self.provider = "null"
-        self._requests = 0
 
     @property
     def client(self) -> Client:
@@ -108,9 +107,8 @@ class Machine:
         pem = build_request(self.key, subject, extensions=extensions)
         return blocks.build(pem, proofs) if proofs else pem
 
-    async def file(self, request: bytes, **spec: Any) -> CertificateSigningRequest:
-        """Post a request, and what became of it once nobody has anything to do."""
-        self._requests += 1
+    async def post(self, request: bytes, **spec: Any) -> str:
+        """Post a request; its name."""
         fields = {
             "request": request,
             "signer_name": f"{ATTESTED_CLIENT_SIGNER_PREFIX}{self.provider}",
@@ -118,9 +116,13 @@ class Machine:
         }
         meta = ObjectMeta(generate_name="node-csr-")
         csr = CertificateSigningRequest(metadata=meta, spec=CertificateSigningRequestSpec(**fields | spec))
-        made = await self.client.create(CERTIFICATE_SIGNING_REQUESTS, csr)
+        return (await self.client.create(CERTIFICATE_SIGNING_REQUESTS, csr)).metadata.name
+
+    async def file(self, request: bytes, **spec: Any) -> CertificateSigningRequest:
+        """Post a request, and what became of it once nobody has anything to do."""
+        name = await self.post(request, **spec)
         await self.at.settle()
-        return await self.at.client.get(CERTIFICATE_SIGNING_REQUESTS, made.metadata.name)
+        return await self.at.client.get(CERTIFICATE_SIGNING_REQUESTS, name)
 
     async def join(self) -> CertificateSigningRequest:
         """The whole way: a challenge, its answer, a request."""

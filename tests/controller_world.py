@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -137,12 +137,12 @@ class World:
         services: Sequence[ApproverService] = (),
         resolver: Resolver | None = None,
         attesting: AttestationFile | None = None,
+        wrap: Callable[[Client], Client] = lambda client: client,
     ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
             cue.reviews = self.reviews
-            client: Client = cue
-            return client
+            return wrap(cue)
 
         running = start_controllers(
             self.server,
@@ -174,6 +174,17 @@ class World:
     async def settle(self) -> None:
         """Let what was started last do all that there is to do."""
         await self._running[-1].settle()
+
+    async def settle_all(self) -> None:
+        """As :meth:`settle`, of all that were started: each may have to try again in its time."""
+        for seconds in (5, 5, 5, 5, 0, 0, 0):
+            for running in self._running:
+                await running.settle()
+            await self.clock.run(seconds)
+
+    async def stop(self, running: RunningControllers) -> None:
+        self._running.remove(running)
+        await running.close()
 
     def as_user(self, name: str, *groups: str, **more: Any) -> Client:
         return self.server.api.loopback(UserInfo(name, groups=(*groups, "system:authenticated"), **more), "test")

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
@@ -22,38 +21,25 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Node
-from kubevouch.api.core_v1.events import NORMAL, WARNING
-from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import READY, AttestationChallenge
-from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES, NODE_IDENTITIES
-from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
-from kubevouch.attestation import request as blocks
-from kubevouch.attestation.interface import (
-    Attested,
-    Binding,
-    Challenge,
-    Evidence,
-    RefusedEvidenceError,
-    UnavailableError,
-    UnsupportedVersionError,
-    Verifier,
-)
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.attestation.interface import Attested, RefusedEvidenceError, UnavailableError, UnsupportedVersionError
 from kubevouch.client.cache.lister import Lister
-from kubevouch.client.interface import MERGE_PATCH, Client, ListOptions, TransportError
-from kubevouch.client.pager import list_all
-from kubevouch.client.stored import find
+from kubevouch.client.interface import MERGE_PATCH, Client, TransportError
 from kubevouch.controllers.approval.interface import RefusedError
-from kubevouch.controllers.attestation import Attestation, ClusterID
+from kubevouch.controllers.approval.node_claims import NodeClaims
+from kubevouch.controllers.approval.node_proofs import NodeProofs
+from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.event_recorder import Allowance, EventRecorder
-from kubevouch.controllers.interface import Context, IgnorableError, ReconcileError, request_of
+from kubevouch.controllers.interface import Context, ReconcileError, request_of
 from kubevouch.controllers.inventory import MachineInventory
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.pki.errors import ParseError
+from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.policy import attestation_provider
+from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
-from kubevouch.policy import node_attestation, node_identities
-from kubevouch.policy.facts import RequestFacts
+from kubevouch.policy import node_attestation, node_identities, unattested
+from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.inventory import Identity, Machine, current
 from kubevouch.policy.node_attestation import NotYetError, RequestRefusedError, Wanted
 from kubevouch.policy.node_identities import Asked, IdentityRefusedError
@@ -63,14 +49,12 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.node_attestation")
 
-T = TypeVar("T")
-
 NAME = "node-attestation"
 APPROVED_REASON = "MachineAttested"
 DENIED_REASON = "AttestationRefused"
-IDENTITY_INDEX = "identity"
-KEY_INDEX = "key"
-# Proofs that were verified for requests which nobody has decided yet.
+FALLBACK_EVENT = "AttestationFallback"
+_NODE_INDEX = "attested-node"
+# Of requests that are about to be approved.
 _REMEMBERED = 4096
 
 
@@ -84,22 +68,18 @@ class NodeAttestationApprover:
         self,
         client: Client,
         attestation: Attestation,
-        identities: Lister[NodeIdentity],
+        claims: NodeClaims,
         nodes: Lister[Node],
         inventory: MachineInventory,
         clock: Clock,
     ) -> None:
         self._client = client
         self._attestation = attestation
-        self._identities = identities
+        self._proofs = NodeProofs(client, attestation)
+        self._claims = claims
         self._nodes = nodes
         self._inventory = inventory
         self._clock = clock
-        self._cluster = ClusterID(client)
-        self._events = EventRecorder(client, clock, wellknown.NODE_ATTESTATION_CONTROLLER)
-        self._allowance = Allowance(clock)
-        # By the UID of the request, which never changes: what it has shown, and what it may be given.
-        self._verified: dict[str, tuple[Attested, ...]] = {}
         self._proven: dict[str, Asked] = {}
 
     def has_loaded(self) -> bool:
@@ -107,13 +87,14 @@ class NodeAttestationApprover:
 
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:
         """See the protocol. An answer uses its challenge up, whatever comes of it."""
-        signer = facts.signer_name
-        if not node_attestation.is_client(signer) or attestation_provider(signer) not in self._attestation.verifiers:
+        if not node_attestation.is_client(facts.signer_name):
+            return self._without_proof(facts)
+        if attestation_provider(facts.signer_name) not in self._attestation.verifiers:
             return Verdict(Outcome.NO_OPINION, NAME)
         try:
             return await self._judge(csr, facts, request)
         except (RequestRefusedError, RefusedEvidenceError, IdentityRefusedError) as err:
-            return await self._refused(csr, facts, err.step, str(err))
+            return await self._refused(facts, err.step, str(err))
         except NotYetError as err:
             return _waits(err.step, str(err), retry=err.retry)
         except UnsupportedVersionError as err:
@@ -126,28 +107,29 @@ class NodeAttestationApprover:
         config, now = self._attestation.config, self._clock.now()
         wanted = node_attestation.read(facts, request, config)
         # Before anything is waited for: evidence ages, and a challenge is kept for whoever has answered it.
-        proofs = self._verified.get(facts.uid) or await self._verify(csr, wanted, facts, request, now)
+        proofs = await self._proofs.verified(csr, wanted.provider, facts, request, now)
         waited = now - facts.created if facts.created is not None else dt.timedelta()
         machines = current(self._named(wanted), now)
         machine = node_attestation.machine_of(wanted, machines, config, waited)
         self._verify_name(wanted, proofs)
-        node_attestation.verify_machine(wanted, proofs, facts.key_fingerprint, machines, self._foreign(proofs))
-        named = self._identities.get(wanted.node_name)
+        node_attestation.verify_machine(wanted, proofs, facts.key_fingerprint, machines, self._foreign(proofs, now))
+        named = self._claims.named(wanted.node_name)
         claimed = named is not None and node_identities.is_same(proofs, named.status)
-        node = self._nodes.get(wanted.node_name)
         vouched = machine is not None and _vouches(machine, proofs)
+        node = self._nodes.get(wanted.node_name)
         node_attestation.verify_node(wanted, node, proofs, claimed=claimed, vouched=vouched)
         group = node_attestation.group_of(config, wanted.node_name, machine, proofs)
         node_attestation.verify_strength(group, proofs)
-        seconds = node_attestation.seconds_for(config, group, proofs, now)
         asked = Asked(
             node_name=wanted.node_name, proofs=proofs, key=facts.key_fingerprint, uid=facts.uid,
-            requester=facts.username, seconds=seconds, own=wanted.own,
+            requester=facts.username, seconds=node_attestation.seconds_for(config, group, proofs, now), own=wanted.own,
             address=csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, ""),
         )  # fmt: skip
         # Asked again when the name is taken: here it keeps nobody waiting, or using a token up, who has no chance.
-        node_identities.decide(asked, named, self._others(asked), now)
-        _remember(self._proven, facts.uid, asked)
+        node_identities.decide(asked, named, self._claims.others(asked), now)
+        self._proven[facts.uid] = asked
+        if len(self._proven) > _REMEMBERED:
+            del self._proven[next(iter(self._proven))]
         shown = ", ".join(f"{each.provider} {each.identity[:128]} ({each.strength})" for each in proofs)
         return Verdict(
             Outcome.APPROVE,
@@ -159,92 +141,33 @@ class NodeAttestationApprover:
             rules=self._attestation.rules,
         )
 
-    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:  # noqa: ARG002
-        """Write down to whom the name belongs and what may be signed for it."""
+    async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
+        """See :class:`kubevouch.controllers.approval.interface.Bound`. Takes the name."""
         if not node_attestation.is_client(csr.spec.signer_name):
+            await self._tell_fallback(facts_of(csr, request))
             return
         asked = self._proven.pop(csr.metadata.uid, None)
         if asked is None:
             raise RefusedError(NAME, DENIED_REASON, "nothing was proven: no other approval counts for this signer")
         try:
-            await self._claim(csr, asked)
+            await self._claims.take(asked)
         except IdentityRefusedError as err:
             text = f"{err.step}: {err}"
-            await self._tell(csr, WARNING, DENIED_REASON, text)
+            await self._tell_refused(asked.node_name, text)
             raise RefusedError(NAME, DENIED_REASON, text) from err
 
-    # -------------------------------------------------------------- proofs
+    # -------------------------------------------------------------- what there is to know
 
-    def _evidence(self, csr: CertificateSigningRequest, wanted: Wanted) -> tuple[Evidence, ...]:
-        evidence = blocks.parse(csr.spec.request or b"")
-        if evidence[0].provider != wanted.provider:
-            got = evidence[0].provider
-            raise RefusedEvidenceError("provider", f"got evidence of {got} at the signer of {wanted.provider}")
-        for each in evidence:
-            verifier = self._attestation.verifiers.get(each.provider)
-            if verifier is None:
-                raise RefusedEvidenceError("provider", f"{each.provider} is no method that counts here")
-            if each.version not in verifier.versions:
-                raise UnsupportedVersionError(each.provider, each.version, verifier.versions)
-        return evidence
-
-    async def _verify(
-        self,
-        csr: CertificateSigningRequest,
-        wanted: Wanted,
-        facts: RequestFacts,
-        request: CertificateRequest,
-        now: dt.datetime,
-    ) -> tuple[Attested, ...]:
-        evidence = self._evidence(csr, wanted)
-        cluster = await self._cluster.get()
-        proofs = []
-        for each in evidence:
-            verifier = self._attestation.verifiers[each.provider]
-            challenge, nonce = await self._challenge(facts, each, verifier)
-            binding = Binding(request.public_key.canonical_info, cluster, nonce)
-            found = await verifier.verify_client(each, binding, challenge, now)
-            if found.provider != each.provider or not found.identity:
-                raise RefusedEvidenceError("identity", f"{each.provider} names no machine")
-            proofs.append(found)
-        _remember(self._verified, facts.uid, tuple(proofs))
-        return tuple(proofs)
-
-    async def _challenge(
-        self, facts: RequestFacts, evidence: Evidence, verifier: Verifier
-    ) -> tuple[Challenge | None, bytes]:
-        """What the evidence answers, used up by this request from now on."""
-        if not evidence.challenge:
-            if verifier.needs_challenge:
-                raise RefusedEvidenceError("challenge", f"{evidence.provider} counts only as the answer to a challenge")
-            return None, b""
-        found = await find(self._client, ATTESTATION_CHALLENGES, evidence.challenge)
-        if found is None:
-            raise RefusedEvidenceError("challenge", f"there is no challenge {evidence.challenge[:253]!r}: it has ended")
-        spec, status = found.spec, found.status
-        asked = (spec.provider, spec.version, spec.key_fingerprint)
-        if asked != (evidence.provider, evidence.version, facts.key_fingerprint):
-            raise RefusedEvidenceError("challenge", f"{evidence.challenge} is for another key, method or version")
-        if not any(each.type == READY and each.status == wellknown.CONDITION_TRUE for each in status.conditions):
-            raise RefusedEvidenceError("challenge", f"{evidence.challenge} was not to be answered")
-        created, ends = facts.created, status.expires_at
-        if ends is None or created is None or created > ends.datetime():
-            raise RefusedEvidenceError("challenge-expired", f"{evidence.challenge} ended at {ends}")
-        if status.used_by != facts.uid:
-            if status.used_by:
-                raise RefusedEvidenceError("challenge-used", f"{evidence.challenge} was answered by another request")
-            await self._use(found, facts.uid)
-        return Challenge(content=status.content, secret_digest=status.secret_digest, state=status.state), status.nonce
-
-    async def _use(self, challenge: AttestationChallenge, uid: str) -> None:
-        """Of two that come at once the second finds another version, and looks again. Raises ReconcileError."""
-        status = msgspec.structs.replace(challenge.status, used_by=uid)
-        try:
-            await self._client.update(
-                ATTESTATION_CHALLENGES, msgspec.structs.replace(challenge, status=status), subresource="status"
-            )
-        except (APIStatusError, TransportError) as err:
-            raise ReconcileError(f"challenge {challenge.metadata.name} cannot be used: {err}") from err
+    def _without_proof(self, facts: RequestFacts) -> Verdict:
+        named = self._claims.named(node_name_of(facts.subject.common_name))
+        banned = self._claims.banned(facts.key_fingerprint)
+        against = unattested.objection(facts, named, banned, self._attestation.config)
+        if against is None:
+            return Verdict(Outcome.NO_OPINION, NAME)
+        if not against.denied:
+            return _waits(against.step, against.message, retry=False)
+        text = f"{against.step}: {against.message}"
+        return Verdict(Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(against.step, StepResult.UNMET, text),))
 
     def _verify_name(self, wanted: Wanted, proofs: Sequence[Attested]) -> None:
         settings = {each.provider: each for each in self._attestation.config.attestors}
@@ -259,96 +182,35 @@ class NodeAttestationApprover:
             found += self._inventory.provided(wanted.provider_id)
         return tuple({id(each): each for each in found}.values())
 
-    def _foreign(self, proofs: Sequence[Attested]) -> tuple[Machine, ...]:
+    def _foreign(self, proofs: Sequence[Attested], now: dt.datetime) -> tuple[Machine, ...]:
         found: list[Machine] = []
         for each in proofs:
             found += self._inventory.identified(Identity(each.provider, each.identity))
             if each.provider_id:
                 found += self._inventory.provided(each.provider_id)
-        return current(found, self._clock.now())
-
-    # -------------------------------------------------------------- claim
-
-    def _others(self, asked: Asked) -> list[NodeIdentity]:
-        """Other names that the same machine, or the same key, has."""
-        found = [
-            each
-            for provider, identity in node_identities.identities_of(asked.proofs)
-            for each in self._identities.by_index(IDENTITY_INDEX, _identity_key(provider, identity))
-        ]
-        found += self._identities.by_index(KEY_INDEX, asked.key)
-        return list({each.metadata.name: each for each in found}.values())
-
-    async def _same_machine(self, asked: Asked) -> list[NodeIdentity]:
-        """As the server has them now, and not a cache."""
-        first = asked.proofs[0]
-        options = ListOptions(field_selector=f"status.identity={_escaped(first.identity)}", limit=500)
-        found = (await list_all(self._client, NODE_IDENTITIES, options=options)).items
-        return [each for each in found if each.status.provider == first.provider]
-
-    async def _claim(self, csr: CertificateSigningRequest, asked: Asked) -> None:
-        """Of two controllers, or two machines, only one writes: the other finds another version, and looks again.
-
-        Raises:
-            IdentityRefusedError, ReconcileError
-        """
-        name = asked.node_name
-        try:
-            named = await find(self._client, NODE_IDENTITIES, name)
-            others = [*self._others(asked), *await self._same_machine(asked)]
-            decided = node_identities.decide(asked, named, others, self._clock.now())
-            if named is None:
-                named = await self._client.create(NODE_IDENTITIES, NodeIdentity(metadata=ObjectMeta(name=name)))
-            written = await self._client.update(
-                NODE_IDENTITIES, msgspec.structs.replace(named, status=decided.status), subresource="status"
-            )
-            if decided.event in (node_identities.CLAIM, node_identities.REPLACE):
-                await self._verify_alone(written, named, asked)
-        except (APIStatusError, TransportError) as err:
-            raise ReconcileError(f"the claim of node {name} cannot be written: {err}") from err
-        if decided.event != node_identities.AGAIN:
-            first = asked.proofs[0]
-            log.info(
-                "a machine has proven what it is", node=name, what=decided.event, provider=first.provider,
-                identity=first.identity, requester=asked.requester,
-            )  # fmt: skip
-            await self._tell(csr, NORMAL, f"Node{decided.event}", f"node {name} is {first.provider} {first.identity}")
-
-    async def _verify_alone(self, written: NodeIdentity, former: NodeIdentity, asked: Asked) -> None:
-        """A machine that claims two names at once gets neither, and comes again: each sees the other after it wrote.
-
-        Raises:
-            IgnorableError, APIStatusError, TransportError
-        """
-        own = written.metadata.name
-        others = [each.metadata.name for each in await self._same_machine(asked) if each.metadata.name != own]
-        if others:
-            await self._client.update(
-                NODE_IDENTITIES, msgspec.structs.replace(written, status=former.status), subresource="status"
-            )
-            raise IgnorableError(f"node {own} and node {others[0]} are claimed by one machine at once")
+        return current(found, now)
 
     # -------------------------------------------------------------- news
 
-    async def _refused(self, csr: CertificateSigningRequest, facts: RequestFacts, step: str, message: str) -> Verdict:
+    async def _refused(self, facts: RequestFacts, step: str, message: str) -> Verdict:
         text = message if message.startswith(f"{step}: ") else f"{step}: {message}"
         log.warning("a machine is refused", csr=facts.name, requester=facts.username, why=text[:512])
-        await self._tell(csr, WARNING, DENIED_REASON, text)
+        await self._tell_refused(node_name_of(facts.subject.common_name), text)
         return Verdict(
             Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(step, StepResult.UNMET, text),),
             rules=self._attestation.rules,
         )  # fmt: skip
 
-    async def _tell(self, csr: CertificateSigningRequest, kind: str, reason: str, message: str) -> None:
-        """Best effort: no decision waits for its Event."""
-        about = ObjectReference(
-            kind=CERTIFICATE_SIGNING_REQUESTS.kind, api_version=CERTIFICATE_SIGNING_REQUESTS.api_version,
-            name=csr.metadata.name, uid=csr.metadata.uid,
-        )  # fmt: skip
-        if self._allowance.take():
-            return
-        with suppress(APIStatusError, TransportError):
-            await self._events.record(about, kind, reason, message)
+    async def _tell_refused(self, node_name: str, text: str) -> None:
+        """Beside what is told of the request, to whom the name belongs: somebody else asks for it."""
+        named = self._claims.named(node_name)
+        if named is not None:
+            await self._claims.tell(named, DENIED_REASON, text, warning=True)
+
+    async def _tell_fallback(self, facts: RequestFacts) -> None:
+        if unattested.is_fallback(facts):
+            name = facts.subject.common_name
+            log.warning("a machine joins without a proof", name=name, requester=facts.username, csr=facts.name)
 
     async def _tell_versions(self, csr: CertificateSigningRequest, err: UnsupportedVersionError) -> None:
         """On the request, so that the machine files another one in an older form."""
@@ -360,12 +222,6 @@ class NodeAttestationApprover:
             await self._client.patch(CERTIFICATE_SIGNING_REQUESTS, csr.metadata.name, change, MERGE_PATCH)
         except (APIStatusError, TransportError) as problem:
             raise ReconcileError(f"the versions cannot be told: {problem}") from problem
-
-
-def _remember(known: dict[str, T], uid: str, value: T) -> None:
-    known[uid] = value
-    if len(known) > _REMEMBERED:
-        del known[next(iter(known))]
 
 
 def _waits(step: str, message: str, *, retry: bool) -> Verdict:
@@ -396,22 +252,14 @@ def _evidence(proofs: Sequence[Attested]) -> Any:
     return msgspec.to_builtins({"proofs": [msgspec.structs.replace(each, claims=()) for each in proofs]})
 
 
-def identity_keys(identity: NodeIdentity) -> Iterable[str]:
-    return (_identity_key(*each) for each in node_identities.recorded(identity.status))
-
-
-def key_fingerprints(identity: NodeIdentity) -> Iterable[str]:
-    found = {identity.status.key_fingerprint, *(each.key_fingerprint for each in identity.status.granted)}
-    return found - {""}
-
-
-def _identity_key(provider: str, identity: str) -> str:
-    return f"{provider} {identity}"
-
-
-def _escaped(value: str) -> str:
-    """As k8s.io/apimachinery/pkg/fields EscapeValue (Kubernetes 1.36)."""
-    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+def _node_names(csr: CertificateSigningRequest) -> Iterable[str]:
+    """Whose machine a request may wait for: that of its name, or any."""
+    if not node_attestation.is_client(csr.spec.signer_name):
+        return ()
+    try:
+        return "", node_name_of(x509_request.parse_pem(csr.spec.request or b"").subject.common_name)
+    except ParseError:
+        return ()
 
 
 def build(context: Context, controller: QueueController) -> NodeAttestationApprover | None:
@@ -420,18 +268,17 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
         return None
     client = context.connect(wellknown.NODE_ATTESTATION_CONTROLLER)
     identities = context.informers.informer(NODE_IDENTITIES, client=client)
-    for index, function in ((IDENTITY_INDEX, identity_keys), (KEY_INDEX, key_fingerprints)):
-        identities.indexer.add_index(index, function)
     nodes = context.informers.informer(NODES, client=client)
     requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
+    claims = NodeClaims(client, identities, context.clock)
 
-    def look_again(_: str) -> None:
-        for csr in requests.lister.list(matches=lambda each: node_attestation.is_client(each.spec.signer_name)):
+    requests.indexer.add_index(_NODE_INDEX, _node_names)
+
+    def look_again(node_name: str) -> None:
+        for csr in requests.lister.by_index(_NODE_INDEX, node_name):
             controller.queue.add(request_of(csr))
 
     context.inventory.on_change(look_again)
     controller.watch(identities)
     controller.watch(nodes)
-    return NodeAttestationApprover(
-        client, context.attestation, identities.lister, nodes.lister, context.inventory, context.clock
-    )
+    return NodeAttestationApprover(client, context.attestation, claims, nodes.lister, context.inventory, context.clock)

@@ -1,0 +1,149 @@
+"""Which machine a node's name belongs to: claims, as they are looked up and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from kubevouch import wellknown
+from kubevouch.api.core_v1.events import NORMAL, WARNING
+from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
+from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.interface import Client, ListOptions, TransportError
+from kubevouch.client.pager import list_all
+from kubevouch.client.stored import find
+from kubevouch.controllers.event_recorder import Allowance, EventRecorder
+from kubevouch.controllers.interface import IgnorableError, ReconcileError
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.policy import node_identities
+from kubevouch.policy.node_identities import Asked
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.node_claims")
+
+_IDENTITY_INDEX, _KEY_INDEX = "identity", "key"
+
+
+class NodeClaims:
+    """Args: ``informer``: of NodeIdentities."""
+
+    def __init__(self, client: Client, informer: SharedInformer[NodeIdentity], clock: Clock) -> None:
+        for index, function in ((_IDENTITY_INDEX, _identity_keys), (_KEY_INDEX, _fingerprints)):
+            informer.indexer.add_index(index, function)
+        self._client = client
+        self._identities = informer.lister
+        self._clock = clock
+        self._events = EventRecorder(client, clock, wellknown.NODE_ATTESTATION_CONTROLLER)
+        self._allowance = Allowance(clock)
+
+    def named(self, name: str) -> NodeIdentity | None:
+        return self._identities.get(name)
+
+    def banned(self, key: str) -> NodeIdentity | None:
+        """Who is banned and has had this key."""
+        return next((each for each in self._identities.by_index(_KEY_INDEX, key) if each.spec.banned), None)
+
+    def others(self, asked: Asked) -> list[NodeIdentity]:
+        """Other names that the same machine, or the same key, has."""
+        found = [
+            each
+            for provider, identity in node_identities.identities_of(asked.proofs)
+            for each in self._identities.by_index(_IDENTITY_INDEX, _identity_key(provider, identity))
+        ]
+        found += self._identities.by_index(_KEY_INDEX, asked.key)
+        return list({each.metadata.name: each for each in found}.values())
+
+    async def take(self, asked: Asked) -> str:
+        """Write down to whom the name belongs, and what may be signed for it.
+
+        Of two controllers, or two machines, only one writes: the other finds another version, and looks again.
+
+        Returns:
+            What happened to the name, as ``node_identities.Decided.event``.
+
+        Raises:
+            IdentityRefusedError, ReconcileError
+        """
+        name = asked.node_name
+        try:
+            named = await find(self._client, NODE_IDENTITIES, name)
+            others = [*self.others(asked), *await self._same_machine(asked)]
+            decided = node_identities.decide(asked, named, others, self._clock.now())
+            if named is None:
+                named = await self._client.create(NODE_IDENTITIES, NodeIdentity(metadata=ObjectMeta(name=name)))
+            written = await self._client.update(
+                NODE_IDENTITIES, msgspec.structs.replace(named, status=decided.status), subresource="status"
+            )
+            if decided.event in (node_identities.CLAIM, node_identities.REPLACE):
+                await self._verify_alone(written, named, asked)
+        except (APIStatusError, TransportError) as err:
+            raise unwritten(f"the claim of node {name}", err) from err
+        if decided.event in (node_identities.CLAIM, node_identities.REPLACE):
+            first = asked.proofs[0]
+            log.info(
+                "a machine has a name", node=name, what=decided.event, provider=first.provider, identity=first.identity,
+                requester=asked.requester,
+            )  # fmt: skip
+            await self.tell(written, f"Node{decided.event}", f"node {name} is {first.provider} {first.identity}")
+        return decided.event
+
+    async def tell(self, identity: NodeIdentity, reason: str, message: str, *, warning: bool = False) -> None:
+        """An Event about whose a name is. Best effort: no decision waits for it."""
+        about = ObjectReference(
+            kind=NODE_IDENTITIES.kind, api_version=NODE_IDENTITIES.api_version, name=identity.metadata.name,
+            uid=identity.metadata.uid,
+        )  # fmt: skip
+        if self._allowance.take():
+            return
+        with suppress(APIStatusError, TransportError):
+            await self._events.record(about, WARNING if warning else NORMAL, reason, message)
+
+    async def _same_machine(self, asked: Asked) -> list[NodeIdentity]:
+        """As the server has them now, and not a cache."""
+        first = asked.proofs[0]
+        options = ListOptions(field_selector=f"status.identity={_escaped(first.identity)}", limit=500)
+        found = (await list_all(self._client, NODE_IDENTITIES, options=options)).items
+        return [each for each in found if each.status.provider == first.provider]
+
+    async def _verify_alone(self, written: NodeIdentity, former: NodeIdentity, asked: Asked) -> None:
+        """A machine that claims two names at once gets neither, and comes again: each sees the other after it wrote.
+
+        Raises:
+            IgnorableError, APIStatusError, TransportError
+        """
+        own = written.metadata.name
+        others = [each.metadata.name for each in await self._same_machine(asked) if each.metadata.name != own]
+        if others:
+            await self._client.update(
+                NODE_IDENTITIES, msgspec.structs.replace(written, status=former.status), subresource="status"
+            )
+            raise IgnorableError(f"node {own} and node {others[0]} are claimed by one machine at once")
+
+
+def unwritten(what: str, err: APIStatusError | TransportError) -> ReconcileError:
+    """That ``what`` is not written; nothing to worry about if somebody else was first, as he may be at any time."""
+    is_race = isinstance(err, APIStatusError) and err.reason in (Reason.CONFLICT, Reason.ALREADY_EXISTS)
+    return (IgnorableError if is_race else ReconcileError)(f"{what} cannot be written: {err}")
+
+
+def _identity_keys(identity: NodeIdentity) -> Iterable[str]:
+    return [_identity_key(*each) for each in node_identities.recorded(identity.status)]
+
+
+def _fingerprints(identity: NodeIdentity) -> Iterable[str]:
+    return {identity.status.key_fingerprint, *(each.key_fingerprint for each in identity.status.granted)} - {""}
+
+
+def _identity_key(provider: str, identity: str) -> str:
+    return f"{provider} {identity}"
+
+
+def _escaped(value: str) -> str:
+    """As k8s.io/apimachinery/pkg/fields EscapeValue (Kubernetes 1.36)."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -1,0 +1,69 @@
+"""What becomes of requests to Kubernetes' own signers for kubelets where machines prove what they are.
+
+A weaker way to the same certificate is the way that an attacker takes: it is closed unless the operator opens it, and
+never leads to a name that a machine has proven to be its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
+from kubevouch.config.attestation_config import RENEWAL, AttestationConfiguration
+from kubevouch.pki.node_user import node_name_of
+from kubevouch.policy.facts import RequestFacts
+from kubevouch.wellknown import (
+    ATTESTED_CLIENT_SIGNER_PREFIX,
+    BOOTSTRAP_USER_PREFIX,
+    KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    KUBELET_SERVING_SIGNER,
+)
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """What speaks against a request. ``denied``: for ever; else nobody's rule approves it, and a person may."""
+
+    step: str
+    message: str
+    denied: bool = False
+
+
+def objection(
+    facts: RequestFacts, named: NodeIdentity | None, banned: NodeIdentity | None, config: AttestationConfiguration
+) -> Objection | None:
+    """What speaks against a request that carries no proof; None for nothing.
+
+    Args:
+        named: the identity of the name that is asked for.
+        banned: one that is banned and has to do with the key or the requester.
+    """
+    if facts.signer_name not in (KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER):
+        return None
+    name = node_name_of(facts.subject.common_name)
+    for each in (banned, named):
+        if each is not None and each.spec.banned:
+            other = each.metadata.name
+            text = f"node {other} is banned; kubevouch node unban {other} lets it come back"
+            return Objection("banned", text, denied=True)
+    if facts.signer_name == KUBELET_SERVING_SIGNER:
+        return None
+    claimed = named is not None and bool(named.status.identity)
+    methods = ", ".join(f"{ATTESTED_CLIENT_SIGNER_PREFIX}{each.provider}" for each in config.attestors)
+    if facts.username == facts.subject.common_name:
+        if claimed and RENEWAL in config.remove_bindings:
+            return Objection("renewal-without-proof", f"node {name} renews by proving again what it is: {methods}")
+        return None
+    if claimed:
+        text = f"node {name} is a machine that has proven what it is, and this request proves nothing: {methods}"
+        return Objection("name-taken", text, denied=facts.username.startswith(BOOTSTRAP_USER_PREFIX))
+    if facts.username.startswith(BOOTSTRAP_USER_PREFIX) and not config.fallbacks.bootstrap_token:
+        return Objection(
+            "proof-missing", f"machines prove here what they are, and a bootstrap token is none: {methods}"
+        )
+    return None
+
+
+def is_fallback(facts: RequestFacts) -> bool:
+    """Whether it is a way that is weaker than a proof, and that the operator has opened."""
+    is_client = facts.signer_name == KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+    return is_client and facts.username.startswith(BOOTSTRAP_USER_PREFIX)
