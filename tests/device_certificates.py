@@ -124,4 +124,4 @@ CLIENT_AUTH, SERVER_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.
 
 
 def _name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])

@@ -42,13 +42,13 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> X509PopAt
 
 
 class X509PopAttestor:
-    """An :class:`~kubevouch.attestation.interface.Attestor`."""
+    """An :class:`~kubevouch.attestation.interface.Attestor`, also of other methods that show a certificate."""
 
-    name = NAME
     versions: Sequence[str] = VERSIONS
     needs_challenge = True
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate: Path, key: Path, name: str = NAME) -> None:
+        self.name = name
         self._certificate = certificate
         self._key = key
 
@@ -78,24 +78,24 @@ class X509PopAttestor:
         Raises:
             SettingsError: there is no such pair.
         """
-        text = settings.read_file(str(self._certificate), NAME, "certificate")
+        text = settings.read_file(str(self._certificate), self.name, "certificate")
         try:
             chain = x509_certificate.parse_bundle(text)
             key = keys.load_pem(files.read_private(self._key, _MAX_KEY_BYTES))
         except ParseError as err:
-            raise SettingsError(f"settings of {NAME}: certificate {self._certificate}: {err}") from err
+            raise SettingsError(f"settings of {self.name}: certificate {self._certificate}: {err}") from err
         except KeyMaterialError as err:
-            raise SettingsError(f"settings of {NAME}: key {self._key}: {err}") from err
+            raise SettingsError(f"settings of {self.name}: key {self._key}: {err}") from err
         except OSError as err:
             raise SettingsError(
-                f"settings of {NAME}: key {self._key}: {err.strerror or err}", hint=getattr(err, "hint", "")
+                f"settings of {self.name}: key {self._key}: {err.strerror or err}", hint=getattr(err, "hint", "")
             ) from err
         if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
             got = type(key).__name__
-            raise SettingsError(f"settings of {NAME}: key {self._key}: got a {got}, expected RSA or ECDSA")
+            raise SettingsError(f"settings of {self.name}: key {self._key}: got a {got}, expected RSA or ECDSA")
         if keys.public_key_of(key).canonical_info != chain[0].public_key.canonical_info:
             raise SettingsError(
-                f"settings of {NAME}: {self._key} is not the key of the first certificate in {self._certificate}",
+                f"settings of {self.name}: {self._key} is not the key of the first certificate in {self._certificate}",
                 hint="the device's own certificate comes first, those above it behind it",
             )
         return tuple(each.contents for each in chain), key

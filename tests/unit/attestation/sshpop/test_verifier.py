@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +35,13 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.ssh import krl
 from kubevouch.pki.ssh.public_key import parse_line
 from kubevouch.testing.clock import FakeClock
-from kubevouch.util.clock import Clock
 from ssh_hosts import SSHKey, certify, make_key, prove
+from verifier_sources import AROUND
 
 CA, HOST = make_key(), make_key()
 LINE = certify(HOST, CA)
 BINDING = Binding(spki=b"an spki", cluster_id="c", nonce=b"n" * 32)
 NONCE = BINDING.digest
-
-
-@dataclass(frozen=True)
-class Around:
-    clock: Clock
-    client: None = None
-
-
-AROUND = Around(FakeClock())
 
 
 @pytest.mark.parametrize("case", evidence_cases.of("sshpop"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from kubevouch.pki import keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing.clock import FakeClock
-from kubevouch.util.clock import Clock
+from verifier_sources import AROUND
 
 _CASES = [json.loads(line) for line in (Path(__file__).parents[3] / "vectors" / "node.jsonl").read_text().splitlines()]
 _FIXTURES = {case["id"]: case["given"] for case in _CASES if case["area"] == "fixtures"}
@@ -46,15 +45,6 @@ LINE = authority("line", ROOT)
 DEVICE = issue("device-7", LINE, dns=["device-7.factory.example"], uris=["urn:serial:7"])
 BINDING = Binding(spki=b"an spki", cluster_id="c", nonce=b"n" * 32)
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
-
-
-@dataclass(frozen=True)
-class Around:
-    clock: Clock
-    client: None = None
-
-
-AROUND = Around(FakeClock())
 
 
 @pytest.mark.parametrize("case", evidence_cases.of("x509pop"))

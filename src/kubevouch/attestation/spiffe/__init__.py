@@ -1,0 +1,1 @@
+"""An identity of SPIFFE as evidence: whoever issues SVIDs to machines has attested them already."""

@@ -1,0 +1,1 @@
+"""A key that nobody vouches for: who shows it first under a name has the name."""
