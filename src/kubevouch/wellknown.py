@@ -45,6 +45,8 @@ KUBE_PUBLIC_NAMESPACE = "kube-public"
 KUBE_NODE_LEASE_NAMESPACE = "kube-node-lease"
 # Ours: the CAs of CertificateSigners, and what is published of them.
 SIGNERS_NAMESPACE = "kubevouch-signers"
+# Ours: one-time join tokens, apart from every other Secret, so that who judges them reads nothing else.
+JOIN_TOKENS_NAMESPACE = "kubevouch-join-tokens"
 # Made at start and made again whenever one is missing.
 SYSTEM_NAMESPACES = (
     DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE, KUBE_NODE_LEASE_NAMESPACE,

@@ -45,6 +45,7 @@ from kubevouch.wellknown import (
     DEFAULT_NAMESPACE,
     GARBAGE_COLLECTOR_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
+    JOIN_TOKENS_NAMESPACE,
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBE_APISERVER_SERVING_SIGNER,
@@ -312,6 +313,8 @@ def kubevouch_controller_policy() -> Policy:
             rule("get", "", "namespaces", [KUBE_SYSTEM_NAMESPACE]),
             EVENTS,
         )
+        # Join tokens, which are used up, and no other Secret: a namespace of their own.
+        + _in_namespace(JOIN_TOKENS_NAMESPACE, NODE_ATTESTATION_CONTROLLER, rule("get update", "", "secrets"))
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
         # Objects of other kinds that an inventory is told to look at are the operator's to allow.
         + _cluster_wide(MACHINE_INVENTORY_CONTROLLER, rule(_READ, ALLOWED_MACHINES.group, ALLOWED_MACHINES.plural))

@@ -58,6 +58,12 @@ def token() -> None:
     default="",
     help="With --print-join-command: the command is for a control plane, with this key of init phase upload-certs.",
 )
+@click.option(
+    "--one-time",
+    is_flag=True,
+    help="Make a join token instead, for the attestor join-token: one machine proves by it that it is --machine, once.",
+)
+@click.option("--machine", default="", metavar="NAME", help="With --one-time: the name of the node that it is for.")
 @ui.facts_option("token", "discoveryToken", "usages", "groups", "expires", "power", "joinCommand")
 @kubeconfig_option
 def create(
@@ -74,6 +80,8 @@ def create(
     print_join_command: bool,
     allow_weak: bool,
     certificate_key: str,
+    one_time: bool,
+    machine: str,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
@@ -82,6 +90,9 @@ def create(
     With --separate two lines are printed, the token for discovery before the one for authentication, which is TOKEN and
     has the bounds. Bounds are kept by kubevouch's own server and controllers.
     """
+    if one_time or machine:
+        _one_time(one_time, machine, ttl, output, kubeconfig)
+        return
     from kubevouch.phases import bootstrap_token as phase
     from kubevouch.pki import certificate_key as certificate_keys
     from kubevouch.pki.errors import KeyMaterialError
@@ -133,6 +144,26 @@ def create(
             ui.aside(phase.power(plan.groups, plan.expires, settings["now"], plan.bounds))
     for line in lines:
         ui.say(line)
+
+
+def _one_time(one_time: bool, machine: str, ttl: dt.timedelta, output: str, kubeconfig: Path | None) -> None:
+    from kubevouch.cli import token_one_time
+
+    ctx = click.get_current_context()
+    taken = {"one_time", "machine", "ttl", "output", "kubeconfig"}
+    for each in ctx.command.params:
+        if (
+            each.name not in taken
+            and ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
+        ):
+            name = each.opts[0] if isinstance(each, click.Option) else "TOKEN"
+            raise ui.CLIError(f"cannot use {name} with --one-time", code=ExitCode.INVALID)
+    if not one_time or not machine:
+        raise ui.CLIError(
+            "expected --one-time and --machine together", hint="kubevouch token create --one-time --machine worker-7",
+            code=ExitCode.INVALID,
+        )  # fmt: skip
+    token_one_time.create(machine, ttl, output, kubeconfig)
 
 
 def _created(plans: list[BootstrapToken], command: str, now: dt.datetime) -> dict[str, Any]:

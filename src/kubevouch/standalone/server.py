@@ -185,7 +185,8 @@ class StandaloneServer:
         client = self.client
         is_first = await first_start.begin(client)
         await namespaces.ensure(client)
-        await namespaces.ensure_one(client, wellknown.SIGNERS_NAMESPACE)
+        for ours in (wellknown.SIGNERS_NAMESPACE, wellknown.JOIN_TOKENS_NAMESPACE):
+            await namespaces.ensure_one(client, ours)
         if self.recovery is not None:
             await node_recovery.ensure(client)
         address, own = ipaddress.ip_address(self._service_address), network.parsed(self.endpoint.host)

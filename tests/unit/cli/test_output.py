@@ -85,6 +85,8 @@ def test_documents_have_the_keys_that_the_help_names(tmp_path: Path, capsys: pyt
         assert f"--discovery-token {both['discoveryToken']}" in both["joinCommand"]
         bare = _tree(["token", "create", "--ttl", "0", "--usages", "signing", *admin], capsys, "yaml")
         assert set(bare) == {"token", "usages", "groups"} and bare["usages"] == ["signing"]
+        once = _tree(["token", "create", "--one-time", "--machine", "worker-1", *admin], capsys)
+        assert set(once) == {"token", "expires"} and len(once["token"]) == 41
         removed = _tree(["node", "remove", "worker-1", "--yes", *admin], capsys)
         assert _keys(removed) == _documented("node remove") and removed["nodeDeleted"] is False
     for path in ("token generate", "certs certificate-key"):

@@ -1,0 +1,1 @@
+"""A secret by which one machine, named before, comes in once."""
