@@ -38,6 +38,7 @@ class GoogleCloud(faults.Faults):
         self.now = now
         self.kid = "first"
         self.service_account = True
+        self.granted = 0
         self.instances: dict[str, dict[str, Any]] = {NAME: resource()}
         self._metadata = ScriptedServer(None, [self._answer_metadata])
         self._apis = ScriptedServer(server_context(ca.issue(names=HOSTS), folder), [self._answer_api])
@@ -57,7 +58,7 @@ class GoogleCloud(faults.Faults):
         return f"{self._metadata.url}/proxied"
 
     @property
-    def node_settings(self) -> dict[str, str]:
+    def node_settings(self) -> dict[str, Any]:
         return {"metadata": self._metadata.url}
 
     def verifier_settings(self, folder: Path) -> dict[str, Any]:
@@ -122,6 +123,7 @@ class GoogleCloud(faults.Faults):
                 return 400, "non-empty audience parameter required"
             return 200, self.token(audience, request.query.get("format", "standard"))
         if path == f"{account}/token" and self.service_account:
+            self.granted += 1
             return 200, '{"access_token":"ya29.test","expires_in":3599,"token_type":"Bearer"}'
         return (200, values[path]) if path in values else (404, "<html>Not Found</html>")
 

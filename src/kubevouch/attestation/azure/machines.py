@@ -134,12 +134,11 @@ class _Interface(msgspec.Struct):
     properties: _InterfaceProperties = msgspec.field(default_factory=_InterfaceProperties)
 
 
-def token_of_this_machine(web: Web, clock: Clock) -> AccessToken:
-    """That of the managed identity of the machine that this runs on."""
-    metadata = MetadataService(web)
+def token_of_this_machine(metadata: MetadataService, clock: Clock, api: str) -> AccessToken:
+    """That of the managed identity of the machine that this runs on, for the API."""
 
     async def ask() -> tuple[str, float]:
-        granted = await metadata.token(f"{API}/")
+        granted = await metadata.token(f"{api.rstrip('/')}/")
         return granted.access_token, granted.seconds
 
     return TokenOfThisMachine(ask, clock)

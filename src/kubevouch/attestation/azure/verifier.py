@@ -26,6 +26,7 @@ from kubevouch.attestation.azure.machines import (
     token_of_this_machine,
 )
 from kubevouch.attestation.azure.managed_identity import AUDIENCE, ISSUERS, ManagedIdentity
+from kubevouch.attestation.azure.metadata import METADATA, MetadataService
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import (
     Attested,
@@ -71,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     machines: ``api``, or the path of a file that ``az vm list --show-details --output json`` wrote; empty asks nobody,
         so that there are no names and addresses for serving certificates.
     credentials: the path of a file with an access token for the API; empty is the managed identity of the machine that
-        this runs on.
+        this runs on, by its metadata service at ``metadata``.
     node_name: whether the machine's computer name is that of its Node.
     reattest: a machine may come with another key than its first, as after its disk was made anew, without an
         operator's word. Whatever runs on it and reaches the metadata service can then have a key of its own certified.
@@ -95,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     node_name: bool = True
     reattest: bool = False
     api: str = API
+    metadata: str = METADATA
     ca_file: str = ""
     connect_to: dict[str, str] = {}
 
@@ -134,7 +136,7 @@ def _machines(read: Settings, web: Web, sources: Sources) -> VirtualMachines | N
         raise SettingsError(f"settings of {NAME}: got machines {read.machines!r}, expected api or an absolute path")
     if not read.machines:
         return None
-    own = token_of_this_machine(web, sources.clock)
+    own = token_of_this_machine(MetadataService(web, read.metadata), sources.clock, read.api)
     token = TokenFile(Path(read.credentials)) if read.credentials else own
     return VirtualMachinesAPI(web, sources.clock, token, read.api)
 

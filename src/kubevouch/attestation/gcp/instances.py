@@ -158,9 +158,8 @@ class _Granted(msgspec.Struct):
     expires_in: float
 
 
-def token_of_this_instance(web: Web, clock: Clock) -> AccessToken:
+def token_of_this_instance(metadata: MetadataService, clock: Clock) -> AccessToken:
     """That of the service account of the instance that this runs on."""
-    metadata = MetadataService(web)
 
     async def ask() -> tuple[str, float]:
         text = await metadata.get("/instance/service-accounts/default/token")

@@ -25,6 +25,7 @@ from kubevouch.attestation.gcp.instances import (
     internal_names,
     token_of_this_instance,
 )
+from kubevouch.attestation.gcp.metadata import METADATA, MetadataService
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import (
     Attested,
@@ -56,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     instances: ``api``, or the path of a file that ``gcloud compute instances list --format=json`` wrote; empty asks
         nobody, so that there are no names and addresses for serving certificates.
     credentials: the path of a file with an access token for the API; empty is the service account of the instance
-        that this runs on.
+        that this runs on, by its metadata service at ``metadata``.
     node_name: whether the name of the instance is that of its Node.
     reattest: a machine may come with another key than its first, as after its disk was made anew, without an
         operator's word. Whatever runs on it and reaches the metadata service can then have a key of its own certified.
@@ -73,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     node_name: bool = True
     reattest: bool = False
     api: str = API
+    metadata: str = METADATA
     ca_file: str = ""
     connect_to: dict[str, str] = {}
 
@@ -96,7 +98,7 @@ def make_instances(read: Settings, web: Web, sources: Sources) -> Instances | No
         raise SettingsError(f"settings of {NAME}: got instances {read.instances!r}, expected api or an absolute path")
     if not read.instances:
         return None
-    own = token_of_this_instance(web, sources.clock)
+    own = token_of_this_instance(MetadataService(web, read.metadata), sources.clock)
     token = TokenFile(Path(read.credentials)) if read.credentials else own
     return InstancesAPI(web, sources.clock, token, read.api)
 

@@ -239,6 +239,17 @@ async def test_a_cloud_that_does_not_answer_refuses_nobody(tmp_path: Path) -> No
 
 
 @async_test
+async def test_the_api_is_asked_with_what_this_machine_has(tmp_path: Path) -> None:
+    async with AzureCloud(tmp_path, NOW) as cloud:
+        shown_once = await proof(cloud)
+        made = verifier(cloud, tmp_path, credentials="", **cloud.node_settings)
+        assert (await attested(made, shown_once)).node_name == "node-z"
+        cloud.identity = False
+        with pytest.raises(UnavailableError, match="no access token"):
+            await attested(verifier(cloud, tmp_path, credentials="", **cloud.node_settings), shown_once)
+
+
+@async_test
 async def test_names_and_addresses_of_serving_certificates(tmp_path: Path) -> None:
     async with AzureCloud(tmp_path, NOW) as cloud:
         made = verifier(cloud, tmp_path)

@@ -162,6 +162,20 @@ async def test_a_cloud_that_does_not_answer_refuses_nobody(tmp_path: Path) -> No
 
 
 @async_test
+async def test_the_api_is_asked_with_what_this_machine_has(tmp_path: Path) -> None:
+    async with GoogleCloud(tmp_path, NOW) as cloud:
+        clock, shown = FakeClock(NOW), await proof(cloud)
+        made = verifier(cloud, tmp_path, clock, credentials="", **cloud.node_settings)
+        for seconds in (0, 3000, 400):
+            clock.advance(seconds)
+            await made.verify_serving(await attested(made, shown), ["10.0.0.5"], NOW)
+        assert cloud.granted == 2
+        cloud.service_account = False
+        with pytest.raises(UnavailableError, match="no access token"):
+            await attested(verifier(cloud, tmp_path, credentials="", **cloud.node_settings), shown)
+
+
+@async_test
 async def test_machines_that_come_together_cost_one_call_each(tmp_path: Path) -> None:
     async with GoogleCloud(tmp_path, NOW) as cloud:
         made, shown = verifier(cloud, tmp_path), await proof(cloud)
