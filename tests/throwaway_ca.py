@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubevouch.pki import keys
+
 _DAY = dt.timedelta(days=1)
 # TLS looks at the machine's clock, so the certificates of a test that connects have to span any time it may show.
 _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -65,8 +67,9 @@ class ThrowawayCA:
         organizations: tuple[str, ...] = (),
         not_before: dt.datetime = _LONG_AGO + _DAY,
         not_after: dt.datetime = _FAR_OFF - _DAY,
+        key: ec.EllipticCurvePrivateKey | None = None,
     ) -> Pair:
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
         builder = (
@@ -86,12 +89,7 @@ class ThrowawayCA:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(n) for n in names]), False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return Pair(
-            certificate.public_bytes(serialization.Encoding.PEM),
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ),
-        )
+        return Pair(certificate.public_bytes(serialization.Encoding.PEM), keys.to_pem(key))
 
 
 def server_context(pair: Pair, folder: Path, *, client_ca: bytes = b"", required: bool = False) -> ssl.SSLContext:

@@ -279,6 +279,7 @@ class CertificateStore:
         if path.exists():
             try:
                 found = keys.load_pem(_read(path), in_tpm=True)
+                _know_tpm(found)
                 if keys.algorithm_of(found) is algorithm and not self._is_in_use(found):
                     return found, False
             except KeyMaterialError as err:
@@ -348,11 +349,20 @@ def _pair(certificate: bytes, key: bytes, path: Path) -> StoredPair:
     """In either order in one file. Raises :class:`CertificateStoreError`."""
     try:
         _, private_key = load_key_pair(certificate, key, in_tpm=True)
+        _know_tpm(private_key)
         return StoredPair(tuple(x509_certificate.parse_bundle(certificate)), private_key)
     except (AuthorityError, ParseError) as err:
         raise CertificateStoreError(
             f"{path} holds no pair of certificate and key: {err}", "move the file away to ask for a new certificate"
         ) from err
+
+
+def _know_tpm(key: PrivateKey) -> None:
+    """A key that stays in a TPM does not say in which; it is this machine's."""
+    if keys.is_in_tpm(key):
+        from kubevouch.attestation.tpm import node_keys
+
+        node_keys.use_own_tpm()
 
 
 def _only_certificates(text: bytes) -> bytes:

@@ -23,6 +23,7 @@ from kubevouch.util.clock import Clock
 log = structlog.get_logger("client.tls")
 
 MAX_PEM_BYTES = 1024 * 1024  # five times the trust bundle of a Linux distribution
+_IN_TPM = b"-----BEGIN TSS2 PRIVATE KEY-----"
 CHECK_SECONDS = 10.0  # how often the kubelet compares its pair with the one on its connections
 
 
@@ -126,6 +127,9 @@ def _show(context: ssl.SSLContext, certificate: bytes, private_key: bytes) -> No
         raise ClientConfigurationError("the client certificate is not PEM", hint="expected -----BEGIN CERTIFICATE-----")
     if len(private_key) > MAX_PEM_BYTES:
         raise ClientConfigurationError(f"the client key has {len(private_key)} bytes, at most {MAX_PEM_BYTES} are read")
+    if _IN_TPM in private_key:
+        _show_resident(context, certificate, private_key)
+        return
     try:
         with _as_file(certificate) as certificate_path, _as_file(private_key) as key_path:
             context.load_cert_chain(certificate_path, key_path, password=_no_password)
@@ -133,6 +137,18 @@ def _show(context: ssl.SSLContext, certificate: bytes, private_key: bytes) -> No
         if err.reason == "KEY_VALUES_MISMATCH":
             raise ClientConfigurationError("the client certificate and the client key do not belong together") from err
         raise ClientConfigurationError("the client certificate or its key cannot be read as PEM") from err
+
+
+def _show_resident(context: ssl.SSLContext, certificate: bytes, private_key: bytes) -> None:
+    # Few machines have one, and the credential plug-in counts what it loads.
+    from kubevouch.client import tls_resident_key
+    from kubevouch.pki.errors import KeyMaterialError
+
+    try:
+        with _as_file(certificate) as path:
+            tls_resident_key.use(context, path, private_key)
+    except KeyMaterialError as err:
+        raise ClientConfigurationError(f"the client key in the TPM cannot be used: {err}") from err
 
 
 def _no_password() -> str:

@@ -157,10 +157,9 @@ def _resident_key(contents: bytes) -> PrivateKey:
     return resident_key.parse(contents)
 
 
-def is_in_tpm(text: bytes) -> bool:
-    """Whether the first private key of a PEM file stays in a TPM."""
-    found = (block.type for block in pem.blocks(text) if block.type.endswith("PRIVATE KEY"))
-    return next(found, "") == _IN_TPM
+def is_in_tpm(key: PrivateKey) -> bool:
+    """Whether it is none that could be copied."""
+    return isinstance(key, _Stays)
 
 
 _ENCRYPTED = "ENCRYPTED PRIVATE KEY"

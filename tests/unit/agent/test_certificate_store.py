@@ -6,15 +6,21 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import aio
 from asynctest import async_test
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
+from kubevouch.attestation.tpm import node_keys
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.tpm import resident_key
+from kubevouch.pki.tpm.resident_key import ResidentKey
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.files import write_new
+from software_tpm import software_tpm
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 CA = authority.create_authority("ca", keys.generate(KeyAlgorithm.ECDSA_P256), now=NOW)
@@ -161,3 +167,26 @@ def test_a_relative_link_stays_relative(tmp_path: Path) -> None:
     store = CertificateStore(tmp_path)
     dated = store.update(*_pair(), now=NOW)
     assert store.current_path.readlink() == Path(dated.name)
+
+
+def test_a_pair_whose_key_is_in_the_tpm_is_stored_and_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident_key, "default_signer", None)
+    store = CertificateStore(tmp_path / "pki")
+    with software_tpm(tmp_path / "tpm") as tpm:
+        monkeypatch.setenv("KUBEVOUCH_TPM", tpm.where)
+        key = node_keys.make(tpm.device())
+        store.put_pending_key(key)
+        pending, made = asyncio.run(store.pending_key())
+        assert not made
+        assert keys.to_pem(pending) == keys.to_pem(key)
+        spec = authority.LeafSpec(common_name="system:node:a", purposes=("client auth",))
+        store.update(authority.issue_leaf(CA, spec, key, now=NOW).pem(), key, now=NOW)
+        current = store.current()
+        assert current is not None
+        assert isinstance(current.key, ResidentKey)
+        algorithm = ec.ECDSA(hashes.SHA256())
+        current.key.public_key().verify(current.key.sign(b"this", algorithm), b"this", algorithm)
+        assert store.repair(lambda _: True, now=NOW) == []
+    assert b"TSS2 PRIVATE KEY" in store.current_path.read_bytes()

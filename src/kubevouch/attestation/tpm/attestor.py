@@ -29,7 +29,7 @@ from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
 from kubevouch.attestation.tpm.evidence import NAME, VERSION, Answer, KeyProtection, Opening, Question, Quote
 from kubevouch.attestation.tpm.own_endorsement import Endorsement
 from kubevouch.pki.errors import ParseError, StructureError
-from kubevouch.pki.tpm import algorithms, attest, commands, pcrs, public_area, resident_key, templates
+from kubevouch.pki.tpm import algorithms, attest, commands, pcrs, public_area, templates
 from kubevouch.pki.tpm.commands import EMPTY, Authorization, ResponseCode
 from kubevouch.pki.tpm.pcrs import Selection
 from kubevouch.pki.tpm.public_area import Attributes, Public
@@ -250,7 +250,7 @@ async def make_attestor(settings: Mapping[str, str], clock: Clock) -> TPMAttesto
     if key not in {RESIDENT, VOUCHED}:
         raise SettingsError(f"got the setting key {key[:64]!r}, expected {RESIDENT} or {VOUCHED}")
     device = Device(settings.get("device", ""))
-    resident_key.use(lambda *what: node_keys.sign(device, *what))
+    node_keys.use(device)
     file = settings.get("endorsementCertificateFile", "")
     return TPMAttestor(
         device,

@@ -32,6 +32,8 @@ from kubevouch.pki.tpm.commands import Command, Property, Response, ResponseCode
 _T = TypeVar("_T")
 
 RESOURCE_MANAGER = "/dev/tpmrm0"
+ENVIRONMENT = "KUBEVOUCH_TPM"
+"""For machines whose TPM is elsewhere: the certificate store has no settings that would say where."""
 DEVICES = (RESOURCE_MANAGER, "/dev/tpm0")
 _SWTPM = "swtpm:"
 _DEVICE = "device:"
@@ -93,7 +95,8 @@ class Device:
 
     Args:
         where: a path, or as the TPM2 tools write it ``device:PATH``, ``swtpm:path=PATH``,
-            ``swtpm:host=HOST,port=PORT``; empty for the first of :data:`DEVICES` that is there.
+            ``swtpm:host=HOST,port=PORT``; empty for what the environment says (:data:`ENVIRONMENT`), else
+            the first of :data:`DEVICES` that is there.
         sleep: waits for so many seconds.
         patience: seconds to wait for an answer of a socket.
 
@@ -252,7 +255,7 @@ def _explained(err: TPMResponseError, device: Device) -> str:
 
 
 def _first_device() -> str:
-    return next((each for each in DEVICES if Path(each).exists()), RESOURCE_MANAGER)
+    return os.environ.get(ENVIRONMENT) or next((each for each in DEVICES if Path(each).exists()), RESOURCE_MANAGER)
 
 
 def _opener(where: str, patience: float) -> Callable[[], _Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
 from kubevouch.pki.errors import StructureError
-from kubevouch.pki.tpm import commands, public_area, templates
+from kubevouch.pki.tpm import commands, public_area, resident_key, templates
 from kubevouch.pki.tpm.commands import ResponseCode
 from kubevouch.pki.tpm.public_area import Attributes
 from kubevouch.pki.tpm.resident_key import ResidentKey
@@ -27,6 +27,17 @@ def make(device: Device) -> ResidentKey:
         parent, handle = _parent(tpm)
         private, public = commands.created(tpm.run(commands.create(handle, templates.NODE_KEY)))
     return ResidentKey(parent, public_area.parse_area(public), private, lambda *what: sign(device, *what))
+
+
+def use_own_tpm() -> None:
+    """Let keys of files sign with this machine's TPM, unless somebody has said with which already."""
+    if resident_key.default_signer is None:
+        use(Device())
+
+
+def use(device: Device) -> None:
+    """Let keys of files sign with this TPM."""
+    resident_key.use(lambda *what: sign(device, *what))
 
 
 def load(tpm: Connection, key: ResidentKey) -> int:

@@ -67,16 +67,20 @@ class ResidentKey(ec.EllipticCurvePrivateKey):
         Raises:
             KeyMaterialError: nothing says which TPM the key is in, or the hash is none that TPMs have.
         """
-        signer = self._signer or default_signer
-        if signer is None:
-            raise KeyMaterialError("the private key is in a TPM, and nobody has said in which")
         if not isinstance(signature_algorithm, ec.ECDSA):
             raise KeyMaterialError("a key in a TPM signs by ECDSA only")
         algorithm = signature_algorithm.algorithm
         number = None if isinstance(algorithm, Prehashed) else algorithms.BANKS.get(algorithm.name)
         if number is None or number not in algorithms.STRONG_HASHES:
             raise KeyMaterialError("a key in a TPM signs over SHA-256, SHA-384 and SHA-512 only")
-        return encode_dss_signature(*signer(self, algorithms.HASHES[number].digest(data), number))
+        return self.sign_digest(algorithms.HASHES[number].digest(data), number)
+
+    def sign_digest(self, digest: bytes, algorithm: int) -> bytes:
+        """As :meth:`sign`, of what has been hashed by the ``algorithm`` of that number in TPMs."""
+        signer = self._signer or default_signer
+        if signer is None:
+            raise KeyMaterialError("the private key is in a TPM, and nobody has said in which")
+        return encode_dss_signature(*signer(self, digest, algorithm))
 
     def exchange(self, *_: object) -> NoReturn:
         """It signs only. Raises :class:`KeyMaterialError`."""
