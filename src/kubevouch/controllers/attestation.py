@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubevouch.api.catalog import NAMESPACES
-from kubevouch.attestation.interface import Verifier
+from kubevouch.attestation.interface import Attested, Verifier
 from kubevouch.client.interface import Client
 from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.wellknown import ATTESTED_CLIENT_SIGNER_PREFIX, ATTESTED_SERVING_SIGNER_PREFIX, KUBE_SYSTEM_NAMESPACE
@@ -18,11 +18,13 @@ class Attestation:
 
     Args:
         rules: hexadecimal SHA-256 of the configuration.
+        proven: by the UID of a request that nobody has decided yet, what its machine has proven.
     """
 
     config: AttestationConfiguration
     verifiers: Mapping[str, Verifier]
     rules: str = ""
+    proven: dict[str, tuple[Attested, ...]] = field(default_factory=dict)
 
     def signer_names(self) -> tuple[str, ...]:
         """Those for client certificates, and those for serving certificates, of each method."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from kubevouch.api.attested import Attested
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     CertificateRequestPolicySpec,
@@ -62,7 +63,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         node: the Node that the request is about, as JSON has it.
         machine: what the inventory expects of it.
-        evidence: what the server has seen of how the request came: ``sourceAddress``, ``token``, ``recovered``.
+        evidence: what the server has seen of how the request came: ``sourceAddress``, ``token``, ``recovered``; and
+            what its machine has proven, see :func:`proven_value`.
     """
 
     now: dt.datetime
@@ -131,7 +133,17 @@ _DECLARED: Mapping[str, VariableType] = {
         attributes=types.map_of(types.STRING, types.STRING),
         source=types.STRING,
     ),
-    "evidence": _struct("Evidence", sourceAddress=types.STRING, token=types.STRING, recovered=types.BOOL),
+    "evidence": _struct(
+        "Evidence",
+        sourceAddress=types.STRING,
+        token=types.STRING,
+        recovered=types.BOOL,
+        providers=_STRINGS,
+        identities=_STRINGS,
+        strengths=_STRINGS,
+        claims=types.map_of(types.STRING, types.STRING),
+        tenantClaims=types.map_of(types.STRING, types.STRING),
+    ),
     "now": types.TIMESTAMP,
 }
 
@@ -286,3 +298,20 @@ def machine_value(machine: Machine) -> dict[str, Any]:
     """For :attr:`Surroundings.machine`."""
     plain = _plain(machine)
     return {key: plain[key] for key in ("nodeName", "addresses", "dnsNames", "keys", "attributes", "source")}
+
+
+def proven_value(proofs: Sequence[Attested]) -> dict[str, Any]:
+    """What a machine has proven, for :attr:`Surroundings.evidence`; nothing for a machine that has proven nothing.
+
+    What a tenant can write is told apart, so that a policy has to say that it believes him.
+    """
+    if not proofs:
+        return {}
+    said = [claim for each in reversed(proofs) for claim in reversed(each.claims)]
+    return {
+        "providers": [each.provider for each in proofs],
+        "identities": [each.identity for each in proofs],
+        "strengths": [str(each.strength) for each in proofs],
+        "claims": {each.name: each.value for each in said if not each.tenant_controlled},
+        "tenantClaims": {each.name: each.value for each in said if each.tenant_controlled},
+    }

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from asynctest import async_test
 from decisions import BOB, admission_request, csr, rights_of
-from kubevouch.admission.certificate_approval import CertificateApproval
+from kubevouch.admission.certificate_approval import MAX_ANNOTATION, CertificateApproval
 from kubevouch.admission.interface import Operation
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
+from kubevouch.api.certificates_v1 import CertificateSigningRequestCondition, CertificateSigningRequestStatus
 from kubevouch.authorization.policy import rule
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
@@ -62,3 +64,21 @@ async def test_stored_signer_counts_not_the_one_sent(new: str, old: str, allowed
         return
     with pytest.raises(APIStatusError):
         await plugin.validate(request)
+
+
+@async_test
+async def test_a_decision_is_put_on_record_and_no_former_one() -> None:
+    former = CertificateSigningRequestCondition(type="Approved", reason="AutoApproved", message="of old")
+    said = CertificateSigningRequestCondition(
+        type="Denied", reason="AttestationRefused", message="signature: bad" * 999
+    )
+    old = msgspec.structs.replace(csr(OWN), status=CertificateSigningRequestStatus(conditions=[former]))
+    new = msgspec.structs.replace(old, status=CertificateSigningRequestStatus(conditions=[former, said]))
+    request = admission_request(Operation.UPDATE, CERTIFICATE_SIGNING_REQUESTS, new, old, subresource="approval")
+    await CertificateApproval(AUTHORIZER).validate(request)
+    told = request.annotations["certificates.kubevouch.io/decision"]
+    assert told.startswith("Denied: AttestationRefused: signature: bad") and len(told) == MAX_ANNOTATION
+
+    again = admission_request(Operation.UPDATE, CERTIFICATE_SIGNING_REQUESTS, new, new, subresource="approval")
+    await CertificateApproval(AUTHORIZER).validate(again)
+    assert not again.annotations

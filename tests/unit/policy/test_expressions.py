@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubevouch.api.attested import Attested, Claim, Strength
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     CertificateRequestPolicySpec,
     PolicyValidation,
@@ -16,7 +17,14 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
 )
 from kubevouch.cel.environment import Budget, Turn, TurnOver
 from kubevouch.policy.constraints import PolicyFault
-from kubevouch.policy.expressions import REQUEST_BUDGET, Expressions, Surroundings, machine_value, namespace_of
+from kubevouch.policy.expressions import (
+    REQUEST_BUDGET,
+    Expressions,
+    Surroundings,
+    machine_value,
+    namespace_of,
+    proven_value,
+)
 from kubevouch.policy.facts import RequestFacts, SubjectFacts
 from kubevouch.policy.inventory import Machine
 from kubevouch.policy.verdict import Step, StepResult
@@ -41,7 +49,12 @@ AROUND = Surroundings(
     now=NOW,
     node={"metadata": {"name": "n1", "labels": {"rack": "7"}}},
     machine=machine_value(Machine(node_name="n1", dns_names=("a.shop.example.com",), attributes={"owner": "shop"})),
-    evidence={"sourceAddress": "10.0.0.9"},
+    evidence={
+        "sourceAddress": "10.0.0.9",
+        "strengths": ["tpm"],
+        "claims": {"aws.region": "eu-west-1"},
+        "tenantClaims": {"aws.tag.role": "db"},
+    },
 )
 
 
@@ -70,6 +83,8 @@ def look(
         "node.metadata.labels['rack'] == '7'",
         "machine.attributes['owner'] == requester.namespace && !x509.dnsNames.isSubset(machine.dnsNames)",
         "evidence.sourceAddress.inNetworks(['10.0.0.0/8']) && !has(evidence.token)",
+        "'tpm' in evidence.strengths && evidence.claims['aws.region'] == 'eu-west-1' && !has(evidence.providers)",
+        "evidence.tenantClaims['aws.tag.role'] == 'db' && !('aws.tag.role' in evidence.claims)",
         "x509.dnsNames.all(name, name.endsWith('.' + requester.namespace + '.example.com'))",
     ],
 )
@@ -206,3 +221,21 @@ def written(tree: Tree) -> str:
 def test_an_error_is_neither_true_nor_false(tree: Tree) -> None:
     results = {True: StepResult.MET, False: StepResult.UNMET, None: StepResult.ERROR}
     assert look(written(tree))[0].result == results[worth(tree)]
+
+
+def test_what_a_machine_has_proven_is_apart_from_what_its_tenant_says() -> None:
+    claims = (
+        Claim(name="aws.region", value="eu-west-1", source="aws-instance-identity", strength=Strength.CLOUD),
+        Claim(name="aws.tag.role", value="db", source="ec2", strength=Strength.CLOUD, tenant_controlled=True),
+    )
+    aws = Attested(provider="aws", version="v1", identity="1/2/i-3", strength=Strength.CLOUD, claims=claims)
+    tpm = Attested(provider="tpm", version="v1", identity="sha256:ab", strength=Strength.MEASURED)
+
+    assert proven_value(()) == {}
+    assert proven_value((aws, tpm)) == {
+        "providers": ["aws", "tpm"],
+        "identities": ["1/2/i-3", "sha256:ab"],
+        "strengths": ["cloud", "measured"],
+        "claims": {"aws.region": "eu-west-1"},
+        "tenantClaims": {"aws.tag.role": "db"},
+    }

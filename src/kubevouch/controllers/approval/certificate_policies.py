@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from kubevouch import wellknown
+from kubevouch.api.attested import Attested
 from kubevouch.api.authorization_v1 import ResourceAttributes
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
@@ -49,7 +50,7 @@ from kubevouch.policy.certificate_policies import (
     would_approve,
 )
 from kubevouch.policy.constraints import names_of, node_of
-from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings, machine_value
+from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings, machine_value, proven_value
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.inventory import Inventory
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
@@ -66,6 +67,7 @@ REQUEST_INDEX = "request-uid"
 """Of CertificateApprovals, by the UID of the request that they are about."""
 # Names times patterns that are compared on the loop: a millisecond or two.
 _MANY = 2000
+NOTHING_PROVEN: Mapping[str, Sequence[Attested]] = {}
 # Requests that were judged and not approved yet.
 _REMEMBERED = 4096
 
@@ -159,10 +161,12 @@ class PolicyApprover:
         metrics: ApprovalMetrics | None = None,
         *,
         trusts_annotations: bool,
+        proven: Mapping[str, Sequence[Attested]] = NOTHING_PROVEN,
     ) -> None:
         """Args:
         approvals: with :data:`REQUEST_INDEX`.
         trusts_annotations: the API server says from where a request came, and lets nobody else say it.
+        proven: by the UID of a request, what its machine has proven, while nobody has decided.
         """
         self._client = client
         self._policies = policies
@@ -173,6 +177,7 @@ class PolicyApprover:
         self._clock = clock
         self._metrics = metrics or Uncounted()
         self._trusts_annotations = trusts_annotations
+        self._proven = proven
         # By the UID of a request, between what is said of it and its approval.
         self._judgements: dict[str, _Judgement] = {}
 
@@ -251,7 +256,10 @@ class PolicyApprover:
             now=now,
             node={} if node is None else json_codec.to_builtins(node),
             machine=machine_value(expected[0]) if expected else {},
-            evidence=evidence_of(csr, trusts_annotations=self._trusts_annotations),
+            evidence={
+                **evidence_of(csr, trusts_annotations=self._trusts_annotations),
+                **proven_value(self._proven.get(facts.uid, ())),
+            },
         )
 
     async def _may_use(self, csr: CertificateSigningRequest, policy: CompiledPolicy) -> bool:
@@ -331,4 +339,5 @@ def build(context: Context, controller: QueueController) -> PolicyApprover:
         context.clock,
         context.approval_metrics,
         trusts_annotations=context.count is not None,
+        proven=NOTHING_PROVEN if context.attestation is None else context.attestation.proven,
     )

@@ -43,7 +43,7 @@ class NodeProofs:
         self._client = client
         self._verifiers = attestation.verifiers
         self._cluster = ClusterID(client)
-        self._verified: dict[str, tuple[Attested, ...]] = {}
+        self._verified = attestation.proven
 
     async def verified(
         self,
