@@ -138,7 +138,7 @@ class Maker:
         usage: x509.ObjectIdentifier | None = _EK_USAGE,
         ca: bool = False,
         key_use: str = "key_agreement",
-        begins: dt.datetime = NOW - _YEAR,
+        begins: dt.datetime = NOW - 10 * _YEAR,
         ends: dt.datetime = NOW + _YEAR,
         strange_critical: bool = False,
         by: str = "",

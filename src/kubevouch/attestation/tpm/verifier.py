@@ -163,7 +163,10 @@ class TPMVerifier:
         if challenge is None:
             raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
         answer = documents.decode(evidence.data, Answer, "the answer of tpm")
-        state = msgspec.json.decode(challenge.state, type=State)
+        try:
+            state = msgspec.json.decode(challenge.state, type=State)
+        except msgspec.MsgspecError as err:
+            raise RefusedEvidenceError("nonce", f"the challenge was made by another version of this: {err}") from err
         key = certification.verify_attestation_key(state.ak_public)
         # The name was computed from these octets when the credential was made; nobody but controllers writes them.
         certification.verify_activation(key, key.name(), challenge.secret_digest.encode(), answer.secret)

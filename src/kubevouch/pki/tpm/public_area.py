@@ -107,6 +107,8 @@ class Public(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if self.type == algorithms.RSA:
                 exponent = self.exponent or _DEFAULT_EXPONENT
+                if not self.unique[0][-1] & 1:
+                    raise StructureError("the public area holds no usable key: an even modulus")
                 return rsa.RSAPublicNumbers(exponent, int.from_bytes(self.unique[0], "big")).public_key()
             curve = algorithms.CURVES.get(self.curve)
             if curve is None:

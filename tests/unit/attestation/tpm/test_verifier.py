@@ -314,6 +314,10 @@ async def test_evidence_that_is_not_read() -> None:
         with pytest.raises(RefusedEvidenceError) as caught:
             await made.verify_client(Evidence(provider="tpm", version="v1", data=text), _BINDING, challenge, NOW)
         assert caught.value.step == step
+    stale = Challenge(content=b"{}", secret_digest="", state=b"{}")
+    evidence = Evidence(provider="tpm", version="v1", data=b'{"secret":""}')
+    with pytest.raises(RefusedEvidenceError, match="another version of this"):
+        await made.verify_client(evidence, _BINDING, stale, NOW)
     with pytest.raises(RefusedEvidenceError, match="nonce: got no challenge"):
         await made.verify_client(Evidence(provider="tpm", version="v1", data=b"{}"), _BINDING, None, NOW)
 

@@ -107,6 +107,13 @@ def test_a_point_beside_its_curve_is_no_key() -> None:
         beside.key()
 
 
+def test_an_even_modulus_is_no_key() -> None:
+    """OpenSSL takes it and fails when it is used."""
+    area = evidence_cases.named("ev-tpm-certify-008").octets("ak_public")[2:]
+    with pytest.raises(StructureError, match="an even modulus"):
+        public_area.parse_area(area[:-1] + bytes((area[-1] & 0xFE,))).key()
+
+
 def test_a_curve_that_is_not_known_is_no_key() -> None:
     area = evidence_cases.named("ev-tpm-certify-006").octets("ak_public")[2:]
     other = public_area.parse_area(_changed(area, 16, u16(0x0010)))
