@@ -16,6 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from kubevouch.admission.dynamic import review
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap, Node
+from kubevouch.attestation import request as evidence_request
+from kubevouch.attestation.azure import attested_document, managed_identity
+from kubevouch.attestation.azure.evidence import Document
+from kubevouch.attestation.azure.intermediates import FOLDERS, verify_place
+from kubevouch.attestation.gcp import identity_token, instance_identity
+from kubevouch.attestation.gke import verifier as gke
+from kubevouch.attestation.interface import RefusedEvidenceError
+from kubevouch.attestation.jwt import KeySet, KeySetError
 from kubevouch.authentication import bearer, impersonation
 from kubevouch.authentication.service_account import SigningKeys, _unverified_issuer
 from kubevouch.client import codec
@@ -41,7 +49,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.ssh import sshsig
 from kubevouch.pki.tpm import attest, credential, ek_certificate, event_log, public_area
 from kubevouch.pki.tpm import signatures as tpm_signatures
-from kubevouch.pki.x509 import cms, x509_certificate, x509_request
+from kubevouch.pki.x509 import cms, information_access, pem, x509_certificate, x509_request
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.usages import resolve
@@ -530,3 +538,77 @@ def tpm_ek_certificate(data: bytes) -> object:
     with contextlib.suppress(DeviceChainError):
         ek_certificate.verify(read, [], TrustAnchors([]), NOW)
     return read
+
+
+# ------------------------------------------------------------------ what machines of clouds show
+
+_CLOUDS = {
+    kind: [json.loads(path.read_text()) for path in sorted((FIXTURES.parent / "evidence").glob(f"ev-{kind}-*.json"))]
+    for kind in ("gcp-identity-token", "azure-managed-identity", "azure-attested-document")
+}
+_CLOUD_KEYS = {
+    kind: KeySet.parse(json.dumps(cases[0]["roots"][0]).encode())
+    for kind, cases in _CLOUDS.items()
+    if "token" in cases[0]["given"]
+}
+CLOUD_TOKENS = [case["given"]["token"].encode() for case in _CLOUDS["gcp-identity-token"][:3]]
+CLOUD_PAYLOADS = [
+    base64.urlsafe_b64decode(f"{case['given']['token'].split('.')[1]}===")
+    for kind in _CLOUD_KEYS
+    for case in _CLOUDS[kind][:2]
+]
+ATTESTED_DOCUMENTS = [case["given"]["signature"].encode() for case in _CLOUDS["azure-attested-document"][:2]]
+GCE_IDENTITIES = [
+    bytes.fromhex(
+        "30400c0a75732d65617374392d7a020562c6d1a9b20c0964656d6f2d70726f6a02071b5b361667b8be0c09766d2d626c75652d33"
+        "a00c300aa003020102a1030101ff"
+    )
+]
+# Of a certificate; what the block says is looked at elsewhere.
+GKE_REQUESTS = [
+    (FIXTURES / "csr-client-worker-7.pem").read_bytes()
+    + pem.encode("VM IDENTITY", b'{"zone":"z","id":1,"name":"n","project_id":2,"project_name":"p"}')
+    + pem.encode("ATTESTATION DATA", b"\xffTCG")
+    + pem.encode("ATTESTATION SIGNATURE", b"x")
+]
+
+
+def cloud_token(data: bytes) -> None:
+    """Every token that a key has signed is one of those that were there before."""
+    text = data.decode("latin-1")
+    for published in _CLOUD_KEYS.values():
+        with contextlib.suppress(RefusedEvidenceError):
+            published.payload(text)
+            assert data in CLOUD_TOKENS
+
+
+def cloud_claims(data: bytes) -> None:
+    """As what either cloud may have signed."""
+    readers: list[Callable[[], object]] = [
+        lambda: identity_token.verify(data, audience="a", projects=["demo-proj"], now=NOW),
+        lambda: managed_identity.verify(data, tenants=["11111111-2222-3333-4444-555555555555"], now=NOW),
+        lambda: attested_document.verify_content(data, nonce="n", subscriptions=["s"], now=NOW),
+        lambda: gke.parse_identity(data, ["p"]),
+        lambda: KeySet.parse(data),
+    ]
+    for read in readers:
+        with contextlib.suppress(RefusedEvidenceError, KeySetError):
+            read()
+
+
+def cloud_document(data: bytes) -> object:
+    opened = attested_document.open_document(Document("pkcs7", data.decode("latin-1")))
+    return [verify_place(url, FOLDERS) for url in information_access.ca_issuers(opened.signer.extensions)]
+
+
+def gce_identity(data: bytes) -> object:
+    found = instance_identity.parse(data)
+    instance_identity.verify(found, project_number=found.project_number)
+    return found
+
+
+def evidence_blocks(data: bytes) -> object:
+    """What is behind a request: the same proofs, however they came."""
+    proofs = evidence_request.parse(data)
+    assert len(proofs) <= evidence_request.MAX_PROOFS
+    return proofs

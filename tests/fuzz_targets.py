@@ -36,6 +36,7 @@ from fuzz_parsers import (
 from kubevouch.admission.dynamic import review
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.client import codec, execplugin, headers
 from kubevouch.client.frames import FrameError, JSONFramer, ProtobufFramer
@@ -343,6 +344,36 @@ TARGETS: dict[str, Target] = {
         (PKIError,),
         parsers.TPM_EK_CERTIFICATES,
         (b"\x10\1\0", b"\0" * 16, b"\xff" * 16, b"\2\1\xff", bytes.fromhex("06092a864886f70d010107")),
+    ),
+    "cloud-token": Target(
+        parsers.cloud_token, (), parsers.CLOUD_TOKENS, (b".", b"=", b"eyJhbGciOiJub25lIn0", b"-", b"_")
+    ),
+    "cloud-claims": Target(
+        parsers.cloud_claims,
+        (),
+        parsers.CLOUD_PAYLOADS,
+        (*JSON_WORDS, b'"exp":', b'"iat":1e400', b'"google":{"compute_engine":', b'"keys":[', b"9" * 40),
+    ),
+    "cloud-document": Target(
+        parsers.cloud_document, (RefusedEvidenceError,), parsers.ATTESTED_DOCUMENTS, (b"MII", b"=", b"AAAA", b"\n")
+    ),
+    "gce-identity": Target(
+        parsers.gce_identity,
+        (RefusedEvidenceError,),
+        parsers.GCE_IDENTITIES,
+        (b"\x02\x09\x00", b"\xa0\x0c", b"\x30\x80"),
+    ),
+    "evidence-blocks": Target(
+        parsers.evidence_blocks,
+        (RefusedEvidenceError,),
+        parsers.GKE_REQUESTS,
+        (
+            b"-----BEGIN ",
+            b"-----END ",
+            b"KUBELET AUTHENTICATOR ATTESTATION PROVIDER-----\n",
+            b"KUBELET AUTHENTICATOR ATTESTATION DATA-----\n",
+            b"VM IDENTITY-----\n",
+        ),
     ),
     "private-key": Target(
         keys.load_pem,
