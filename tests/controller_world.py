@@ -32,6 +32,7 @@ from kubevouch.server.bootstrap import own_kinds
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.standalone.attestation import AttestationFile
+from kubevouch.standalone.cluster_api import ManagementCluster
 from kubevouch.standalone.controllers import RunningControllers, controller_user, start_controllers
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore, Snapshot
@@ -138,6 +139,7 @@ class World:
         resolver: Resolver | None = None,
         attesting: AttestationFile | None = None,
         wrap: Callable[[Client], Client] = lambda client: client,
+        management: ManagementCluster | None = None,
     ) -> RunningControllers:
         def connect(name: str) -> Client:
             cue: Any = Cue(self.server.api.loopback(controller_user(name), name), self.calls, self.failures)
@@ -154,6 +156,7 @@ class World:
             ledger=self.ledger,
             resolver=resolver,
             attesting=attesting,
+            management=management,
         )
         self._running.append(running)
         return running
@@ -165,15 +168,23 @@ class World:
         serving: ServingRules | None = None,
         services: Sequence[ApproverService] = (),
         resolver: Resolver | None = None,
+        management: ManagementCluster | None = None,
     ) -> RunningControllers:
         """Start controllers and let them do all that there is to do."""
-        running = self.start(*names, signing=signing, serving=serving, services=services, resolver=resolver)
+        running = self.start(
+            *names, signing=signing, serving=serving, services=services, resolver=resolver, management=management
+        )
         await running.settle()
         return running
 
+    @property
+    def running(self) -> RunningControllers:
+        """What was started last."""
+        return self._running[-1]
+
     async def settle(self) -> None:
         """Let what was started last do all that there is to do."""
-        await self._running[-1].settle()
+        await self.running.settle()
 
     async def settle_all(self) -> None:
         """As :meth:`settle`, of all that were started: each may have to try again in its time."""

@@ -66,6 +66,14 @@ ATTESTED_CLIENT_SIGNER_PREFIX = "cluster.x-k8s.io/kube-apiserver-client-kubelet-
 ATTESTED_SERVING_SIGNER_PREFIX = "cluster.x-k8s.io/kubelet-serving-"
 # On a request whose evidence is of a version that is not read: those that are, "v2,v1", newest first.
 SUPPORTED_VERSIONS_ANNOTATION = "cluster.x-k8s.io/kubelet-authenticator-supported-versions"
+# On a Cluster of Cluster API, whose definition has no spec.security: "true" or "false"; methods, by commas.
+KUBELET_AUTHENTICATION_ANNOTATION = "kubevouch.io/kubelet-authentication"
+AUTHORIZED_ATTESTORS_ANNOTATION = "kubevouch.io/authorized-attestors"
+# On a KubeadmConfig: the token whose place another one takes, until what machines start with has that one.
+REPLACES_TOKEN_ANNOTATION = "kubevouch.io/replaces-bootstrap-token"
+# On its infrastructure object, whose definition has no such fields of its status.
+CLIENT_SIGNER_ANNOTATION = "kubevouch.io/kubelet-client-certificate-signer"
+SERVING_SIGNER_ANNOTATION = "kubevouch.io/kubelet-serving-certificate-signer"
 
 # ------------------------------------------------------------------ condition types of a CSR
 
@@ -110,6 +118,10 @@ LEDGER_CHECKPOINT_CONFIGMAP = "kubevouch-ledger-checkpoint"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 MACHINE_INVENTORY_CONTROLLER = "machine-inventory-controller"
 NODE_ATTESTATION_CONTROLLER = "node-attestation-controller"
+# Also as whom others ask the cluster in which Cluster API has its objects.
+CLUSTER_API_CONTROLLER = "cluster-api-controller"
+APPROVAL_BINDINGS_CONTROLLER = "approval-bindings-controller"
+TOKEN_ROTATION_CONTROLLER = "token-rotation-controller"
 NODE_REMOVAL_CONTROLLER = "node-removal-controller"
 NODE_LIFECYCLE_CONTROLLER = "node-lifecycle-controller"
 RESOURCE_QUOTA_CONTROLLER = "resourcequota-controller"
@@ -164,6 +176,8 @@ CA_CERTIFICATE_KEY = "ca.crt"
 
 # Ours: the highest number of each authority's CRLs.
 CRL_NUMBERS_CONFIGMAP = "kubevouch-crl-numbers"
+# Ours: kubeadm's bindings that were taken away.
+REMOVED_BINDINGS_CONFIGMAP = "kubevouch-removed-bindings"
 CLUSTER_INFO_CONFIGMAP = "cluster-info"
 KUBECONFIG_KEY = "kubeconfig"
 # Before a token ID in the keys of cluster-info; the bootstrap signer owns every key that starts so.

@@ -26,14 +26,17 @@ from kubevouch.authorization.policy import (
     rule,
     service_account,
 )
+from kubevouch.policy import approval_bindings, cluster_api
 from kubevouch.records import certificate_ledger
 from kubevouch.revocation import node_records
 from kubevouch.wellknown import (
+    APPROVAL_BINDINGS_CONTROLLER,
     BOOTSTRAP_SIGNER_CONTROLLER,
     CERTIFICATE_LEDGER_CONTROLLER,
     CERTIFICATE_POLICY_STATUS_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
     CERTIFICATE_SIGNERS_CONTROLLER,
+    CLUSTER_API_CONTROLLER,
     CLUSTER_INFO_CONFIGMAP,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
@@ -64,12 +67,14 @@ from kubevouch.wellknown import (
     NODE_REMOVAL_CONTROLLER,
     POD_CERTIFICATE_CLEANER_CONTROLLER,
     POD_CERTIFICATE_SIGNING_CONTROLLER,
+    REMOVED_BINDINGS_CONFIGMAP,
     RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_CONFIGMAP,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     SIGNERS_NAMESPACE,
     TOKEN_CLEANER_CONTROLLER,
+    TOKEN_ROTATION_CONTROLLER,
     TOKEN_USES_CONTROLLER,
     VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
 )
@@ -93,6 +98,9 @@ CONTROLLERS = (
     NODE_ATTESTATION_CONTROLLER,
     NODE_REMOVAL_CONTROLLER,
     MACHINE_INVENTORY_CONTROLLER,
+    CLUSTER_API_CONTROLLER,
+    APPROVAL_BINDINGS_CONTROLLER,
+    TOKEN_ROTATION_CONTROLLER,
     CERTIFICATE_POLICY_STATUS_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
     RESOURCE_QUOTA_CONTROLLER,
@@ -120,7 +128,8 @@ _SIGNED = (
     KUBELET_SERVING_SIGNER,
 )
 _SIGN = rule("sign", _CERTIFICATES, "signers", _SIGNED)
-_AGGREGATE = rule(f"escalate patch update {_READ}", "rbac.authorization.k8s.io", "clusterroles")
+_RBAC = "rbac.authorization.k8s.io"
+_AGGREGATE = rule(f"escalate patch update {_READ}", _RBAC, "clusterroles")
 
 
 def _role_name(controller: str) -> str:
@@ -318,6 +327,31 @@ def kubevouch_controller_policy() -> Policy:
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)
         # Objects of other kinds that an inventory is told to look at are the operator's to allow.
         + _cluster_wide(MACHINE_INVENTORY_CONTROLLER, rule(_READ, ALLOWED_MACHINES.group, ALLOWED_MACHINES.plural))
+        # Where Cluster API's objects are. The Secrets that machines start with are the operator's to allow.
+        + _cluster_wide(
+            CLUSTER_API_CONTROLLER,
+            rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
+            rule(
+                _READ, cluster_api.GROUP, f"{cluster_api.CLUSTERS} {cluster_api.MACHINES} {cluster_api.MACHINE_POOLS}"
+            ),
+            rule(f"patch {_READ}", cluster_api.BOOTSTRAP_GROUP, cluster_api.KUBEADM_CONFIGS),
+            rule("get patch", cluster_api.INFRASTRUCTURE_GROUP, " ".join(cluster_api.INFRASTRUCTURE_CLUSTERS)),
+            rule(
+                "patch",
+                cluster_api.INFRASTRUCTURE_GROUP,
+                " ".join(f"{each}/status" for each in cluster_api.INFRASTRUCTURE_CLUSTERS),
+            ),
+        )
+        # It gives back what it took, and can bind nothing else.
+        + _cluster_wide(
+            APPROVAL_BINDINGS_CONTROLLER,
+            rule(f"create {_READ}", _RBAC, "clusterrolebindings"),
+            rule("delete", _RBAC, "clusterrolebindings", sorted(approval_bindings.NAMES.values())),
+            rule("bind", _RBAC, "clusterroles", sorted(approval_bindings.ROLES.values())),
+        )
+        + _kept_in(APPROVAL_BINDINGS_CONTROLLER, [REMOVED_BINDINGS_CONFIGMAP])
+        + _cluster_wide(TOKEN_ROTATION_CONTROLLER, rule(_READ, "", "nodes"))
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, TOKEN_ROTATION_CONTROLLER, rule(f"create update {_READ}", "", "secrets"))
         + _cluster_wide(
             NODE_LIFECYCLE_CONTROLLER, rule(f"update {_READ}", "", "nodes"), rule("update", "", "nodes/status"), EVENTS
         )

@@ -22,6 +22,7 @@ from kubevouch.cli.flags.attached import (
     take_election,
     take_serving,
 )
+from kubevouch.cli.flags.cluster_api import cluster_api_flags, take_cluster_api
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import FlagGroup, GroupedCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
@@ -48,6 +49,10 @@ class ControllersGroup(ui.Group, GroupedCommand):
                 "--inventory-config", "--kubelet-serving-", "--no-kubelet-serving-approval", "--allow-name-takeover",
                 "--lock-out-deleted-nodes", "--service-cluster-ip-range",
             ),
+        ),
+        FlagGroup(
+            "Cluster API",
+            ("--cluster-api", "--management-kubeconfig", "--bootstrap-token-ttl", "--replace-bootstrap-tokens"),
         ),
         FlagGroup("Signing", ("--signing-", "--cluster-signing-", "--pkcs11-", "--root-ca-file")),
         FlagGroup(
@@ -87,6 +92,7 @@ class ControllersGroup(ui.Group, GroupedCommand):
 )
 @identity_flags
 @approval_flags
+@cluster_api_flags
 @signing_flags
 @click.option(
     "--log-level",
@@ -125,6 +131,7 @@ def controllers(ctx: click.Context, /, log_level: Any, log_format: Any, **flags:
         identity=take_identity(flags),
         signing=take_signing(flags),
         approval=take_approval(flags),
+        cluster_api=take_cluster_api(flags),
         qps=flags.pop("kube_api_qps"),
         burst=flags.pop("kube_api_burst"),
         authority=None if authority is None else rest_config_of(authority),

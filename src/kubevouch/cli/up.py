@@ -19,6 +19,7 @@ from kubevouch.cli.flags.access import access_flags, take_access
 from kubevouch.cli.flags.address import address_flags
 from kubevouch.cli.flags.approval import approval_flags, take_approval
 from kubevouch.cli.flags.audit import audit_flags, take_audit
+from kubevouch.cli.flags.cluster_api import cluster_api_flags, take_cluster_api
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import UpCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
@@ -119,6 +120,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
 @recovery_flags
 @identity_flags
 @approval_flags
+@cluster_api_flags
 @signing_flags
 @server_flags
 @click.option(
@@ -153,12 +155,12 @@ def up(
         access, audit, server = take_access(flags), take_audit(flags), take_server(flags)
         accounts, disabled = take_service_accounts(flags), take_disabled_admission(flags)
         recovery, identity, signing = take_recovery(flags), take_identity(flags), take_signing(flags)
-        approval = take_approval(flags)
+        approval, cluster_api = take_approval(flags), take_cluster_api(flags)
         options = settings.StandaloneOptions(
             data_dir=folder, token_ttl=None if no_token else token_ttl, signing=signing,
             access=access, audit=audit, server=server,
             service_accounts=accounts, disabled_admission=disabled, recovery=recovery, identity=identity,
-            approval=approval,
+            approval=approval, cluster_api=cluster_api,
             **flags,
         )  # fmt: skip
         run_async(_up(options))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kubevouch.controllers import (
+    approval_bindings,
     bootstrap_signer,
     certificate_ledger,
     certificate_policy_status,
@@ -39,9 +40,11 @@ from kubevouch.controllers import (
     root_ca_publisher,
     service_account,
     token_cleaner,
+    token_rotation,
     token_uses,
     validating_admission_policy_status,
 )
+from kubevouch.controllers.cluster_api import controller as cluster_api
 from kubevouch.controllers.interface import Context, Controller
 from kubevouch.machinery.text.gotext import quote
 
@@ -80,6 +83,8 @@ class Entry:
 CONTROLLERS: tuple[Entry, ...] = (
     # Before the approvers, who ask it.
     Entry(machine_inventory.NAME, "machineinventory", machine_inventory.build),
+    Entry(cluster_api.NAME, "clusterapi", cluster_api.build),
+    Entry(approval_bindings.NAME, "approvalbindings", approval_bindings.build),
     Entry(csr_approving.NAME, "csrapproving", csr_approving.build),
     Entry(node_attestation.NAME, "nodeattestation", node_attestation.build),
     Entry(certificate_policy_status.NAME, "certificaterequestpolicy-status", certificate_policy_status.build),
@@ -94,6 +99,7 @@ CONTROLLERS: tuple[Entry, ...] = (
     Entry(crl_publisher.NAME, "crlpublisher", crl_publisher.build, Attached.NEVER),
     Entry(bootstrap_signer.NAME, "bootstrapsigner", bootstrap_signer.build, Attached.TWIN),
     Entry(token_cleaner.NAME, "tokencleaner", token_cleaner.build, Attached.TWIN),
+    Entry(token_rotation.NAME, "tokenrotation", token_rotation.build, Attached.TWIN),
     Entry(token_uses.NAME, "tokenuses", token_uses.build, Attached.TWIN),
     Entry(join_status.NAME, "joinstatus", join_status.build, Attached.TWIN),
     Entry(node_recovery.NAME, "noderecovery", node_recovery.build, Attached.NEVER),

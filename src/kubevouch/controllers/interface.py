@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
+from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
-from kubevouch.client.cache.informer import InformerFactory
+from kubevouch.client.cache.informer import InformerFactory, SharedInformer
 from kubevouch.client.interface import Client
 from kubevouch.client.resolver import Resolver
 from kubevouch.client.webhook import Webhook
@@ -129,6 +131,30 @@ class ApproverService(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Management:
+    """The cluster in which Cluster API has the objects of this one. It may be this one itself.
+
+    Args:
+        namespace, name: of the Cluster that stands for this cluster.
+        connect: a client that acts as the controller of this name, there.
+        informers: caches over that cluster.
+        token_ttl: how long bootstrap tokens last.
+        replaces_tokens: tokens are replaced, and the data that machines start with, where nobody else does that.
+    """
+
+    namespace: str
+    name: str
+    connect: Callable[[str], Client]
+    informers: InformerFactory
+    token_ttl: dt.timedelta
+    replaces_tokens: bool = False
+
+    def definitions(self, client: Client) -> SharedInformer[CustomResourceDefinition]:
+        """By which kinds come and go there."""
+        return self.informers.informer(CUSTOM_RESOURCE_DEFINITIONS, client=client)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What controllers are built from.
 
@@ -152,6 +178,7 @@ class Context:
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         inventory: which machines the operator expects; empty unless machine-inventory-controller runs.
         inventory_sources: beside AllowedMachine objects, in their order.
+        management: where Cluster API's objects are; None without Cluster API.
         approver_services: services that are asked about requests, in their order.
         resolver: asked about names and addresses that nothing else justifies; None asks nobody.
         kubelet_serving: what is declared of kubelets' serving certificates; None leaves them to people.
@@ -181,6 +208,7 @@ class Context:
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     inventory: MachineInventory = field(default_factory=MachineInventory)
     inventory_sources: Sequence[Source] = ()
+    management: Management | None = None
     approver_services: Sequence[ApproverService] = ()
     resolver: Resolver | None = None
     kubelet_serving: ServingRules | None = None

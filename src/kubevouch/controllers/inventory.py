@@ -137,6 +137,13 @@ class MachineInventory:
 
         informer.add_handler(ChangeHandler(changed))
 
+    def add_source(self, has_loaded: Callable[[], bool]) -> Callable[[str, Machine | None], None]:
+        """One more source. Returns what has a key of its own say of a machine, or nothing any more."""
+        known = _Known()
+        known.has_loaded = has_loaded
+        self._sources.append(known)
+        return lambda key, machine: self._tell(known.put(key, machine))
+
     def _tell(self, node_names: Iterable[str]) -> None:
         for name in node_names:
             for listener in self._listeners:

@@ -12,11 +12,22 @@ from kubevouch.util.tasks import Supervisor
 
 
 class Manager:
-    """Runs ``controllers`` over the caches of ``informers``; a controller that crashes starts again by itself."""
+    """Runs ``controllers`` over the caches of ``informers``; a controller that crashes starts again by itself.
 
-    def __init__(self, controllers: Sequence[Controller], informers: InformerFactory, clock: Clock) -> None:
+    Args:
+        elsewhere: caches over another cluster.
+    """
+
+    def __init__(
+        self,
+        controllers: Sequence[Controller],
+        informers: InformerFactory,
+        clock: Clock,
+        elsewhere: InformerFactory | None = None,
+    ) -> None:
         self.controllers = tuple(controllers)
         self.informers = informers
+        self._elsewhere = elsewhere
         self._clock = clock
 
     @property
@@ -29,6 +40,8 @@ class Manager:
         try:
             async with Supervisor(self._clock) as tasks:
                 tasks.start("informers", self.informers.run)
+                if self._elsewhere is not None:
+                    tasks.start("informers-elsewhere", self._elsewhere.run)
                 for controller in self.controllers:
                     tasks.start(controller.name, controller.run)
                 await asyncio.Event().wait()

@@ -34,6 +34,7 @@ from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
 from kubevouch.standalone.attestation import AttestationFile
 from kubevouch.standalone.attestation import attestation as made
+from kubevouch.standalone.cluster_api import ManagementCluster
 from kubevouch.standalone.options import ClusterSigning, IdentityOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.util.clock import Clock
@@ -111,6 +112,7 @@ def start_controllers(
     approver_services: Sequence[ApproverService] = (),
     attesting: AttestationFile | None = None,
     resolver: Resolver | None = None,
+    management: ManagementCluster | None = None,
     connect: Connect | None = None,
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
 ) -> RunningControllers:
@@ -124,6 +126,7 @@ def start_controllers(
         resolver: asked about names of kubelets that nothing else justifies.
         approver_services: services that are asked about requests.
         attesting: by which methods machines prove what they are; None is by none.
+        management: where Cluster API's objects are; None without it.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
         connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
@@ -167,6 +170,7 @@ def start_controllers(
         count=lambda resource, namespace: _count(server, resource, namespace),
         node_monitor_grace_period=node_monitor_grace_period,
         inventory_sources=inventory,
+        management=None if management is None else management.management(reach, informers),
         kubelet_serving=serving,
         approver_services=approver_services,
         resolver=resolver,
@@ -180,7 +184,8 @@ def start_controllers(
             controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))
             if server.api.tracing is not None:
                 controller.trace(server.api.tracing.tracer, server.api.tracing.origins)
-    return RunningControllers(server, Manager(built, informers, server.clock))
+    elsewhere = None if management is None else management.informers
+    return RunningControllers(server, Manager(built, informers, server.clock, elsewhere))
 
 
 def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions, clock: Clock) -> SigningOptions:

@@ -20,6 +20,7 @@ from kubevouch.signers.catalog import PairFiles
 from kubevouch.signers.keys import KeyOptions
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.approval_options import ApprovalOptions
+from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
@@ -112,6 +113,7 @@ class StandaloneOptions:
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
         signing: which CAs sign, and for how long.
         approval: what decides about requests for certificates.
+        cluster_api: where Cluster API's objects are; None without it.
         server: how many requests run at once, and what is told of them.
         extra_names: more names and addresses for the serving certificate.
     """
@@ -137,5 +139,6 @@ class StandaloneOptions:
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     signing: ClusterSigning = field(default_factory=ClusterSigning)
     approval: ApprovalOptions = field(default_factory=ApprovalOptions)
+    cluster_api: ClusterAPIOptions | None = None
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -45,6 +45,7 @@ from kubevouch.standalone import addresses, approval, attestation, network, serv
 from kubevouch.standalone.access import Access, AccessError
 from kubevouch.standalone.approval import ApprovalOptionsError
 from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
+from kubevouch.standalone.cluster_api import management_cluster
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
@@ -179,6 +180,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             stack.push_async_callback(issued.close)
             await begin(issued, server.client, clock.now())
             server.api.metrics.read_at_scrape(partial(_of_ledger, issued))
+        management = await stack.enter_async_context(management_cluster(options.cluster_api, clock))
         try:
             controllers = start_controllers(
                 server,
@@ -190,6 +192,7 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 serving=serving_rules(options, names, pki),
                 approver_services=services,
                 attesting=attesting,
+                management=management,
                 resolver=approval.resolver(options.approval, clock),
                 node_monitor_grace_period=options.node_monitor_grace_period,
             )

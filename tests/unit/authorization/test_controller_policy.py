@@ -60,13 +60,16 @@ def test_the_collector_touches_no_subresource(verb: str, subresource: str) -> No
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("namespace", ["", "default", "kube-system"])
 def test_secrets_are_for_those_that_look_after_tokens_or_owners(controller: str, namespace: str) -> None:
-    keepers = ("bootstrap-signer-controller", "token-cleaner-controller", "token-uses-controller")
+    writers = ("token-uses-controller", "token-rotation-controller")
+    keepers = ("bootstrap-signer-controller", "token-cleaner-controller", *writers)
     reads = controller in keepers and namespace == "kube-system"
     assert may(controller, "list", "", "v1", "secrets", "", namespace) is (reads or controller == COLLECTOR)
     deletes = (controller == "token-cleaner-controller" and namespace == "kube-system") or controller == COLLECTOR
     assert may(controller, "delete", "", "v1", "secrets", "", namespace, "bootstrap-token-abcdef") is deletes
-    writes = controller == "token-uses-controller" and namespace == "kube-system"
+    writes = controller in writers and namespace == "kube-system"
     assert may(controller, "update", "", "v1", "secrets", "", namespace, "bootstrap-token-abcdef") is writes
+    makes = controller == "token-rotation-controller" and namespace == "kube-system"
+    assert may(controller, "create", "", "v1", "secrets", "", namespace) is makes
 
 
 @pytest.mark.parametrize(("controller", "lease"), list(itertools.product(CONTROLLERS, CONTROLLERS)))

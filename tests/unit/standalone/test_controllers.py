@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from asynctest import async_test
+from cluster_api_world import HERE
 from controller_world import fixture, world
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, NODES, SECRETS
@@ -44,9 +45,11 @@ async def test_an_unknown_controller_is_refused() -> None:
 @async_test
 async def test_everything_runs_within_its_rights() -> None:
     async with world(runtime_config="certificates.k8s.io/v1beta1=true", recovery=RecoveryPolicy()) as at:
-        running = await at.run("*")
-        # Without a ledger in a file there is nothing to publish: unit/controllers/test_ledger_checkpoint.py.
-        expected = [entry.name for entry in CONTROLLERS if entry.name != LEDGER_CHECKPOINT_CONTROLLER]
+        running = await at.run("*", management=HERE)
+        # Without a ledger in a file there is nothing to publish: unit/controllers/test_ledger_checkpoint.py; and no
+        # method of attestation is configured.
+        absent = (LEDGER_CHECKPOINT_CONTROLLER, wellknown.NODE_ATTESTATION_CONTROLLER)
+        expected = [entry.name for entry in CONTROLLERS if entry.name not in absent]
         assert [controller.name for controller in running.manager.controllers] == expected
         assert all(informer.synced for informer in running.manager.informers.informers)
 

@@ -65,6 +65,10 @@ class UpCommand(GroupedCommand):
                 "--no-kubelet-serving-approval",
             ),
         ),
+        FlagGroup(
+            "Cluster API",
+            ("--cluster-api", "--management-kubeconfig", "--bootstrap-token-ttl", "--replace-bootstrap-tokens"),
+        ),
         FlagGroup("Signing", ("--signing-", "--cluster-signing-", "--signer-", "--pkcs11-", "--allow-ml-dsa")),
         FlagGroup(
             "Authentication",

@@ -49,6 +49,7 @@ from kubevouch.standalone.attached import own_kinds
 from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.attached.own_kinds import KindsChangedError
+from kubevouch.standalone.cluster_api import management_cluster
 from kubevouch.standalone.ledger import begin
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
@@ -196,8 +197,12 @@ class ClusterControllers:
                     has_lockouts=reader != wellknown.CERTIFICATE_REVOCATION_CONTROLLER,
                 )  # fmt: skip
             ledger = await self._opened_ledger(stack, connect)
+            management = await stack.enter_async_context(
+                management_cluster(self._options.cluster_api, self._clock, self._gate)
+            )
             context = replace(
                 self._context(connect, informers, found),
+                management=None if management is None else management.management(connect, informers),
                 resources=await self._built_in(connect, found),
                 revocations=revocations,
                 ledger=ledger,
@@ -206,7 +211,8 @@ class ClusterControllers:
             for controller in built:
                 if isinstance(controller, QueueController):
                     controller.queue.report_to(self.metrics.workqueues.queue(controller.name))
-            self.manager = Manager(built, informers, self._clock)
+            elsewhere = None if management is None else management.informers
+            self.manager = Manager(built, informers, self._clock, elsewhere)
             try:
                 async with Supervisor(self._clock) as tasks:
                     if absent:
@@ -257,14 +263,7 @@ class ClusterControllers:
 
         def connect(name: str) -> Client:
             if name not in clients:
-                gate = Gate(
-                    self._clock,
-                    self.metrics,
-                    qps=self._options.qps,
-                    burst=self._options.burst,
-                    may_write=self._may_write,
-                )
-                clients[name] = self._config.client(component=name, clock=self._clock, gate=gate)
+                clients[name] = self._config.client(component=name, clock=self._clock, gate=self._gate())
             return clients[name]
 
         async with AsyncExitStack() as stack:
@@ -273,6 +272,11 @@ class ClusterControllers:
             finally:
                 for client in clients.values():
                     stack.push_async_callback(client.close)
+
+    def _gate(self) -> Gate:
+        return Gate(
+            self._clock, self.metrics, qps=self._options.qps, burst=self._options.burst, may_write=self._may_write
+        )
 
     def _may_write(self) -> bool:
         return self._options.election is None or (self.elector is not None and self.elector.may_act)

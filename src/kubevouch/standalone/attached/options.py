@@ -15,6 +15,7 @@ from kubevouch.client.leader_election import ElectionOptions
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.server.edge.tls import TLSOptions
 from kubevouch.standalone.approval_options import ApprovalOptions
+from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
 from kubevouch.standalone.options import DEFAULT_SERVICE_CLUSTER_IP_RANGE, ClusterSigning, IdentityOptions
 
 DEFAULT_CONTROLLERS = ("*",)
@@ -73,6 +74,7 @@ class AttachedOptions:
         election: None leads without asking, for those who run one process and know it.
         signing: which CAs sign; without files, only what signers of the cluster's own objects do.
         approval: what decides about requests for certificates.
+        cluster_api: where Cluster API's objects are; None without it.
         service_cluster_ip_range: the addresses of Services, which no kubelet serves at.
         ledger: the file in which decisions and certificates are written down; None keeps them in memory.
         root_ca_file: what the publishers of a CA publish; None publishes nothing.
@@ -86,6 +88,7 @@ class AttachedOptions:
     signing: ClusterSigning = field(default_factory=ClusterSigning)
     identity: IdentityOptions = field(default_factory=IdentityOptions)
     approval: ApprovalOptions = field(default_factory=ApprovalOptions)
+    cluster_api: ClusterAPIOptions | None = None
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
     ledger: Path | None = None
     root_ca_file: Path | None = None

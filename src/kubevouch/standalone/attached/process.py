@@ -86,6 +86,10 @@ def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
         )
     if options.ledger is not None and len(options.clusters) > 1:
         raise AttachedOptionsError("one ledger cannot be that of several clusters", "run a process for each of them")
+    if options.cluster_api is not None and len(options.clusters) > 1:
+        raise AttachedOptionsError(
+            "one Cluster of Cluster API would stand for several clusters", "run a process for each of them"
+        )
     return selected_of(options.controllers)
 
 
