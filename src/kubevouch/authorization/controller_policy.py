@@ -318,7 +318,9 @@ def kubevouch_controller_policy() -> Policy:
             rule(f"create delete {_READ}", _KUBEVOUCH, "nodeidentities"),
             rule("update", _KUBEVOUCH, "attestationchallenges/status nodeidentities/status"),
             rule(f"patch {_READ}", _CERTIFICATES, _REQUESTS),
-            rule(_READ, "", "nodes"),
+            rule("create", _KUBEVOUCH, "certificaterevocations"),
+            # Labels, and the taint of one that did not prove again what it is.
+            rule(f"update {_READ}", "", "nodes"),
             rule("get", "", "namespaces", [KUBE_SYSTEM_NAMESPACE]),
             EVENTS,
         )

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
+from kubevouch.api.core_v1 import Node
 from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import (
     READY,
     REFUSED,
     AttestationChallenge,
     AttestationChallengeStatus,
 )
-from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
+from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES, NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.attestation.interface import AttestationError, Challenge, Random, RefusedEvidenceError, UnavailableError
 from kubevouch.client.cache.lister import Lister
@@ -31,6 +33,7 @@ from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.csr_approving import is_open
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result, request_of
+from kubevouch.controllers.node_identities import IdentityKeeper
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.machinery.text.times import Time
@@ -48,6 +51,7 @@ MAX_OF_ONE = 5000
 REQUESTER_INDEX, UID_INDEX = "requester", "uid"
 WORKERS = 8
 _KEPT_SECONDS = 30.0
+_NAMES = "nodeidentities"
 
 
 class ChallengeMaker:
@@ -139,6 +143,39 @@ class ChallengeMaker:
                 raise
 
 
+class _Both:
+    """Challenges, and by ``resource`` names of nodes."""
+
+    def __init__(self, maker: ChallengeMaker, keeper: IdentityKeeper) -> None:
+        self._maker = maker
+        self._keeper = keeper
+
+    async def reconcile(self, request: Request) -> Result:
+        return await (self._keeper if request.resource == _NAMES else self._maker).reconcile(request)
+
+
+class _NodeChanges:
+    """An event handler."""
+
+    def __init__(self, add: Callable[[Request], None]) -> None:
+        self._add = add
+
+    def on_add(self, obj: Node, *, initial: bool) -> None:  # noqa: ARG002 - a start is no different
+        self._add(Request(obj.metadata.name, resource=_NAMES))
+
+    def on_update(self, old: Node, new: Node) -> None:
+        if _of_interest(old) != _of_interest(new):
+            self._add(Request(new.metadata.name, resource=_NAMES))
+
+    def on_delete(self, obj: Node, *, missed: bool) -> None:  # noqa: ARG002
+        self._add(Request(obj.metadata.name, resource=_NAMES))
+
+
+def _of_interest(node: Node) -> object:
+    meta = node.metadata
+    return meta.uid, meta.deletion_timestamp, meta.labels, node.spec.taints
+
+
 def ends_at(challenge: AttestationChallenge, now: dt.datetime) -> dt.datetime:
     """When it counts no more; of one that is not asked yet, when nobody waits for it any longer."""
     ends, created = challenge.status.expires_at, challenge.metadata.creation_timestamp
@@ -176,11 +213,20 @@ def build(context: Context) -> QueueController | None:
     challenges.indexer.add_index(REQUESTER_INDEX, _requester)
     csrs.indexer.add_index(UID_INDEX, _uid)
     maker = ChallengeMaker(client, challenges.lister, csrs.lister, context.attestation, context.clock)
-    controller = QueueController(NAME, maker, context.clock, workers=WORKERS)
+    identities = context.informers.informer(NODE_IDENTITIES, client=client)
+    nodes = context.informers.informer(NODES, client=client)
+    keeper = IdentityKeeper(client, identities.lister, nodes.lister, context.attestation.config, context.clock)
+    controller = QueueController(NAME, _Both(maker, keeper), context.clock, workers=WORKERS)
 
     def changed(challenge: AttestationChallenge) -> Iterable[Request]:
         return (request_of(challenge),)
 
+    def named(obj: NodeIdentity | Node) -> Iterable[Request]:
+        return (Request(obj.metadata.name, resource=_NAMES),)
+
     controller.watch(challenges, on_add=changed, on_update=changed)
     controller.watch(csrs)
+    controller.watch(identities, on_add=named, on_update=named)
+    # Not of what a heartbeat changes: who it is, and what was put on it here.
+    controller.follow(nodes, _NodeChanges(controller.queue.add))
     return controller

@@ -49,6 +49,14 @@ _PLACE = re.compile(r"\{([A-Za-z0-9._-]+)\}")
 _KEYS = frozenset({KeyKind.RSA, KeyKind.ECDSA, KeyKind.ED25519, KeyKind.ML_DSA})
 _LEAST_RSA_BITS = 2048
 _SHOWN = 128
+_OF_REQUEST = frozenset(
+    {
+        "requester", "usages", "subject", "alt-names", "extensions", "key", "proof-of-possession", "size", "structure",
+        "duplicate-key", "provider", "challenge", "challenge-used", "challenge-expired", "evidence-age", "banned",
+        "machine-unknown", "machine-attestor",
+    }
+)  # fmt: skip
+"""Steps that a machine fails which is slow, was started again, or asks in a wrong form."""
 
 
 class RequestRefusedError(Exception):
@@ -401,11 +409,21 @@ def _age(proof: Attested, now: dt.datetime) -> int:
     return 0 if proof.made_at is None else max(0, int((now - proof.made_at).total_seconds()))
 
 
-def labels_for(wanted: Mapping[str, str], claims: Iterable[Claim]) -> dict[str, str]:
-    """The labels that a Node gets of claims; what no label can hold, or two sources contradict, gives none."""
+def is_of_machine(step: str) -> bool:
+    """Whether a refusal says something of the machine, and not only of how, or when, it asked."""
+    return step not in _OF_REQUEST
+
+
+def labels_for(wanted: Mapping[str, str], claims: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The labels that a Node gets of claims; what no label can hold, or two sources contradict, gives none.
+
+    Args:
+        wanted: by label, the name of the claim.
+        claims: names and values.
+    """
     values: dict[str, set[str]] = {}
-    for each in claims:
-        values.setdefault(each.name, set()).add(each.value)
+    for name, value in claims:
+        values.setdefault(name, set()).add(value)
     found = {label: values.get(claim, set()) for label, claim in wanted.items()}
     return {
         label: next(iter(value))

@@ -20,6 +20,7 @@ from kubevouch.api.kubevouch_v1alpha1.node_identities import (
     MAX_CLAIMS,
     MAX_GRANTS,
     MAX_HISTORY,
+    RENEWAL_FAILED,
     AttestedClaim,
     AttestedProof,
     GrantedCertificate,
@@ -136,6 +137,24 @@ def with_event(status: NodeIdentityStatus, event: IdentityEvent) -> list[Identit
     """The history with one more; the first, which says how the name was claimed, stays."""
     history = [*status.history, event]
     return history if len(history) <= MAX_HISTORY else [history[0], *history[-(MAX_HISTORY - 1) :]]
+
+
+def with_failed_renewal(
+    status: NodeIdentityStatus, step: str, message: str, requester: str, now: dt.datetime
+) -> NodeIdentityStatus:
+    """That the machine did not prove again what it is; as it was where nobody has the name, or that stands already."""
+    if not status.identity or any(each.type == RENEWAL_FAILED for each in status.conditions):
+        return status
+    moment = Time.of(now)
+    failed = Condition(
+        type=RENEWAL_FAILED, status=CONDITION_TRUE, last_transition_time=moment, reason=step,
+        message=message[:_MOST_TEXT],
+    )  # fmt: skip
+    told = IdentityEvent(
+        at=moment, event=RENEWAL_FAILED, provider=status.provider, identity=status.identity,
+        requester=requester[:_MOST_TEXT], message=message[:_MOST_TEXT],
+    )  # fmt: skip
+    return msgspec.structs.replace(status, conditions=[*status.conditions, failed], history=with_event(status, told))
 
 
 def identities_of(proofs: Sequence[Attested]) -> tuple[tuple[str, str], ...]:

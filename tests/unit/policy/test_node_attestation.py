@@ -351,7 +351,7 @@ def test_labels_are_of_claims_that_nobody_contradicts_and_that_fit() -> None:
         claim("t", "a b"),
     )
     labels = {"l/r": "r", "l/z": "z", "l/long": "long", "l/t": "t", "l/none": "none"}
-    assert node_attestation.labels_for(labels, claims) == {"l/r": "eu"}
+    assert node_attestation.labels_for(labels, [(each.name, each.value) for each in claims]) == {"l/r": "eu"}
 
 
 def test_which_signers_are_of_the_family() -> None:

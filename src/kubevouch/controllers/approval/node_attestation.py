@@ -195,7 +195,10 @@ class NodeAttestationApprover:
     async def _refused(self, facts: RequestFacts, step: str, message: str) -> Verdict:
         text = message if message.startswith(f"{step}: ") else f"{step}: {message}"
         log.warning("a machine is refused", csr=facts.name, requester=facts.username, why=text[:512])
-        await self._tell_refused(node_name_of(facts.subject.common_name), text)
+        name = node_name_of(facts.subject.common_name)
+        await self._tell_refused(name, text)
+        if facts.username == facts.subject.common_name and node_attestation.is_of_machine(step):
+            await self._claims.renewal_failed(name, step, text, facts.username)
         return Verdict(
             Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(step, StepResult.UNMET, text),),
             rules=self._attestation.rules,

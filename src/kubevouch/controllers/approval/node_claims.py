@@ -93,6 +93,25 @@ class NodeClaims:
             await self.tell(written, f"Node{decided.event}", f"node {name} is {first.provider} {first.identity}")
         return decided.event
 
+    async def renewal_failed(self, name: str, step: str, message: str, requester: str) -> None:
+        """Write down that the machine which has the name did not prove again what it is; once, until it does.
+
+        Raises:
+            ReconcileError
+        """
+        try:
+            named = await find(self._client, NODE_IDENTITIES, name)
+            if named is None:
+                return
+            status = node_identities.with_failed_renewal(named.status, step, message, requester, self._clock.now())
+            if status == named.status:
+                return
+            await self._client.update(
+                NODE_IDENTITIES, msgspec.structs.replace(named, status=status), subresource="status"
+            )
+        except (APIStatusError, TransportError) as err:
+            raise unwritten(f"the refused renewal of node {name}", err) from err
+
     async def tell(self, identity: NodeIdentity, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event about whose a name is. Best effort: no decision waits for it."""
         about = ObjectReference(
