@@ -21,6 +21,7 @@ from kubevouch.pki.x509 import der
 _LOADABLE = der.encode_object_identifier("2.23.133.10.1.3")
 _MAX_PRIVATE_BYTES = 1024
 _EMPTY_AUTH = 0xA0
+_YES = frozenset({der.encode(der.BOOLEAN, b"\xff"), der.encode(der.BOOLEAN, b"\x01")})
 # Hierarchies whose primary key is made anew each time, and persistent handles (part 2, 7.4).
 _OWNER, _ENDORSEMENT = 0x40000001, 0x4000000B
 _PERSISTENT = range(0x81000000, 0x82000000)
@@ -135,7 +136,7 @@ def parse(contents: bytes) -> ResidentKey:
         position += len(_LOADABLE)
         tag, start, stop = der.element(contents, position, end)
         if tag == _EMPTY_AUTH:
-            if contents[start:stop] != der.encode(der.BOOLEAN, b"\xff"):
+            if contents[start:stop] not in _YES:  # OpenSSL's provider writes 01 where DER has FF
                 raise KeyMaterialError("got a TPM key with a password, expected one without")
             tag, start, stop = der.element(contents, stop, end)
         if tag != der.INTEGER:

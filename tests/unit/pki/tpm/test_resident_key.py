@@ -120,8 +120,9 @@ _PARENT = der.encode_integer(_OWNER)
 
 
 @pytest.mark.parametrize("parent", [0x81000001, 0x4000000B, 0])
-def test_files_of_other_programs_are_read(parent: int) -> None:
-    read = keys.load_pem(_file(_TYPE, _NO_PASSWORD, der.encode_integer(parent), _PUBLIC, _PRIVATE), in_tpm=True)
+@pytest.mark.parametrize("no_password", [b"", _NO_PASSWORD, bytes.fromhex("a003010101")], ids=["none", "DER", "BER"])
+def test_files_of_other_programs_are_read(parent: int, no_password: bytes) -> None:
+    read = keys.load_pem(_file(_TYPE, no_password, der.encode_integer(parent), _PUBLIC, _PRIVATE), in_tpm=True)
     assert isinstance(read, ResidentKey)
     assert read.parent == (parent or _OWNER)
 
