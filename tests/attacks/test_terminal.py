@@ -164,7 +164,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "completion": ["bash"],
         "credential": ["--rootfs", root, "--node-name", HOSTILE],
         "csr approve": [CSR, *there], "csr deny": [EVIL, *there], "csr list": there, "csr review": there,
-        "csr show": [CSR, *there],
+        "csr describe": [CSR, *there], "csr show": [CSR, *there],
         "doctor cluster": there, "doctor node": ["--rootfs", root], "doctor join": [*join[:5], *there],
         "init": ["--rootfs", root, "--node-name", HOSTILE],
         **{f"init phase {name}": [*there, "--rootfs", root, "--timeout", "100ms"] for name in PHASES},

@@ -103,6 +103,10 @@ def show(name: str, output: str, kubeconfig: Path | None) -> None:
         _print(found)
 
 
+# The word of kubectl for it.
+csr.add_command(show, "describe")
+
+
 @csr.command()
 @click.argument("names", metavar="NAME...", nargs=-1, shell_complete=names_of.requests)
 @csr_safe.options
@@ -336,10 +340,15 @@ async def _write(
 
 
 async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
-    from kubevouch.reviews.csr_review import outlook
+    from dataclasses import replace
+
+    from kubevouch.reviews.csr_review import identity_of, outlook
 
     told = await policy_outlook(client, each) or await csr_safe.serving_outlook(client, each)
-    return _reviewed(each, found, await outlook(client, each) if told is None else told)
+    looked = _reviewed(each, found, await outlook(client, each) if told is None else told)
+    if looked.request is None:
+        return looked
+    return replace(looked, identity=await identity_of(client, each, looked.request.subject.common_name))
 
 
 def _reviewed(each: CertificateSigningRequest, found: Requests, outlook: str = "", *, signature: bool = True) -> Review:
@@ -411,6 +420,12 @@ def _print(each: Review) -> None:
         ui.say("  ", ui.styled("!", fg="yellow", bold=True), f" {mark.text}")
     if each.outlook:
         ui.field("outlook", each.outlook)
+    if each.identity is not None:
+        from kubevouch.cli.node_identity import claim_lines
+
+        proven = each.identity.status
+        ui.field("proven", f"{proven.provider} {proven.identity} ({proven.strength})")
+        ui.lines(claim_lines(each.identity))
 
 
 def _tree(each: Review) -> dict[str, Any]:
@@ -446,4 +461,8 @@ def _tree(each: Review) -> dict[str, Any]:
         tree["changes"] = list(each.changes)
     if each.outlook:
         tree["outlook"] = each.outlook
+    if each.identity is not None:
+        from kubevouch.machinery.codec import json_codec
+
+        tree["proven"] = json_codec.to_builtins(each.identity.status)
     return tree

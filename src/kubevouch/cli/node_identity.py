@@ -68,11 +68,7 @@ def identity(node_name: str, output: str, kubeconfig: Path | None) -> None:
             ui.field(label, value)
     if status.claims:
         ui.say("")
-        rows = [
-            (each.name, each.value, each.source, each.strength + (" (tenant's word)" if each.tenant_controlled else ""))
-            for each in status.claims
-        ]
-        ui.lines(ui.table(("CLAIM", "VALUE", "SOURCE", "STRENGTH"), rows, whole=1))
+        ui.lines(claim_lines(found))
     if status.history:
         ui.say("")
         rows_of_history = [(str(each.at or ""), each.event, each.requester, each.message) for each in status.history]
@@ -170,6 +166,15 @@ def _asked(kubeconfig: Path | None, ask: Callable[[Client], Awaitable[T]]) -> T:
             return await ask(client)
 
     return run_async(work())
+
+
+def claim_lines(found: NodeIdentity) -> list[str]:
+    """What is known of a machine, each claim with who says so and how much that is worth."""
+    rows = [
+        (each.name, each.value, each.source, each.strength + (" (tenant's word)" if each.tenant_controlled else ""))
+        for each in found.status.claims
+    ]
+    return ui.table(("CLAIM", "VALUE", "SOURCE", "STRENGTH"), rows, whole=1) if rows else []
 
 
 def _row(each: NodeIdentity) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from kubevouch.api.certificates_v1 import (
     has_condition,
 )
 from kubevouch.api.core_v1 import Secret
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
@@ -31,6 +33,7 @@ from kubevouch.controllers.approval import csr_outlook
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import policy
 from kubevouch.pki.errors import AuthorityError, ParseError, PolicyError, SignatureError
+from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.subject import Subject
@@ -81,6 +84,7 @@ class Review:
         request: None if ``spec.request`` cannot be read; the marks then say why.
         changes: differences to the last certificate that the same signer has issued for the same subject.
         outlook: what would approve it, or why nothing does; empty once it is decided.
+        identity: what the machine has proven, where this request is for the certificate that it was granted.
     """
 
     csr: CertificateSigningRequest
@@ -90,6 +94,7 @@ class Review:
     marks: tuple[Mark, ...] = ()
     changes: tuple[str, ...] = ()
     outlook: str = ""
+    identity: NodeIdentity | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +104,24 @@ class Review:
     def source(self) -> str:
         """The address that it was sent from; empty where the API server does not say."""
         return self.csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "")
+
+
+async def identity_of(client: Client, csr: CertificateSigningRequest, common_name: str) -> NodeIdentity | None:
+    """What the machine of an attested request has proven, as far as whoever asks may read it.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    node_name = node_name_of(common_name)
+    if not node_name or not policy.attestation_provider(csr.spec.signer_name):
+        return None
+    try:
+        found = await client.get(NODE_IDENTITIES, node_name)
+    except APIStatusError as err:
+        if err.code not in (403, 404):
+            raise
+        return None
+    return found if csr.metadata.uid in {each.request_uid for each in found.status.granted} else None
 
 
 def state_of(csr: CertificateSigningRequest) -> State:

@@ -19,8 +19,16 @@ from join_requests import KEY, ask
 from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import (
+    AttestedClaim,
+    GrantedCertificate,
+    NodeIdentity,
+    NodeIdentityStatus,
+)
 from kubevouch.cli.main import run
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
@@ -184,3 +192,56 @@ def test_a_name_that_is_nearly_right(cluster: Cluster, capsys: Captured) -> None
     for verb in ("show", "delete"):
         assert run(["token", verb, nearly, "--kubeconfig", str(cluster.kubeconfig)]) == 1
         assert f"hint: did you mean {token_id}? kubevouch token list shows" in capsys.readouterr().err
+
+
+def test_what_a_machine_has_proven_is_shown_of_the_request_that_it_was_granted_for(
+    capsys: Captured,
+) -> None:
+    with Cluster(https=True, real_time=True, controllers=("csrcleaner",)) as cluster:
+        _describe(cluster, capsys)
+
+
+def _describe(cluster: Cluster, capsys: Captured) -> None:
+    client = cluster.client()
+    subject = Subject(common_name="system:node:w1", organizations=("system:nodes",))
+    spec = CertificateSigningRequestSpec(
+        request=build_request(KEY, subject),
+        signer_name=f"{wellknown.ATTESTED_CLIENT_SIGNER_PREFIX}aws",
+        usages=["client auth", "digital signature"],
+    )
+    now = Time.parse("2026-01-01T00:00:00Z")
+    granted, other = (
+        cluster.run(client.create(CSRS, CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)))
+        for name in ("granted", "other")
+    )
+    made = cluster.run(client.create(NODE_IDENTITIES, NodeIdentity(metadata=ObjectMeta(name="w1"))))
+    status = NodeIdentityStatus(
+        provider="aws",
+        identity="1/eu/i-2",
+        strength="cloud",
+        claims=[
+            AttestedClaim(name="aws.region", value="eu", source="aws-instance-identity", strength="cloud"),
+            AttestedClaim(name="aws.tag.role", value="db", source="ec2", strength="cloud", tenant_controlled=True),
+        ],
+        granted=[
+            GrantedCertificate(
+                request_uid=granted.metadata.uid,
+                key_fingerprint="ab" * 32,
+                seconds=600,
+                at=now,
+            )
+        ],
+    )
+    cluster.run(client.update(NODE_IDENTITIES, msgspec.structs.replace(made, status=status), subresource="status"))
+
+    there = ["--kubeconfig", str(cluster.kubeconfig)]
+    assert run(["csr", "describe", granted.metadata.name, *there]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("aws 1/eu/i-2 (cloud)" in line for line in lines)
+    (tag,) = (line.split() for line in lines if "aws.tag.role" in line)
+    assert tag[:4] == ["aws.tag.role", "db", "ec2", "cloud"] and "tenant's" in tag[4]
+    assert run(["csr", "show", granted.metadata.name, "-o", "json", *there]) == 0
+    assert json.loads(capsys.readouterr().out)["proven"]["identity"] == "1/eu/i-2"
+    # Of another request for the same name nothing is known.
+    assert run(["csr", "describe", other.metadata.name, *there]) == 0
+    assert "aws.region" not in capsys.readouterr().out

@@ -79,6 +79,10 @@ class ApprovalMetrics(Protocol):
         """A name or an address of a serving certificate that was approved, and by what."""
         ...
 
+    def attested(self, provider: str, result: str) -> None:
+        """A proof of a machine was looked at: ``verified``, the step at which it was refused, or ``unavailable``."""
+        ...
+
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Ask this, at each scrape, for the number of undecided requests by signer and reason."""
         ...
@@ -97,6 +101,9 @@ class Uncounted:
         pass
 
     def justified(self, source: str) -> None:
+        pass
+
+    def attested(self, provider: str, result: str) -> None:
         pass
 
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:

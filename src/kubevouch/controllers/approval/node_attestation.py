@@ -25,7 +25,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
 from kubevouch.attestation.interface import Attested, RefusedEvidenceError, UnavailableError, UnsupportedVersionError
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import MERGE_PATCH, Client, TransportError
-from kubevouch.controllers.approval.interface import RefusedError
+from kubevouch.controllers.approval.interface import UNCOUNTED, ApprovalMetrics, RefusedError
 from kubevouch.controllers.approval.node_claims import NodeClaims
 from kubevouch.controllers.approval.node_proofs import NodeProofs
 from kubevouch.controllers.attestation import Attestation
@@ -72,9 +72,11 @@ class NodeAttestationApprover:
         nodes: Lister[Node],
         inventory: MachineInventory,
         clock: Clock,
+        metrics: ApprovalMetrics = UNCOUNTED,
     ) -> None:
         self._client = client
         self._attestation = attestation
+        self._metrics = metrics
         self._proofs = NodeProofs(client, attestation)
         self._claims = claims
         self._nodes = nodes
@@ -89,11 +91,15 @@ class NodeAttestationApprover:
         """See the protocol. An answer uses its challenge up, whatever comes of it."""
         if not node_attestation.is_client(facts.signer_name):
             return self._without_proof(facts)
-        if attestation_provider(facts.signer_name) not in self._attestation.verifiers:
+        provider = attestation_provider(facts.signer_name)
+        if provider not in self._attestation.verifiers:
             return Verdict(Outcome.NO_OPINION, NAME)
         try:
-            return await self._judge(csr, facts, request)
+            verdict = await self._judge(csr, facts, request)
+            self._metrics.attested(provider, "verified")
+            return verdict
         except (RequestRefusedError, RefusedEvidenceError, IdentityRefusedError) as err:
+            self._metrics.attested(provider, err.step)
             return await self._refused(facts, err.step, str(err))
         except NotYetError as err:
             return _waits(err.step, str(err), retry=err.retry)
@@ -101,6 +107,7 @@ class NodeAttestationApprover:
             await self._tell_versions(csr, err)
             return _waits("version", str(err), retry=False)
         except UnavailableError as err:
+            self._metrics.attested(provider, "unavailable")
             return _waits("unavailable", str(err), retry=True)
 
     async def _judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:
@@ -284,4 +291,6 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
     context.inventory.on_change(look_again)
     controller.watch(identities)
     controller.watch(nodes)
-    return NodeAttestationApprover(client, context.attestation, claims, nodes.lister, context.inventory, context.clock)
+    return NodeAttestationApprover(
+        client, context.attestation, claims, nodes.lister, context.inventory, context.clock, context.approval_metrics
+    )

@@ -49,6 +49,13 @@ class ApprovalFamilies(Collector):
             "kubevouch_kubelet_serving_names", "Names and addresses that were approved, by what justified them.",
             ("source",), registry=registry,
         )  # fmt: skip
+        self._attested = Counter(
+            "kubevouch_attestations",
+            "Proofs of machines, by method: verified, the step at which one was refused, or unavailable for those whose"
+            " cloud or database did not answer, each time it was asked.",
+            ("provider", "result"),
+            registry=registry,
+        )
         self._count: Callable[[], Mapping[tuple[str, str], int]] = dict
         registry.register(self)
 
@@ -65,6 +72,9 @@ class ApprovalFamilies(Collector):
 
     def justified(self, source: str) -> None:
         self._justified.labels(source).inc()
+
+    def attested(self, provider: str, result: str) -> None:
+        self._attested.labels(provider, result).inc()
 
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         self._count = count
