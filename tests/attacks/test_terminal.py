@@ -135,6 +135,8 @@ def arguments(stage: Stage, path: str) -> list[str]:
     rotation = [*there, "--rootfs", root]
     ledger = ["--ledger", f"{root}/ledger.db"]
     table = {
+        "attestation roots list": ["--folder", root],
+        "attestation roots update": [f"aws/{HOSTILE}/rsa2048", f"{root}/policy.yaml", "--folder", root],
         "audit checkpoint": ledger, "audit prove": [HOSTILE, *ledger], "audit verify": ledger,
         "controllers": [*there, "--controllers", HOSTILE], "controllers check": there,
         "csr explain": [CSR, *ledger, *there], "csr vote": [CSR, "-m", HOSTILE, *there],

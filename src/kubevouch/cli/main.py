@@ -18,6 +18,10 @@ from kubevouch.cli.exit_codes import ExitCode
 # A module is loaded when its command is used: the credential plug-in has 150 ms.
 COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("kubevouch.cli.agent:agent", "Keep this machine's certificates fresh."),
+    "attestation": (
+        "kubevouch.cli.attestation:attestation",
+        "Look after what the proofs of machines are held against.",
+    ),
     "audit": ("kubevouch.cli.audit:audit", "Show that the ledger is what was written, and what is in it."),
     "ca": ("kubevouch.cli.ca:ca", "Replace a cluster's certificate authority, with nobody locked out."),
     "certs": ("kubevouch.cli.certs:certs", "Check, renew, request and import a control plane's certificates."),

@@ -76,8 +76,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     certificates, certificates_folder: those of AWS, by region and form, or as files REGION/FORM.pem.
     forms: of the document's signature.
     sts_hosts: of STS, that may be asked; of none given, those of the document's region.
-    describe_instances: ask EC2 about each instance, with the credentials in the file or of the machine's own role.
-    instances_file: what ``aws ec2 describe-instances`` has printed, instead of asking EC2.
+    instances: ``api``, or the path of a file that ``aws ec2 describe-instances`` has printed; empty asks nobody, so
+        that there are no names for serving certificates but the address in the document.
+    credentials: the path of a file for the API, as ``credential_process`` prints them; empty is the role of the machine
+        that this runs on.
     check_root_volume: refuse instances whose root volume was attached at another time than the instance was started.
     ca_file, connect_to: see :class:`~kubevouch.attestation.http.Web`.
     """
@@ -90,9 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     certificates_folder: str = ""
     forms: frozenset[Form] = frozenset({Form.RSA2048})
     sts_hosts: frozenset[str] = frozenset()
-    describe_instances: bool = False
-    credentials_file: str = ""
-    instances_file: str = ""
+    instances: str = ""
+    credentials: str = ""
     check_root_volume: bool = True
     metadata_endpoint: str = ENDPOINT
     ca_file: str = ""
@@ -120,8 +121,9 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> AWSVerifier
         raise SettingsError(
             f"settings of {NAME}: expected roles", hint="name the roles of instances, which only EC2 may assume"
         )
-    if read.describe_instances and read.instances_file:
-        raise SettingsError(f"settings of {NAME}: got both describeInstances and instancesFile, expected one")
+    for path in (read.instances.removeprefix("api"), read.credentials):
+        if path and not path.startswith("/"):
+            raise SettingsError(f"settings of {NAME}: got {path!r}, expected an absolute path")
     web = Web(ca_file=read.ca_file, connect_to=read.connect_to)
     return AWSVerifier(
         read,
@@ -132,18 +134,17 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> AWSVerifier
 
 
 def _instances(read: Settings, web: Web, clock: Clock) -> Instances | None:
-    if read.instances_file:
-        return InstancesFile(read.instances_file)
-    if not read.describe_instances:
+    if not read.instances:
         return None
-    credentials = MetadataService(web, clock, read.metadata_endpoint).credentials
-    if read.credentials_file:
-        path = read.credentials_file
+    if read.instances != "api":
+        return InstancesFile(read.instances)
+    give = MetadataService(web, clock, read.metadata_endpoint).credentials
+    if read.credentials:
 
-        async def credentials() -> Credentials:
-            return _credentials(path)
+        async def give() -> Credentials:
+            return _credentials(read.credentials)
 
-    return EC2(web, clock, credentials, DOMAINS[read.partition])
+    return EC2(web, clock, give, DOMAINS[read.partition])
 
 
 def _credentials(path: str) -> Credentials:

@@ -103,7 +103,7 @@ async def test_an_instance_proves_itself_for_one_key(tmp_path: Path) -> None:
         assert (attested.addresses, attested.dns_names) == (("10.0.0.17",), ())
         assert await (await there.attestor()).provider_id() == attested.provider_id
         assert Claim("aws.role", "node-role", "aws-sts", Strength.CLOUD) in attested.claims
-        asked = await there.judge(proof, describeInstances=True)
+        asked = await there.judge(proof, instances="api")
         assert there.cloud.asked == ["sts", "sts", "ec2"]
         assert asked.dns_names == ("ip-10-0-0-17.eu-west-1.compute.internal",)
         tags = {each.name: each.tenant_controlled for each in asked.claims if each.name.startswith("aws.tag/")}
@@ -173,7 +173,7 @@ async def test_an_instance_is_what_ec2_says_of_it_now(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         proof = await there.proof()
         there.cloud.asked.clear()
-        verifier = there.verifier(describeInstances=True)
+        verifier = there.verifier(instances="api")
 
         async def judged() -> Attested:
             return await verifier.verify_client(evidence(proof), BINDING, Challenge(), there.clock.now())
@@ -187,15 +187,15 @@ async def test_an_instance_is_what_ec2_says_of_it_now(tmp_path: Path) -> None:
             await judged()
         there.machine.state, there.machine.root_attached = "running", there.machine.started + dt.timedelta(hours=1)
         with pytest.raises(RefusedEvidenceError, match=r"^root-volume"):
-            await there.judge(proof, describeInstances=True)
-        assert await there.judge(proof, describeInstances=True, checkRootVolume=False)
+            await there.judge(proof, instances="api")
+        assert await there.judge(proof, instances="api", checkRootVolume=False)
         there.cloud.instances.clear()
         there.cloud.roles.append(there.machine.role)
         with pytest.raises(RefusedEvidenceError, match=r"^instance: "):
-            await there.judge(proof, describeInstances=True)
+            await there.judge(proof, instances="api")
         there.machine.role_name = ""
         with pytest.raises(UnavailableError, match="no credentials for EC2: the metadata service answered 404"):
-            await there.judge(proof, describeInstances=True)
+            await there.judge(proof, instances="api")
 
 
 @async_test
@@ -205,14 +205,14 @@ async def test_instances_and_credentials_of_files(tmp_path: Path) -> None:
         instances, credentials = tmp_path / "instances.json", tmp_path / "credentials.json"
         instances.write_text('{"Reservations": []}')
         with pytest.raises(RefusedEvidenceError, match=r"^instance: "):
-            await there.judge(proof, instancesFile=str(instances))
+            await there.judge(proof, instances=str(instances))
         with pytest.raises(UnavailableError, match=r"credentials\.json: no credentials"):
-            await there.judge(proof, describeInstances=True, credentialsFile=str(credentials))
+            await there.judge(proof, instances="api", credentials=str(credentials))
         role = there.machine.role
         given = {"AccessKeyId": role.access_key, "SecretAccessKey": role.secret_key, "Token": role.session_token}
         credentials.write_text(json.dumps(given))
         there.metadata.asked.clear()
-        assert await there.judge(proof, describeInstances=True, credentialsFile=str(credentials))
+        assert await there.judge(proof, instances="api", credentials=str(credentials))
         assert there.metadata.asked == []
 
 
@@ -294,7 +294,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a form that is none": ({"certificates": {"eu-west-1": {"x": ""}}}, "Invalid enum value 'x'"),
     "an empty certificate": ({"certificates": {"eu-west-1": {"rsa2048": ""}}}, "eu-west-1/rsa2048"),
     "another partition": ({"partition": "azure"}, "expected one of aws, "),
-    "two sources": ({"describeInstances": True, "instancesFile": "f"}, "got both"),
+    "a relative path": ({"instances": "file"}, "expected an absolute path"),
+    "a relative path of credentials": ({"instances": "api", "credentials": "file"}, "expected an absolute path"),
     "a name that is none": ({"role": ["x"]}, "unknown field `role`"),
 }
 
