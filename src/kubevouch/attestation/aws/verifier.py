@@ -81,6 +81,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     credentials: the path of a file for the API, as ``credential_process`` prints them; empty is the role of the machine
         that this runs on.
     check_root_volume: refuse instances whose root volume was attached at another time than the instance was started.
+    reattest: a machine may come with another key than its first, as after its disk was made anew, without an
+        operator's word. Whatever runs on it and reaches the metadata service can then have a key of its own certified.
+    metadata_endpoint: for those credentials.
     ca_file, connect_to: see :class:`~kubevouch.attestation.http.Web`.
     """
 
@@ -95,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     instances: str = ""
     credentials: str = ""
     check_root_volume: bool = True
+    reattest: bool = False
     metadata_endpoint: str = ENDPOINT
     ca_file: str = ""
     connect_to: dict[str, str] = {}
@@ -238,7 +242,7 @@ class AWSVerifier:
             # Whoever has read the document once can show it: it is worth its first use.
             strength=Strength.FIRST_USE if caller is None else Strength.CLOUD,
             provider_id=told.provider_id,
-            renewable=caller is not None,
+            renewable=self._settings.reattest and caller is not None,
             addresses=addresses,
             dns_names=(found.private_dns_name,) if found is not None and found.private_dns_name else (),
             claims=tuple(_claims(told, caller, found)),
