@@ -21,7 +21,7 @@ from kubevouch.cli.main import cli
 
 DOCS = peers.ROOT / "docs"
 PAGES = sorted([*peers.ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-HOW_TOS = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
+HOW_TOS = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md")), *sorted((DOCS / "attestation").rglob("*.md"))]
 # Shows how commands are used in general.
 TYPED = [page for page in PAGES if page != DOCS / "reference" / "cli.md"]
 

@@ -111,8 +111,8 @@ def verify_request(
         expected: the binding header's value.
 
     Raises:
-        RefusedEvidenceError: with the step, in this order: ``size``, ``method``, ``scheme``, ``host``, ``path``,
-            ``query``, ``action``, ``headers``, ``authorization``, ``binding``, ``time``.
+        RefusedEvidenceError: with the step, in this order: ``size``, ``method``, ``structure``, ``scheme``, ``host``,
+            ``path``, ``headers``, ``query``, ``action``, ``authorization``, ``binding``, ``time``.
     """
     if len(request.url) > MAX_URL or len(request.body) > MAX_URL or len(request.headers) > 16:
         raise RefusedEvidenceError("size", f"expected a URL and a body of at most {MAX_URL} characters, and 16 headers")
