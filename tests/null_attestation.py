@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature
 
 from kubevouch.attestation import documents
 from kubevouch.attestation.interface import (
@@ -31,6 +33,8 @@ from kubevouch.attestation.interface import (
     UnavailableError,
     UnsupportedVersionError,
 )
+from kubevouch.pki.tpm import algorithms, templates
+from kubevouch.pki.tpm.resident_key import ResidentKey
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -125,7 +129,7 @@ class NullVerifier:
 
 class NullAttestor:
     """Settings: ``identity`` and whatever else :class:`Shown` has, and ``versions``, divided by commas; ``busy`` is a
-    path, and while there is a file nothing can be proven."""
+    path, and while there is a file nothing can be proven; ``key=stays`` makes a key that is in no file."""
 
     name = NAME
 
@@ -136,6 +140,7 @@ class NullAttestor:
         self._opening = said.pop("opening", "").encode()
         self._fails = said.pop("fails", "")
         self._busy = said.pop("busy", "")
+        self._stays = said.pop("key", "") == "stays"
         try:
             self.shown = msgspec.convert(said, Shown, strict=False)
         except msgspec.ValidationError as err:
@@ -145,7 +150,7 @@ class NullAttestor:
         return self._opening
 
     async def make_key(self) -> PrivateKey | None:
-        return None
+        return staying_key() if self._stays else None
 
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         if self._fails:
@@ -159,6 +164,25 @@ class NullAttestor:
 
     async def close(self) -> None:
         return None
+
+
+def staying_key() -> ResidentKey:
+    """As of a TPM. What is stored of it is the key itself here, which a TPM would have encrypted."""
+    made = ec.generate_private_key(ec.SECP256R1())
+    numbers = made.private_numbers()
+    public = numbers.public_numbers
+    unique = (public.x.to_bytes(32, "big"), public.y.to_bytes(32, "big"))
+    return ResidentKey(
+        0x40000001,
+        msgspec.structs.replace(templates.NODE_KEY, unique=unique),
+        numbers.private_value.to_bytes(32, "big"),
+        _sign,
+    )
+
+
+def _sign(key: ResidentKey, digest: bytes, algorithm: int) -> tuple[int, int]:
+    found = ec.derive_private_key(int.from_bytes(key.private, "big"), ec.SECP256R1())
+    return decode_dss_signature(found.sign(digest, ec.ECDSA(Prehashed(algorithms.HASHES[algorithm].algorithm))))
 
 
 def show(shown: Shown, binding: Binding) -> bytes:

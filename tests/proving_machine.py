@@ -191,14 +191,16 @@ class Machine:
         assert found is not None
         return found.leaf
 
-    async def obtain(self, settings: AttestationSettings, *, timeout: float = 300.0) -> Certificate:
+    async def obtain(
+        self, settings: AttestationSettings, *, timeout: float = 300.0, by_plugin: bool = False
+    ) -> Certificate:
         """A certificate for proofs by ``settings``, as the first thing or instead of the one that is there."""
         with self.store.locked():
             async with LoopbackAccess(self.network, NODE).connected(self.store.current()) as poster:
                 chain = await obtain(
                     self.store,
                     replace(poster, cluster_id=CLUSTER_ID),
-                    node_client(NODE, attestation=settings),
+                    replace(node_client(NODE, attestation=settings), by_plugin=by_plugin),
                     self.network.anchors,
                     self.cluster.clock,
                     self.told,

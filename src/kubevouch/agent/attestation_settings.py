@@ -19,6 +19,15 @@ from kubevouch.util.files import PRIVATE, make_folder, read_private, write_atomi
 
 MAX_METHODS = 4
 """As many proofs as one request may carry (``attestation.request``)."""
+_USE_THE_AGENT = (
+    "kubevouch agent can use it; a key in a file is shown with the method's setting key=vouched, where the cluster has "
+    "keyProtection: Vouched"
+)
+STAYS_IN_TPM = (
+    "the key of this machine's certificate stays in its TPM, and a plug-in has to hand it out",
+    _USE_THE_AGENT,
+)
+"""What happened and what to do, where a plug-in is asked for such a certificate."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _MAX_NOTE = 4096
 

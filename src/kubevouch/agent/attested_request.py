@@ -11,13 +11,14 @@ stopped in between. Requests of one key have names that follow from it, so a res
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from kubevouch import wellknown
 from kubevouch.agent import certificate_request
-from kubevouch.agent.attestation_settings import AttestationSettings, Method
+from kubevouch.agent.attestation_settings import STAYS_IN_TPM, AttestationSettings, Method
 from kubevouch.agent.certificate_request import Poster, Requester, RequestTemplate, put_in_place
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.csr_wait import UnreadEvidenceError, wait_for_certificate
@@ -61,6 +62,7 @@ from kubevouch.util.tasks import deadline
 _NAMES = 12
 _EVIDENCE_SECONDS = 60.0
 """How old a proof may be when the request is made; a challenge lasts for two minutes."""
+_FIRST_CALM, _LONGEST_CALM = 30.0, 1800.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _SOON_SECONDS = 1.0
 _WATCH_SECONDS = 60
@@ -94,6 +96,16 @@ async def opened(settings: AttestationSettings, clock: Clock) -> AsyncIterator[t
             stack.push_async_callback(attestor.close)
             found.append(OpenedMethod(attestor, _may_show(method, attestor.versions)))
         yield tuple(found)
+
+
+async def prepare(settings: AttestationSettings, clock: Clock) -> None:
+    """Have the methods look at their settings, and say which TPM the keys are in that files name.
+
+    Raises:
+        SettingsError: there is no such method, or it cannot work with its settings.
+    """
+    async with opened(settings, clock):
+        pass
 
 
 def _may_show(method: Method, made: Sequence[str]) -> tuple[str, ...]:
@@ -198,6 +210,21 @@ def is_ready(challenge: AttestationChallenge) -> bool:
     return ready and bool(status.nonce)
 
 
+def verify_calm(denied: Sequence[CertificateSigningRequest], err: AttestationRefusedError, now: dt.datetime) -> None:
+    """That it is time for another request, after those that were ``denied``.
+
+    kubectl runs a plug-in that fails five times in a row, and a kubelet does for each of its requests.
+
+    Raises:
+        AttestationRefusedError: ``err``: the answer would be the same.
+    """
+    created = [each.metadata.creation_timestamp for each in denied]
+    last = max((each.datetime() for each in created if each is not None), default=None)
+    wait = min(_FIRST_CALM * 2 ** (len(denied) - 1), _LONGEST_CALM)
+    if last is not None and abs((now - last).total_seconds()) < wait:
+        raise err
+
+
 # ------------------------------------------------------------------ the request
 
 
@@ -252,6 +279,10 @@ async def _obtain(
         return None
 
     key, made = await store.pending_key(template.algorithm, make_key)
+    if template.by_plugin and keys.is_in_tpm(key):
+        # Before anything is asked for it. An agent that has begun with it begins anew.
+        store.drop_pending_key()
+        raise SettingsError(*STAYS_IN_TPM)
     where = f"{'in' if made else 'found in'} {store.pending_key_path}"
     observer.done(Step.KEY_MADE, f"{keys.public_key_of(key).name}, {where}")
     attempt = _Attempt(poster, key, template, clock, observer, random, methods, clock.monotonic() + timeout)
@@ -293,6 +324,8 @@ class _Attempt:
         self._give_up = give_up
         # By method: the version that is shown next; :meth:`_fall_back` makes it older.
         self._versions = {each.attestor.name: each.versions[0] for each in methods}
+        # Earlier requests of this key, as they are found before another one is made.
+        self._denied: list[tuple[CertificateSigningRequest, AttestationRefusedError]] = []
         # The newest content of a request, and when it was made on the monotonic clock.
         self._made: tuple[float, bytes] | None = None
 
@@ -325,10 +358,11 @@ class _Attempt:
                 )
             except UnreadEvidenceError as err:
                 self._fall_back(_shown(csr) or self._versions, err.supported)
-            except AttestationRefusedError:
+            except AttestationRefusedError as err:
                 # One from before may have been too old when it was looked at, or something was put right since.
                 if not earlier:
                     raise
+                self._denied.append((csr, err))
             self._made = None
         raise NotIssuedError(
             "no name is left for another request of this key",
@@ -351,6 +385,8 @@ class _Attempt:
 
     async def _content(self) -> bytes:
         """The request with the proofs behind it; made anew once it is old, for whoever has waited for a server."""
+        if self._template.by_plugin and self._denied:
+            verify_calm([csr for csr, _ in self._denied], self._denied[-1][1], self._clock.now())
         now = self._clock.monotonic()
         if self._made is None or now - self._made[0] > _EVIDENCE_SECONDS:
             self._made = (now, await self._prove())
@@ -365,7 +401,10 @@ class _Attempt:
             told.append(f"{evidence.provider}/{evidence.version}{answers}")
         extensions = await self._provider_id()
         template = self._template
-        signed = build_request(self._key, template.subject, template.alt_names, extensions)
+        arguments = (self._key, template.subject, template.alt_names, extensions)
+        # A TPM takes its time to sign.
+        in_tpm = keys.is_in_tpm(self._key)
+        signed = await asyncio.to_thread(build_request, *arguments) if in_tpm else build_request(*arguments)
         content = blocks.build(signed, proofs)
         if len(content) > blocks.MAX_BYTES:
             raise AttestationRefusedError(

@@ -64,6 +64,7 @@ class RequestTemplate:
         expiration_seconds: None leaves it to the signer, as kubelets do.
         algorithm: of a key that has to be made.
         attestation: what is shown with it; the signer is that of its first method then.
+        by_plugin: a program asks that is called again at once when it fails, and that hands out the key.
     """
 
     subject: Subject
@@ -73,6 +74,7 @@ class RequestTemplate:
     expiration_seconds: int | None = None
     algorithm: KeyAlgorithm = KeyAlgorithm.ECDSA_P256
     attestation: AttestationSettings | None = None
+    by_plugin: bool = False
 
     @property
     def wanted(self) -> WantedCertificate:

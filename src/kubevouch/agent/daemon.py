@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from kubevouch.agent import control, node_kubeconfig, report, trust_bundle, trust_report
+from kubevouch.agent import attested_request, control, node_kubeconfig, report, trust_bundle, trust_report
 from kubevouch.agent.bootstrap_state import judge_kubeconfig
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import Poster, RequestTemplate, node_client
@@ -127,9 +127,12 @@ class Agent:
         """With a bare token: find the cluster, and write the bootstrap kubeconfig that the rest begins with.
 
         Raises:
+            SettingsError: a method of attestation cannot work with its settings.
             AgentError: the cluster was not found, or is not proven to be the right one.
             OSError: the file cannot be written.
         """
+        if self._options.attestation is not None:
+            await attested_request.prepare(self._options.attestation, self._clock)
         files = self._options.files
         path, discovery = files.bootstrap_kubeconfig, files.discovery
         if path is None or path.exists() or files.kubeconfig.exists() or not isinstance(discovery, TokenDiscovery):

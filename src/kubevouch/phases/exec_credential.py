@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kubevouch.agent.attestation_settings import STAYS_IN_TPM
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki import keys
@@ -135,7 +136,9 @@ def stranger(request: ExecRequest, pair: StoredPair) -> str:
 
 
 def document(request: ExecRequest, pair: StoredPair, *, now: dt.datetime) -> str:
-    """The answer, in one line of JSON."""
+    """The answer, in one line of JSON. Raises :class:`CredentialError` where the key cannot be handed out."""
+    if keys.is_in_tpm(pair.key):
+        raise CredentialError(*STAYS_IN_TPM)
     status = {
         "expirationTimestamp": str(Time.of(expiration(pair.leaf, now=now))),
         "clientCertificateData": b"".join(each.pem() for each in pair.chain).decode("ascii"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random as random_module
+from dataclasses import replace
 
 from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
 from kubevouch.agent.attested_request import obtain
 from kubevouch.agent.certificate_request import node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
-from kubevouch.agent.interface import AgentError, CertificateStoreInUseError
+from kubevouch.agent.interface import AgentError, CertificateStoreInUseError, CredentialRefusedError
 from kubevouch.agent.manager_interface import LoggingObserver
 from kubevouch.agent.node_access import ClusterFiles, NodeAccess
 from kubevouch.client.interface import ClientConfigurationError, TransportError
@@ -78,11 +79,22 @@ async def _renew(
             raise _nothing_to_ask_with(store, pair)
         access = NodeAccess(files, node_name, clock, random, attests=attestation is not None)
         observer = LoggingObserver(certificate="client")
-        async with access.connected(pair) as poster:
-            wanted = node_client(node_name, attestation=attestation)
-            await obtain(
-                store, poster, wanted, access.anchors(), clock, observer, timeout=timeout, random=random
-            )  # fmt: skip
+        wanted = replace(node_client(node_name, attestation=attestation), by_plugin=True)
+
+        async def ask() -> None:
+            async with access.connected(pair) as poster:
+                await obtain(
+                    store, poster, wanted, access.anchors(), clock, observer, timeout=timeout, random=random
+                )  # fmt: skip
+
+        try:
+            await ask()
+        except CredentialRefusedError:
+            if pair is None or bootstrap is None or not bootstrap.exists():
+                raise
+            # The machine was forgotten, or its certificate revoked: it begins anew, with what it began with.
+            access.refused(pair)
+            await ask()
         renewed = store.current()
         assert renewed is not None  # it was put there under the lock
         return renewed

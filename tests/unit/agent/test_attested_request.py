@@ -206,6 +206,37 @@ async def test_nobody_fills_the_challenge_in(tmp_path: Path) -> None:
         assert any("waits for the cluster's node-attestation-controller" in each for each in machine.told.waits)
 
 
+# ------------------------------------------------------------------ for the plug-in
+
+
+@async_test
+async def test_a_plugin_that_is_run_again_at_once_does_not_ask_again_at_once(tmp_path: Path) -> None:
+    """kubectl runs it five times in a row, a kubelet for each of its requests."""
+    async with attested_cluster() as cluster, Clerk(cluster, lambda *_: "name-taken").at_work() as clerk:
+        machine = Machine(cluster, tmp_path)
+        for asked, seconds in ((1, 0), (1, 29), (2, 31), (2, 31), (3, 31), (3, 0)):
+            cluster.clock.advance(seconds)
+            with pytest.raises(AttestationRefusedError, match="name-taken"):
+                await machine.obtain(by_null(), by_plugin=True)
+            assert len(clerk.requests) == len(clerk.challenges) == asked
+        # Whoever asks by himself is answered anew.
+        clerk.verdict = lambda *_: ""
+        await machine.obtain(by_null())
+
+
+@async_test
+async def test_a_key_that_stays_in_a_tpm_is_the_agents(tmp_path: Path) -> None:
+    async with attested_cluster() as cluster, Clerk(cluster).at_work() as clerk:
+        machine = Machine(cluster, tmp_path)
+        with pytest.raises(SettingsError, match="stays in its TPM, and a plug-in has to hand it out") as refused:
+            await machine.obtain(by_null("key=stays"), by_plugin=True)
+        assert "kubevouch agent" in refused.value.hint and "key=vouched" in refused.value.hint
+        assert clerk.challenges == [] and not machine.store.pending_key_path.exists()
+        leaf = await machine.obtain(by_null("key=stays"))
+        assert b"TSS2 PRIVATE KEY" in machine.store.current_path.read_bytes()
+        assert set(clerk.granted) == {leaf.public_key.fingerprint().hex()}
+
+
 # ------------------------------------------------------------------ stopped in between
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kubevouch.phases.exec_credential import (
 )
 from kubevouch.pki import keys
 from kubevouch.pki.x509 import x509_certificate
+from null_attestation import staying_key
 from throwaway_ca import ThrowawayCA
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "node.jsonl"
@@ -139,3 +141,10 @@ def test_a_certificate_of_another_cluster() -> None:
     other = stranger(ExecRequest(certificate_authority_data=ThrowawayCA("x").bundle), given)
     assert other.startswith("the certificate of system:node:n1 does not come from this cluster's CA: ")
     assert stranger(ExecRequest(certificate_authority_data=base64.b64encode(b"x")), given)
+
+
+def test_a_key_that_stays_in_a_tpm_is_not_handed_out() -> None:
+    kept = replace(pair(), key=staying_key())
+    with pytest.raises(CredentialError, match="stays in its TPM") as refused:
+        document(ExecRequest(), kept, now=BEGIN)
+    assert "kubevouch agent" in refused.value.hint

@@ -15,6 +15,14 @@ from joined_node import LIFETIME, NAME, JoinedNode, join_node
 from kubevouch.agent import node_kubeconfig
 from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.agent.node_access import ClusterFiles
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    REASONS,
+    CertificateRevocation,
+    CertificateRevocationSpec,
+    RevocationTargets,
+)
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases.exec_credential import CredentialError
 from kubevouch.phases.exec_renewal import renew
 from kubevouch.phases.join import BOOTSTRAP_CONF
@@ -92,3 +100,28 @@ async def test_a_server_that_is_gone_and_a_lock_that_is_held(tmp_path: Path) -> 
     with pytest.raises(CredentialError, match="connection refused"):
         await renew(node.store, files(node), NAME, CLOCK, timeout=120)
     assert node.leaf == before
+
+
+@async_test
+async def test_a_certificate_that_is_no_longer_known_and_a_token(tmp_path: Path) -> None:
+    """Forgotten, or revoked: it begins anew with what it began with, once, and says so if that is nothing."""
+    async with aged(tmp_path, 0.9) as node:
+        cluster, before = node.cluster, node.leaf
+        revocation = CertificateRevocation(
+            metadata=ObjectMeta(name="forgotten"),
+            spec=CertificateRevocationSpec(
+                revoked=RevocationTargets(certificates=[before.fingerprint().hex()]), reason=REASONS[0]
+            ),
+        )
+        await cluster.client().create(CERTIFICATE_REVOCATIONS, revocation)
+        await cluster.settle_async()
+        with pytest.raises(CredentialError, match="does not accept the node's certificate"):
+            await renew(node.store, files(node), NAME, CLOCK, timeout=120)
+        assert node.leaf == before
+        token = parse_token(await cluster.token_async())
+        proven = DiscoveredCluster(cluster.url, cluster.pki.ca_certificate)
+        write(node.root / BOOTSTRAP_CONF, node_kubeconfig.for_token(proven, token))
+        # The token is shown; without a proof a name that has a machine takes more than that.
+        with pytest.raises(CredentialError, match="is denied, reason: NodeNameTaken"):
+            await renew(node.store, files(node), NAME, CLOCK, timeout=120)
+        assert node.leaf == before
