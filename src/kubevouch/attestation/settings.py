@@ -15,10 +15,17 @@ T = TypeVar("T")
 _MAX_BYTES = 1 << 20
 
 
-def read(settings: Mapping[str, Any], into: type[T], provider: str) -> T:
-    """What ``settings`` say; ``into`` forbids unknown names. Raises :class:`SettingsError`."""
+def read(settings: Mapping[str, Any], into: type[T], provider: str, *, texts: bool = False) -> T:
+    """What ``settings`` say; ``into`` forbids unknown names.
+
+    Args:
+        texts: numbers may be written as text, as on a command line.
+
+    Raises:
+        SettingsError
+    """
     try:
-        return msgspec.convert(settings, into)
+        return msgspec.convert(settings, into, strict=not texts)
     except msgspec.ValidationError as err:
         known = ", ".join(each.encode_name for each in msgspec.structs.fields(into))  # type: ignore[arg-type]
         raise SettingsError(f"settings of {provider}: {err}", hint=f"known settings: {known}") from err

@@ -6,7 +6,6 @@ name made of what a tenant can write. Paths are read from where the program was 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -27,6 +26,8 @@ REQUIRED, OPTIONAL = MACHINES = ("Required", "Optional")
 BOOTSTRAP, RENEWAL = BINDINGS = ("bootstrap", "renewal")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STRENGTHS = tuple(map(str, Strength))
+CALLBACK = "callback"
+"""The method by which a machine answers from the address at which it is known."""
 MAX_ATTESTORS = 16
 MAX_GROUPS = 64
 LEAST_LIFETIME, MOST_LIFETIME = 600, 31_536_000
@@ -59,7 +60,9 @@ class NodeGroup(Struct):
     strength: Annotated[str, wire(4, "How much one of the proofs has to be worth.")] = str(Strength.TOKEN)
     providers: Annotated[list[str], wire(5, "Methods that count; none means all.")] = []
     all_of: Annotated[list[str], wire(6, "Methods of which each has to be shown in the same request.")] = []
-    callback: Annotated[bool, wire(7, "The machine has to answer at the address that is known of it.")] = False
+    callback: Annotated[
+        bool, wire(7, "A proof by callback has to be shown, too, from an address that inventory or cloud know of it.")
+    ] = False
 
 
 class Lifetime(Struct):
@@ -93,14 +96,6 @@ class Fallbacks(Struct):
     ] = False
 
 
-class Callback(Struct):
-    """How a machine is called back at the address that inventory or cloud give."""
-
-    port: Annotated[Int64, wire(1, "The port at which it answers.")] = 10259
-    timeout_seconds: Annotated[Int64, wire(2, "How long an answer may take.")] = 5
-    networks: Annotated[list[str], wire(3, "Ranges that are called; none calls nobody.")] = []
-
-
 class AttestationConfiguration(Struct):
     """The file."""
 
@@ -126,7 +121,6 @@ class AttestationConfiguration(Struct):
              "renewal."),
     ] = []  # fmt: skip
     fallbacks: Annotated[Fallbacks, wire(10, "Weaker ways to a certificate; none by default.")] = Fallbacks()
-    callback: Annotated[Callback, wire(11, "How machines are called back.")] = Callback()
     requester_groups: Annotated[
         list[str],
         wire(12, "Groups of which a machine that joins is in one; none means that of kubeadm's tokens for nodes."),
@@ -208,7 +202,6 @@ def _problems(config: AttestationConfiguration) -> Iterator[FieldError]:
     for number, binding in enumerate(config.remove_bindings):
         if binding not in BINDINGS:
             yield field.not_supported(f"removeBindings[{number}]", binding, BINDINGS)
-    yield from _callback_problems(config)
 
 
 def _attestor_problems(attestor: AttestorSettings, where: str, before: list[str]) -> Iterator[FieldError]:
@@ -233,6 +226,8 @@ def _group_problems(group: NodeGroup, where: str, before: list[str], providers: 
         yield field.duplicate(f"{where}.name", group.name)
     if group.strength not in STRENGTHS:
         yield field.not_supported(f"{where}.strength", group.strength, STRENGTHS)
+    if group.callback and CALLBACK not in providers:
+        yield field.not_supported(f"{where}.callback", CALLBACK, providers)
     for name, chosen in (("providers", group.providers), ("allOf", group.all_of)):
         for number, each in enumerate(chosen):
             if each not in providers:
@@ -250,18 +245,3 @@ def _lifetime_problems(lifetimes: list[Lifetime]) -> Iterator[FieldError]:
         known.add(each.strength)
         if not LEAST_LIFETIME <= each.seconds <= MOST_LIFETIME:
             yield field.invalid(f"{where}.seconds", each.seconds, f"expected {LEAST_LIFETIME} to {MOST_LIFETIME}")
-
-
-def _callback_problems(config: AttestationConfiguration) -> Iterator[FieldError]:
-    callback = config.callback
-    if not 1 <= callback.port <= 65_535:
-        yield field.invalid("callback.port", callback.port, "expected 1 to 65535")
-    if not 1 <= callback.timeout_seconds <= 30:
-        yield field.invalid("callback.timeoutSeconds", callback.timeout_seconds, "expected 1 to 30")
-    for number, each in enumerate(callback.networks):
-        try:
-            ipaddress.ip_network(each)
-        except ValueError as err:
-            yield field.invalid(f"callback.networks[{number}]", each, str(err))
-    if any(each.callback for each in config.groups) and not callback.networks:
-        yield field.required("callback.networks", "a group calls its machines back")

@@ -19,6 +19,7 @@ import msgspec
 from kubevouch.api.attested import Attested, Claim, Strength, at_least
 from kubevouch.api.core_v1.nodes import Node
 from kubevouch.config.attestation_config import (
+    CALLBACK,
     LEAST_LIFETIME,
     REQUIRED,
     AttestationConfiguration,
@@ -387,6 +388,31 @@ def verify_strength(group: NodeGroup, proofs: Sequence[Attested]) -> None:
     if not any(at_least(each.strength, wanted) for each in counted):
         got = strongest(counted)
         raise RequestRefusedError("strength", f"{where} asks for a proof worth {wanted} or more, got {got}")
+
+
+def verify_callback(group: NodeGroup, machine: Machine | None, proofs: Sequence[Attested]) -> None:
+    """That a machine of a group that is called back has answered from where it is known to be.
+
+    The machine itself has said where to call it. Only here it counts who else says that it is there.
+
+    Raises:
+        RequestRefusedError: ``callback``
+    """
+    if not group.callback:
+        return
+    answered = {each for proof in proofs if proof.provider == CALLBACK for each in _places(proof)}
+    if not answered:
+        raise RequestRefusedError("callback", f"group {group.name} asks for a proof by {CALLBACK} as well")
+    known = {each for proof in proofs if proof.provider != CALLBACK for each in _places(proof)}
+    if machine is not None:
+        known |= {*machine.addresses, *machine.dns_names}
+    if not answered & known:
+        told = ", ".join(sorted(known)[:8]) or "no address"
+        raise RequestRefusedError("callback", f"the machine answered at {', '.join(sorted(answered))}, known is {told}")
+
+
+def _places(proof: Attested) -> tuple[str, ...]:
+    return (*proof.addresses, *proof.dns_names)
 
 
 def seconds_for(

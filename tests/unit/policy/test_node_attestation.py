@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubevouch.api.attested import Attested, Claim, Strength
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1.nodes import Node, NodeCondition, NodeSpec, NodeStatus
 from kubevouch.config import attestation_config
-from kubevouch.config.attestation_config import AttestationConfiguration, AttestorSettings
+from kubevouch.config.attestation_config import AttestationConfiguration, AttestorSettings, NodeGroup
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -321,6 +322,27 @@ def test_the_group_says_what_has_to_be_proven() -> None:
         assert caught.value.step == step
     node_attestation.verify_strength(cp, (strong,))
     node_attestation.verify_strength(spot, (strong, weak))
+
+
+def test_a_machine_is_called_back_where_others_say_that_it_is() -> None:
+    group = NodeGroup(name="edge", callback=True)
+    answered = proof("10.0.0.7", "callback", Strength.TOKEN, addresses=("10.0.0.7",))
+    cloud = proof("i-1", "aws", Strength.CLOUD, addresses=("10.0.0.7", "10.0.1.7"))
+    elsewhere = proof("i-1", "aws", Strength.CLOUD, addresses=("10.0.0.8",))
+    known = Machine(node_name="n", addresses=("10.0.0.7",))
+    node_attestation.verify_callback(group, known, (answered,))
+    node_attestation.verify_callback(group, None, (cloud, answered))
+    node_attestation.verify_callback(NodeGroup(name="other"), None, (cloud,))
+    for machine, proofs in (
+        (known, (cloud,)),
+        (None, (answered,)),
+        (None, (elsewhere, answered)),
+        (Machine(node_name="n", addresses=("10.0.0.8",)), (answered,)),
+        (Machine(node_name="n"), (answered, msgspec.structs.replace(answered, identity="another"))),
+    ):
+        with pytest.raises(RequestRefusedError) as caught:
+            node_attestation.verify_callback(group, machine, proofs)
+        assert caught.value.step == "callback"
 
 
 def test_a_proof_that_does_not_count_for_a_group_lengthens_nothing() -> None:

@@ -127,6 +127,7 @@ class NodeAttestationApprover:
         node_attestation.verify_node(wanted, node, proofs, claimed=claimed, vouched=vouched)
         group = node_attestation.group_of(config, wanted.node_name, machine, proofs)
         node_attestation.verify_strength(group, proofs)
+        node_attestation.verify_callback(group, machine, proofs)
         asked = Asked(
             node_name=wanted.node_name, proofs=proofs, key=facts.key_fingerprint, uid=facts.uid,
             requester=facts.username, seconds=node_attestation.seconds_for(config, group, proofs, now), own=wanted.own,
