@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import evidence_cases
+from event_logs import OFF, ON, event, header
 from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.attestation.tpm import measurement
 from kubevouch.attestation.tpm.measurement import Measured, Policy
@@ -168,6 +169,26 @@ def test_without_a_log_nothing_is_known_of_the_firmware() -> None:
 def test_a_log_without_its_register_says_nothing_of_secure_boot() -> None:
     values = {_SHA256: {pcr: value for pcr, value in _TRUE[_SHA256].items() if pcr != 7}}
     assert _policy_step(_measured(values, log=_LOG), _policy(pcrs=(0,), secure_boot=True)) == "selection"
+
+
+def _booted(log: bytes, *banks: int) -> Measured:
+    """A machine whose PCR 7 follows from ``log`` in the first of the banks; of the others it is zero."""
+    values = {bank: {7: bytes(algorithms.HASHES[bank].size)} for bank in banks}
+    values[banks[0]] = {7: event_log.parse(log).replay(banks[0])[7]}
+    return _measured(values, log=log)
+
+
+def test_secure_boot_that_is_off_or_that_the_log_does_not_tell() -> None:
+    wanted = _policy(pcrs=(7,), secure_boot=True)
+    measurement.verify_policy(_booted(header() + ON, _SHA256), wanted)
+    for events in (OFF, event(7, 4, b"\0\0\0\0"), event(7, 4, b"\0\0\0\0") + ON):
+        assert _policy_step(_booted(header() + events, _SHA256), wanted) == "policy"
+
+
+def test_a_log_that_is_not_for_every_bank_of_the_policy() -> None:
+    measured = _booted(header() + ON, _SHA256, algorithms.SHA384)
+    for demand in ({"secure_boot": True}, {"event_log": True}):
+        assert _policy_step(measured, _policy(banks=(_SHA256, algorithms.SHA384), pcrs=(7,), **demand)) == "event-log"
 
 
 def test_the_first_policy_that_fits_gives_its_name() -> None:

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 import aio
 import evidence_cases
 from asynctest import async_test
+from event_logs import ON, header
 from kubevouch.attestation import catalog
 from kubevouch.attestation.interface import (
     Attested,
@@ -35,7 +36,7 @@ from kubevouch.attestation.interface import (
 from kubevouch.attestation.tpm import certification, verifier
 from kubevouch.attestation.tpm.evidence import Answer, KeyProtection, Question
 from kubevouch.attestation.tpm.verifier import TPMVerifier, make_verifier
-from kubevouch.pki.tpm import algorithms, attest
+from kubevouch.pki.tpm import algorithms, attest, event_log
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import Clock
@@ -139,6 +140,17 @@ async def test_a_machine_that_was_booted_as_it_should_be() -> None:
     claims = _claims(attested)
     assert claims["tpm.pcrPolicy"] == "strict"
     assert claims["tpm.pcr7"] == VALUES[algorithms.SHA256][7].hex()
+
+
+@async_test
+async def test_secure_boot_is_told_where_its_register_was_quoted() -> None:
+    log = header() + ON
+    replayed = event_log.parse(log).replay(algorithms.SHA256)
+    for pcr, told in ((7, "true"), (0, None)):
+        tpm = PretendedTPM(values={algorithms.SHA256: {pcr: replayed[pcr]}})
+        quote = tpm.quote(_BINDING.digest, event_log=log)
+        attested = await _attested(_made(pcrPolicies={"any": {"pcrs": [pcr]}}), tpm, quote=quote)
+        assert _claims(attested).get("tpm.secureBoot") == told
 
 
 @async_test
