@@ -24,7 +24,7 @@ def jwk(kid: str, number: int = 0, **more: Any) -> dict[str, Any]:
     return {"kty": "RSA", "n": key["n"], "e": key["e"], "kid": kid, "alg": "RS256", "use": "sig", **more}
 
 
-def key_set(*keys: dict[str, Any]) -> bytes:
+def key_set(*keys: Any) -> bytes:
     return json.dumps({"keys": keys}).encode()
 
 

@@ -124,10 +124,15 @@ def test_keys_that_sign_no_token_of_ours_are_passed_over() -> None:
         jwk("k", 1, use="enc"),
         jwk("k", 1, alg="RS512"),
         {**jwk("", 1)},
+        jwk("k", 1, kty="oct"),
+        {**jwk("k", 1), "kid": 7},
+        7,
         jwk("k", d="secret"),
     )
 
+    assert len(KeySet.parse(published)) == 1
     assert KeySet.parse(published).payload(good()) == PAYLOAD
+    assert len(KeySet.parse(key_set(*[jwk(str(number)) for number in range(jwt.MAX_KEYS)]))) == jwt.MAX_KEYS
 
 
 @pytest.mark.parametrize(
@@ -143,6 +148,8 @@ def test_keys_that_sign_no_token_of_ours_are_passed_over() -> None:
         lambda: key_set(jwk("k"), jwk("k", 1)),
         lambda: key_set(jwk("k", n="AAAA")),
         lambda: key_set(jwk("k", n="!")),
+        lambda: key_set(jwk("k", n=segment(b"\xff" * 128))),
+        lambda: key_set(jwk("k", n=segment(b"\xff" * 1032))),
         lambda: key_set(jwk("k", e="Ag")),
         lambda: key_set({"kty": "RSA", "kid": "k", "use": "sig"}),
         lambda: b"\xff",

@@ -19,6 +19,7 @@ from kubevouch.attestation.api_access import AccessToken, Listing, TokenOfThisMa
 from kubevouch.attestation.api_answers import APIAnswers
 from kubevouch.attestation.azure import resource_ids
 from kubevouch.attestation.azure.metadata import MetadataService
+from kubevouch.attestation.azure.resource_ids import MachineID
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import UnavailableError
 from kubevouch.util.clock import Clock
@@ -34,16 +35,14 @@ class VirtualMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine as the cloud knows it.
 
     Args:
-        resource_id: canonical (``resource_ids``).
         computer_name: what its operating system is called, which nobody can change after the machine was made.
         interfaces: resource ids; their addresses are asked for when they are needed.
         tags: whoever may change the machine writes them.
     """
 
-    resource_id: str
+    identifier: MachineID
     vm_id: str
     name: str
-    group: str
     computer_name: str = ""
     location: str = ""
     addresses: tuple[str, ...] = ()
@@ -215,10 +214,9 @@ def _machine(resource: _Resource) -> VirtualMachine:
     said = resource.properties
     interfaces = [each.id for each in said.network_profile.network_interfaces]
     return VirtualMachine(
-        resource_id=identifier.canonical,
+        identifier=identifier,
         vm_id=said.vm_id.lower(),
         name=resource.name,
-        group=identifier.group,
         computer_name=said.os_profile.computer_name,
         location=resource.location,
         interfaces=tuple(filter(resource_ids.is_interface, interfaces))[:MAX_INTERFACES],

@@ -29,11 +29,11 @@ class _Claims(jwt.Claims):
 
 
 class ManagedIdentity(msgspec.Struct, frozen=True):
-    """``principal`` is the object of the identity in the directory of ``tenant``."""
+    """``principal`` is the object of the identity in the directory of ``tenant``; ``holder`` is whose it is."""
 
     tenant: str
     principal: str
-    machine: MachineID
+    holder: MachineID
 
 
 def verify(
@@ -67,12 +67,15 @@ def verify(
     # 3. 4.
     jwt.verify_audience(said, audience)
     jwt.verify_times(said, now, MAX_LIFE)
-    # 5. It is of a machine, and of this one.
-    machine = resource_ids.parse_machine(said.xms_mirid)
-    if machine is None:
+    # 5. It is of a machine, or of the scale set that it is of, and of this one.
+    holder = resource_ids.parse_holder(said.xms_mirid)
+    if holder is None:
         raise RefusedEvidenceError(
             "resource", f"got the identity of {said.xms_mirid[:200]!r}, expected a machine's own"
         )
-    if resource_id and not resource_ids.same(said.xms_mirid, resource_id):
-        raise RefusedEvidenceError("resource", f"got the identity of {said.xms_mirid!r}, expected {resource_id!r}")
-    return ManagedIdentity(tenant, said.oid, machine)
+    machine = resource_ids.parse_machine(resource_id)
+    if resource_id and (machine is None or not holder.covers(machine)):
+        raise RefusedEvidenceError(
+            "resource", f"got the identity of {said.xms_mirid!r}, expected {resource_id[:200]!r}"
+        )
+    return ManagedIdentity(tenant, said.oid, holder)

@@ -39,6 +39,7 @@ from kubevouch.attestation.interface import (
     SettingsError,
     Sources,
     Strength,
+    UnavailableError,
     UnsupportedVersionError,
 )
 from kubevouch.attestation.published_keys import PublishedKeys, fetch_with
@@ -185,21 +186,22 @@ class AzureVerifier:
         # 10. The API knows it, under the same vmId.
         machine = await self._machine(proof, said, identity)
         # 11. It is in a group whose machines may join.
-        group = machine.group if machine is not None else identity.machine.group if identity is not None else ""
+        known = machine.identifier if machine is not None else identity.holder if identity is not None else None
         groups = {each.lower() for each in self._settings.resource_groups}
-        if groups and group not in groups:
-            raise RefusedEvidenceError("resource-group", f"got {group!r}, whose machines may not join")
-        canonical = machine.resource_id if machine is not None else ""
-        if identity is not None:
-            canonical = identity.machine.canonical
+        if groups and (known is None or known.group not in groups):
+            got = known.group if known is not None else ""
+            raise RefusedEvidenceError("resource-group", f"got {got!r}, whose machines may not join")
+        # What a set's identity is of is one of its machines, and which of them is the node's word.
+        named = known is not None and not known.is_set
         return Attested(
             provider=NAME,
             version=VERSION,
             identity=f"{said.subscription_id}/{said.vm_id}",
             strength=Strength.CLOUD,
-            provider_id=provider_id(canonical) if canonical else "",
+            provider_id=provider_id(known.canonical) if known is not None and named else "",
             node_name=_node_name(machine) if self._settings.node_name else "",
             renewable=self._settings.reattest,
+            addresses=await self._addresses(machine),
             claims=tuple(_claims(said, identity, machine)),
             evidence_digest=hashlib.sha256(evidence.data).hexdigest(),
         )
@@ -233,9 +235,10 @@ class AzureVerifier:
             tenants=self._settings.tenants,
             audience=self._settings.audience,
             issuers=self._settings.issuers,
+            resource_id=proof.resource_id,
             now=now,
         )
-        if identity.machine.subscription != said.subscription_id:
+        if identity.holder.subscription != said.subscription_id:
             raise RefusedEvidenceError(
                 "resource", "the token is of a machine of another subscription than the document"
             )
@@ -247,17 +250,24 @@ class AzureVerifier:
         """Raises :class:`RefusedEvidenceError`: ``vm``."""
         if self._machines is None:
             return None
-        claimed = identity.machine if identity is not None else resource_ids.parse_machine(proof.resource_id)
+        claimed = resource_ids.parse_machine(proof.resource_id)
         if claimed is not None and claimed.subscription != said.subscription_id:
             raise RefusedEvidenceError("vm", "got the resource id of a machine of another subscription")
         found = await self._machines.find(said.vm_id, claimed.canonical if claimed is not None else "")
-        if found is None or (
-            identity is not None and not resource_ids.same(found.resource_id, identity.machine.canonical)
-        ):
+        if found is None or (identity is not None and not identity.holder.covers(found.identifier)):
             raise RefusedEvidenceError(
                 "vm", f"the machine {said.vm_id} is not {proof.resource_id[:200]!r}, or the API knows none such"
             )
         return found
+
+    async def _addresses(self, machine: VirtualMachine | None) -> tuple[str, ...]:
+        """None where they cannot be had now: for serving certificates they are asked for again."""
+        if machine is None or self._machines is None:
+            return ()
+        try:
+            return await self._machines.addresses(machine)
+        except UnavailableError:
+            return ()
 
 
 def _node_name(machine: VirtualMachine | None) -> str:
@@ -272,9 +282,9 @@ def _claims(said: AttestedData, identity: ManagedIdentity | None, machine: Virtu
     if identity is not None:
         yield Claim("azure.tenant", identity.tenant, _TOKEN, Strength.CLOUD)
         yield Claim("azure.principal", identity.principal, _TOKEN, Strength.CLOUD)
-        yield Claim("azure.resourceGroup", identity.machine.group, _TOKEN, Strength.CLOUD)
+        yield Claim("azure.resourceGroup", identity.holder.group, _TOKEN, Strength.CLOUD)
     if machine is not None:
-        yield Claim("azure.resourceID", machine.resource_id, _API, Strength.CLOUD)
+        yield Claim("azure.resourceID", machine.identifier.canonical, _API, Strength.CLOUD)
         yield Claim("azure.location", machine.location, _API, Strength.CLOUD)
         for key, value in sorted(machine.tags.items()):
             # Whoever may change the machine writes them: they choose a policy only.

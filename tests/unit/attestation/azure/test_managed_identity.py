@@ -77,6 +77,7 @@ def verify(payload: bytes) -> ManagedIdentity:
         (changed(xms_mirid=f"{SCOPE}/Microsoft.ManagedIdentity/userAssignedIdentities/node-z"), "resource"),
         (changed(xms_mirid=f"{MACHINE}/extensions/x"), "resource"),
         (changed(xms_mirid=f"{MACHINE}\n"), "resource"),
+        (changed(xms_mirid=f"{SCOPE}/Microsoft.Compute/virtualMachineScaleSets/pool"), "resource"),
     ],
 )
 def test_a_token_is_refused_at_the_step_that_fails(payload: bytes, step: str) -> None:
@@ -107,6 +108,7 @@ def test_the_second_form_of_issuer() -> None:
         (f"{SCOPE}/Microsoft.Compute/virtualMachines/a?b", ""),
         (f"{SCOPE}/Microsoft.Compute/virtualMachines/ａ", ""),
         (f"{SCOPE}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/x", ""),
+        (f"{SCOPE}/Microsoft.Compute/virtualMachineScaleSets/pool", ""),
         (f"{SCOPE}/Microsoft.Compute/disks/a", ""),
     ],
 )

@@ -61,7 +61,7 @@ async def proof(cloud: AzureCloud, binding: Binding = BINDING, **settings: str) 
 
 
 def shown(document: dict[str, str], **more: str) -> Evidence:
-    data = {"document": document, "resourceId": RESOURCE_ID, **more}
+    data: dict[str, Any] = {"document": document, "resourceId": RESOURCE_ID, **more}
     return Evidence(provider="azure", version="v1", data=msgspec.json.encode(data), challenge="c")
 
 
@@ -87,6 +87,7 @@ async def test_the_machine_that_a_document_is_of(tmp_path: Path) -> None:
         assert (found.node_name, found.strength, found.renewable) == ("node-z", Strength.CLOUD, False)
         tags = [each for each in found.claims if each.tenant_controlled]
         assert [each.name for each in tags] == ["azure.tag.pool"]
+        assert found.addresses == ("10.1.0.4", "203.0.113.9")
         # The issuer's certificate did not come along, and is kept.
         assert len(cloud.fetched) == 1
 
@@ -104,9 +105,27 @@ async def test_the_token_of_its_identity_beside_it(tmp_path: Path) -> None:
         other = RESOURCE_ID.replace("0000-1111", "0000-9999")
         assert await refused(made, shown(document, token=cloud.token(xms_mirid=other))) == "resource"
         assert await refused(made, shown(document, token=cloud.token(tid=VM_ID))) == "tenant"
-        assert await refused(made, shown(document, token=cloud.token(xms_mirid=f"{RESOURCE_ID}y"))) == "vm"
+        assert await refused(made, shown(document, token=cloud.token(xms_mirid=f"{RESOURCE_ID}y"))) == "resource"
         offline = verifier(cloud, tmp_path, machines="", **WITH_TOKEN)
         assert (await attested(offline, await proof(cloud, managedIdentity="true"))).provider_id == found.provider_id
+
+
+@async_test
+async def test_the_identity_of_a_scale_set_is_that_of_all_its_machines(tmp_path: Path) -> None:
+    async with AzureCloud(tmp_path, NOW) as cloud:
+        pool = RESOURCE_ID.replace(f"virtualMachines/{NAME}", "virtualMachineScaleSets/pool")
+        one = f"{pool}/virtualMachines/3"
+        cloud.machines = {one.lower(): azure.resource(id=one)}
+        document = cloud.document(azure_evidence.nonce(BINDING))
+        token = cloud.token(xms_mirid=pool)
+        made = verifier(cloud, tmp_path, **WITH_TOKEN)
+
+        found = await attested(made, shown(document, token=token, resourceId=one))
+        assert found.provider_id == f"azure://{one.replace('Demo-RG', 'demo-rg')}"
+        for other in (f"{pool}2/virtualMachines/3", RESOURCE_ID, pool):
+            assert await refused(made, shown(document, token=token, resourceId=other)) == "resource"
+        offline = verifier(cloud, tmp_path, machines="", **WITH_TOKEN)
+        assert (await attested(offline, shown(document, token=token, resourceId=one))).provider_id == ""
 
 
 @async_test
