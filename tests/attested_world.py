@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,7 +34,9 @@ from kubevouch.pki.x509.certificate_extensions import Extension
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.standalone.attestation import AttestationFile
 from kubevouch.wellknown import ATTESTED_CLIENT_SIGNER_PREFIX, DEFAULT_NODE_TOKEN_GROUP, NODES_GROUP
 from null_attestation import Shown, show
@@ -49,10 +52,11 @@ def configured(text: str = NULL) -> AttestationFile:
 
 
 @asynccontextmanager
-async def attested_world(text: str = NULL, *controllers: str) -> AsyncIterator[World]:
+async def attested_world(text: str = NULL, *controllers: str, serving: bool = False) -> AsyncIterator[World]:
     """A cluster whose controllers take proofs of the null method."""
     async with world() as at:
-        at.start(*CONTROLLERS, *controllers, attesting=configured(text))
+        rules = ServingRules() if serving else None
+        at.start(*CONTROLLERS, *controllers, attesting=configured(text), serving=rules)
         await at.settle()
         yield at
 
@@ -106,6 +110,15 @@ class Machine:
             extensions = (provider_ids.extension(self.shown.provider_id),)
         pem = build_request(self.key, subject, extensions=extensions)
         return blocks.build(pem, proofs) if proofs else pem
+
+    async def serve(self, signer: str, *names: str) -> CertificateSigningRequest:
+        """Ask for a serving certificate, as the node."""
+        subject = Subject(common_name=f"system:node:{self.name}", organizations=(NODES_GROUP,))
+        addresses = tuple(ipaddress.ip_address(each) for each in names if each[0].isdigit())
+        dns_names = tuple(each for each in names if not each[0].isdigit())
+        wanted = SubjectAltNames(dns_names=dns_names, ip_addresses=addresses)
+        pem = build_request(self.key, subject, wanted)
+        return await self.file(pem, signer_name=signer, usages=["digital signature", "server auth"])
 
     async def post(self, request: bytes, **spec: Any) -> str:
         """Post a request; its name."""

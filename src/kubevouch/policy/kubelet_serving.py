@@ -21,6 +21,7 @@ from kubevouch.machinery.text import names
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki import rotation
 from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.policy import rules_signer
 from kubevouch.pki.x509.subject_alt_names import IPAddress, canonical
 from kubevouch.pki.x509.usages import DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH
 from kubevouch.policy.facts import RequestFacts, SubjectFacts
@@ -165,15 +166,19 @@ def reported_names(addresses: Iterable[tuple[str, str]]) -> frozenset[str]:
 
 def node_of(facts: RequestFacts) -> str:
     """The node that asks for a serving certificate; empty if it is no node, or asks another signer."""
-    return node_name_of(facts.username) if facts.signer_name == wellknown.KUBELET_SERVING_SIGNER else ""
+    return node_name_of(facts.username) if _is_serving(facts) else ""
+
+
+def _is_serving(facts: RequestFacts) -> bool:
+    return rules_signer(facts.signer_name) == wellknown.KUBELET_SERVING_SIGNER
 
 
 def decide(facts: RequestFacts, known: Known, rules: ServingRules) -> Verdict:
-    """What is to be done with a request for a certificate of ``kubernetes.io/kubelet-serving``.
+    """What is to be done with a request for a certificate of ``kubernetes.io/kubelet-serving`` or an attested twin.
 
     Others get no opinion without a trace.
     """
-    if facts.signer_name != wellknown.KUBELET_SERVING_SIGNER:
+    if not _is_serving(facts):
         return Verdict(Outcome.NO_OPINION, APPROVER)
     # 1. Who asks, and as whom.
     identity = _identity(facts)

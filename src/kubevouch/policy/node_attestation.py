@@ -18,6 +18,7 @@ import msgspec
 
 from kubevouch.api.attested import Attested, Claim, Strength, at_least
 from kubevouch.api.core_v1.nodes import Node
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.config.attestation_config import (
     CALLBACK,
     LEAST_LIFETIME,
@@ -429,6 +430,24 @@ def seconds_for(
     if left < LEAST_LIFETIME:
         raise RequestRefusedError("evidence-age", f"the proof is too old: it would give {max(left, 0)} seconds")
     return left
+
+
+def serving_objection(facts: RequestFacts, named: NodeIdentity | None) -> str:
+    """Why an attested signer gives nobody this serving certificate yet; empty for nothing.
+
+    The names in it are judged as with ``kubernetes.io/kubelet-serving``.
+    """
+    provider = attestation_provider(facts.signer_name)
+    if named is None or not named.status.identity or facts.username != facts.subject.common_name:
+        return f"{facts.username[:_SHOWN]} is no node that has proven what it is"
+    if named.status.provider != provider:
+        return f"node {named.metadata.name} has proven what it is by {named.status.provider}, and not by {provider}"
+    return ""
+
+
+def serving_seconds(config: AttestationConfiguration, named: NodeIdentity) -> int:
+    """For how long a node may have a serving certificate: as its client certificate."""
+    return lifetimes_of(config)[Strength(named.status.strength)]
 
 
 def _age(proof: Attested, now: dt.datetime) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kubevouch.api.attested import Attested, Strength, rank
+from kubevouch.api.attested import Attested, Claim, Strength, rank
 from kubevouch.api.kubevouch_v1alpha1.node_identities import (
     CLAIMED,
     MAX_CLAIMS,
@@ -160,6 +160,24 @@ def with_failed_renewal(
 def identities_of(proofs: Sequence[Attested]) -> tuple[tuple[str, str], ...]:
     """Method and identity of each proof."""
     return tuple((each.provider, each.identity) for each in proofs)
+
+
+def attested_of(status: NodeIdentityStatus) -> Attested:
+    """The first proof that stands behind a claim, as far as it was written down."""
+    return Attested(
+        provider=status.provider,
+        version="",
+        identity=status.identity,
+        strength=Strength(status.strength),
+        provider_id=status.provider_id,
+        addresses=tuple(status.addresses),
+        dns_names=tuple(status.dns_names),
+        claims=tuple(
+            Claim(each.name, each.value, each.source, Strength(each.strength), each.tenant_controlled)
+            for each in status.claims
+        ),
+        evidence_digest=status.evidence_digest,
+    )
 
 
 def is_same(proofs: Sequence[Attested], status: NodeIdentityStatus) -> bool:

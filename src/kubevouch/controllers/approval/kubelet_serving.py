@@ -25,9 +25,11 @@ from kubevouch.api.catalog import (
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.discovery_v1 import SERVICE_NAME_LABEL
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
 from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
 from kubevouch.client.resolver import Resolver, ResolverError
 from kubevouch.client.workqueue import Workqueue
+from kubevouch.controllers.approval.attested_names import AttestedNames
 from kubevouch.controllers.approval.interface import ApprovalMetrics
 from kubevouch.controllers.approval.name_admission import node_record
 from kubevouch.controllers.approval.serving_sources import (
@@ -75,6 +77,7 @@ class KubeletServingApprover:
         has_loaded: Callable[[], bool],
         metrics: ApprovalMetrics,
         resolver: Resolver | None,
+        attested: AttestedNames | None = None,
     ) -> None:
         self._rules = rules
         self._sources = sources
@@ -83,6 +86,7 @@ class KubeletServingApprover:
         self.has_loaded = has_loaded
         self._metrics = metrics
         self._resolver = resolver
+        self._attested = attested
         self._looking = 0
 
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:  # noqa: ARG002 - the facts have it all
@@ -96,6 +100,10 @@ class KubeletServingApprover:
         except LedgerError as err:
             raise ReconcileError(f"what was issued to node {node} cannot be read: {err}") from err
         verdict = kubelet_serving.decide(facts, known, rules)
+        if verdict.outcome is not Outcome.APPROVE and self._attested is not None:
+            proven = await self._attested.of(node, kubelet_serving.wanted_names(facts))
+            known = msgspec.structs.replace(known, of_machine=known.of_machine | proven)
+            verdict = kubelet_serving.decide(facts, known, rules)
         if verdict.outcome is Outcome.NO_OPINION and self._resolver is not None:
             if self._looking < LOOKING_AT_ONCE:
                 self._looking += 1
@@ -252,6 +260,13 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         controller.watch(informer)
     servers = APIServers(slices.indexer, services.indexer, cluster_info.indexer)
     machines = Machines(context, sources, wake)
+    attested = None
+    if context.attestation is not None:
+        identities = context.informers.informer(
+            NODE_IDENTITIES, client=context.connect(wellknown.NODE_ATTESTATION_CONTROLLER)
+        )
+        controller.watch(identities)
+        attested = AttestedNames(identities.lister, context.attestation.verifiers, context.clock)
     return KubeletServingApprover(
         context.kubelet_serving,
         sources,
@@ -260,4 +275,5 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         lambda: machines.have_loaded() and context.inventory.has_loaded(),
         context.approval_metrics,
         context.resolver,
+        attested,
     )

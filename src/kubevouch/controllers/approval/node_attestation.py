@@ -90,7 +90,8 @@ class NodeAttestationApprover:
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:
         """See the protocol. An answer uses its challenge up, whatever comes of it."""
         if not node_attestation.is_client(facts.signer_name):
-            return self._without_proof(facts)
+            is_serving = node_attestation.is_serving(facts.signer_name)
+            return self._serving(facts) if is_serving else self._without_proof(facts)
         provider = attestation_provider(facts.signer_name)
         if provider not in self._attestation.verifiers:
             return Verdict(Outcome.NO_OPINION, NAME)
@@ -152,7 +153,7 @@ class NodeAttestationApprover:
     async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
         """See :class:`kubevouch.controllers.approval.interface.Bound`. Takes the name."""
         if not node_attestation.is_client(csr.spec.signer_name):
-            await self._tell_fallback(facts_of(csr, request))
+            await self._admit_other(facts_of(csr, request))
             return
         asked = self._proven.pop(csr.metadata.uid, None)
         if asked is None:
@@ -164,7 +165,28 @@ class NodeAttestationApprover:
             await self._tell_refused(asked.node_name, text)
             raise RefusedError(NAME, DENIED_REASON, text) from err
 
+    async def _admit_other(self, facts: RequestFacts) -> None:
+        named = self._claims.named(node_name_of(facts.username))
+        if node_attestation.is_serving(facts.signer_name) and named is not None:
+            seconds = node_attestation.serving_seconds(self._attestation.config, named)
+            await self._claims.grant(named.metadata.name, facts.uid, facts.key_fingerprint, seconds)
+        elif unattested.is_fallback(facts):
+            name = facts.subject.common_name
+            log.warning("a machine joins without a proof", name=name, requester=facts.username, csr=facts.name)
+            await self._claims.tell_request(
+                facts, FALLBACK_EVENT, f"{name} joins by a bootstrap token, without a proof"
+            )
+
     # -------------------------------------------------------------- what there is to know
+
+    def _serving(self, facts: RequestFacts) -> Verdict:
+        if attestation_provider(facts.signer_name) not in self._attestation.verifiers:
+            return Verdict(Outcome.NO_OPINION, NAME)
+        named = self._claims.named(node_name_of(facts.username))
+        if named is not None and named.spec.banned:
+            return _denied("banned", f"node {named.metadata.name} is banned")
+        against = node_attestation.serving_objection(facts, named)
+        return _waits("not-attested", against, retry=True) if against else Verdict(Outcome.NO_OPINION, NAME)
 
     def _without_proof(self, facts: RequestFacts) -> Verdict:
         named = self._claims.named(node_name_of(facts.subject.common_name))
@@ -174,8 +196,7 @@ class NodeAttestationApprover:
             return Verdict(Outcome.NO_OPINION, NAME)
         if not against.denied:
             return _waits(against.step, against.message, retry=False)
-        text = f"{against.step}: {against.message}"
-        return Verdict(Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(against.step, StepResult.UNMET, text),))
+        return _denied(against.step, against.message)
 
     def _verify_name(self, wanted: Wanted, proofs: Sequence[Attested]) -> None:
         settings = {each.provider: each for each in self._attestation.config.attestors}
@@ -207,21 +228,13 @@ class NodeAttestationApprover:
         await self._tell_refused(name, text)
         if facts.username == facts.subject.common_name and node_attestation.is_of_machine(step):
             await self._claims.renewal_failed(name, step, text, facts.username)
-        return Verdict(
-            Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(step, StepResult.UNMET, text),),
-            rules=self._attestation.rules,
-        )  # fmt: skip
+        return msgspec.structs.replace(_denied(step, message), rules=self._attestation.rules)
 
     async def _tell_refused(self, node_name: str, text: str) -> None:
         """Beside what is told of the request, to whom the name belongs: somebody else asks for it."""
         named = self._claims.named(node_name)
         if named is not None:
             await self._claims.tell(named, DENIED_REASON, text, warning=True)
-
-    async def _tell_fallback(self, facts: RequestFacts) -> None:
-        if unattested.is_fallback(facts):
-            name = facts.subject.common_name
-            log.warning("a machine joins without a proof", name=name, requester=facts.username, csr=facts.name)
 
     async def _tell_versions(self, csr: CertificateSigningRequest, err: UnsupportedVersionError) -> None:
         """On the request, so that the machine files another one in an older form."""
@@ -233,6 +246,11 @@ class NodeAttestationApprover:
             await self._client.patch(CERTIFICATE_SIGNING_REQUESTS, csr.metadata.name, change, MERGE_PATCH)
         except (APIStatusError, TransportError) as problem:
             raise ReconcileError(f"the versions cannot be told: {problem}") from problem
+
+
+def _denied(step: str, message: str) -> Verdict:
+    text = message if message.startswith(f"{step}: ") else f"{step}: {message}"
+    return Verdict(Outcome.DENY, NAME, DENIED_REASON, text, steps=(Step(step, StepResult.UNMET, text),))
 
 
 def _waits(step: str, message: str, *, retry: bool) -> Verdict:

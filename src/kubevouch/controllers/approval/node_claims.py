@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import structlog
 
 from kubevouch import wellknown
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
@@ -21,7 +23,9 @@ from kubevouch.controllers.event_recorder import Allowance, EventRecorder
 from kubevouch.controllers.interface import IgnorableError, ReconcileError
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.scheme import Resource
 from kubevouch.policy import node_identities
+from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.node_identities import Asked
 from kubevouch.util.clock import Clock
 
@@ -93,6 +97,24 @@ class NodeClaims:
             await self.tell(written, f"Node{decided.event}", f"node {name} is {first.provider} {first.identity}")
         return decided.event
 
+    async def grant(self, name: str, uid: str, key: str, seconds: int) -> None:
+        """Write down that one more certificate may be signed for the machine that has the name.
+
+        Raises:
+            ReconcileError: also where nobody has the name.
+        """
+        try:
+            named = await find(self._client, NODE_IDENTITIES, name)
+            if named is None or not named.status.identity or named.spec.banned:
+                raise IgnorableError(f"node {name} is no machine that has proven what it is")
+            granted = node_identities.with_grant(named.status, uid, key, seconds, self._clock.now())
+            status = msgspec.structs.replace(named.status, granted=list(granted))
+            await self._client.update(
+                NODE_IDENTITIES, msgspec.structs.replace(named, status=status), subresource="status"
+            )
+        except (APIStatusError, TransportError) as err:
+            raise unwritten(f"the grant of node {name}", err) from err
+
     async def renewal_failed(self, name: str, step: str, message: str, requester: str) -> None:
         """Write down that the machine which has the name did not prove again what it is; once, until it does.
 
@@ -114,10 +136,17 @@ class NodeClaims:
 
     async def tell(self, identity: NodeIdentity, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event about whose a name is. Best effort: no decision waits for it."""
-        about = ObjectReference(
-            kind=NODE_IDENTITIES.kind, api_version=NODE_IDENTITIES.api_version, name=identity.metadata.name,
-            uid=identity.metadata.uid,
-        )  # fmt: skip
+        meta = identity.metadata
+        await self._tell(NODE_IDENTITIES, meta.name, meta.uid, reason, message, warning=warning)
+
+    async def tell_request(self, facts: RequestFacts, reason: str, message: str) -> None:
+        """Likewise, a warning about a request."""
+        await self._tell(CERTIFICATE_SIGNING_REQUESTS, facts.name, facts.uid, reason, message, warning=True)
+
+    async def _tell(
+        self, resource: Resource[Any], name: str, uid: str, reason: str, message: str, *, warning: bool
+    ) -> None:
+        about = ObjectReference(kind=resource.kind, api_version=resource.api_version, name=name, uid=uid)
         if self._allowance.take():
             return
         with suppress(APIStatusError, TransportError):

@@ -78,7 +78,10 @@ class NodeProofs:
             if verifier is None:
                 raise RefusedEvidenceError("provider", f"{each.provider} is no method that counts here")
             if each.version not in verifier.versions:
-                raise UnsupportedVersionError(each.provider, each.version, verifier.versions)
+                # Of one proof among several it has to be said whose versions they are.
+                prefix = f"{each.provider}/" if len(evidence) > 1 else ""
+                supported = [f"{prefix}{version}" for version in verifier.versions]
+                raise UnsupportedVersionError(each.provider, each.version, supported)
         return evidence
 
     async def _verify(

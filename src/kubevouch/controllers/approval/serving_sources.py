@@ -24,7 +24,7 @@ from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.node_user import node_name_of
-from kubevouch.pki.policy import BACKDATE
+from kubevouch.pki.policy import BACKDATE, rules_signer
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.policy import kubelet_serving
 from kubevouch.policy.facts import RequestFacts
@@ -351,7 +351,7 @@ def _machine(csr: CertificateSigningRequest) -> str:
 
 
 def _serving_node(csr: CertificateSigningRequest) -> Iterable[str]:
-    if csr.spec.signer_name != wellknown.KUBELET_SERVING_SIGNER:
+    if rules_signer(csr.spec.signer_name) != wellknown.KUBELET_SERVING_SIGNER:
         return ()
     name = node_name_of(csr.spec.username)
     return (name,) if name else ()

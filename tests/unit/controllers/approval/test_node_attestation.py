@@ -79,8 +79,6 @@ async def test_a_second_machine_never_gets_the_name_and_the_claim_stays_as_it_wa
         before = await identity(at, "worker-7")
         thief = Machine(at, "worker-7", "m-2", token="aaaaaa")
         assert outcome(await thief.join()) == "denied: name-taken"
-        thief.become_node()
-        assert outcome(await thief.join()) == "denied: name-taken"
         assert await identity(at, "worker-7") == before
         told = [each for each in (await at.client.list(EVENTS, "default")).items if each.reason == "AttestationRefused"]
         assert told[0].involved_object.kind == "NodeIdentity"
@@ -314,6 +312,40 @@ async def test_a_node_that_lives_is_taken_over_by_nobody() -> None:
         assert outcome(await Machine(at, "worker-7", "m-1", provider_id="demo://7").join()) == "denied: live-node"
         assert outcome(await Machine(at, "worker-7", "m-2").join()) == "denied: live-node"
         assert outcome(await Machine(at, "worker-7", "m-3", provider_id="demo://5").join()) == "issued"
+
+
+# ------------------------------------------------------------------ serving certificates
+
+SERVES = "cluster.x-k8s.io/kubelet-serving-null"
+
+
+@async_test
+async def test_what_was_proven_justifies_names_and_addresses_of_a_serving_certificate() -> None:
+    async with attested_world(serving=True) as at:
+        machine = Machine(at, "worker-7", "m-1", addresses=("10.0.0.7",), dns_names=("w7.rack.example",))
+        await machine.join()
+        machine.become_node()
+        for signer in (SERVES, "kubernetes.io/kubelet-serving"):
+            assert outcome(await machine.serve(signer, "10.0.0.7", "w7.rack.example")) == "issued"
+        assert outcome(await machine.serve(SERVES, "10.0.0.8")) == "waits"
+        assert outcome(await machine.serve(SERVES, "169.254.169.254")).startswith("denied")
+        found = await identity(at, "worker-7")
+        assert found is not None
+        assert len(found.status.granted) == 2
+
+
+@async_test
+async def test_an_attested_signer_serves_nobody_who_has_not_proven_what_it_is() -> None:
+    async with attested_world(serving=True) as at:
+        nobody = Machine(at, "worker-9", "")
+        nobody.become_node()
+        assert outcome(await nobody.serve(SERVES, "10.0.0.9")) == "waits"
+        machine = Machine(at, "worker-7", "m-1", addresses=("10.0.0.7",))
+        await machine.join()
+        machine.become_node()
+        await operator_says(at, "worker-7", banned=True)
+        assert outcome(await machine.serve(SERVES, "10.0.0.7")) == "denied: banned"
+        assert outcome(await machine.serve("kubernetes.io/kubelet-serving", "10.0.0.7")) == "denied: banned"
 
 
 # ------------------------------------------------------------------ at once, and after a stop

@@ -1,0 +1,46 @@
+"""Names and addresses that belong to a node because its proof, or who verifies it, says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
+from kubevouch.attestation.interface import UnavailableError, Verifier
+from kubevouch.client.cache.lister import Lister
+from kubevouch.policy import node_identities
+from kubevouch.policy.kubelet_serving import normalized
+from kubevouch.util.clock import Clock
+
+log = structlog.get_logger("controllers.attested_names")
+
+
+class AttestedNames:
+    """Args: ``verifiers``: by the name of the method."""
+
+    def __init__(self, identities: Lister[NodeIdentity], verifiers: Mapping[str, Verifier], clock: Clock) -> None:
+        self._identities = identities
+        self._verifiers = verifiers
+        self._clock = clock
+
+    async def of(self, node: str, wanted: Iterable[str]) -> frozenset[str]:
+        """Those of ``wanted`` that belong to the machine that the node is, as ``kubelet_serving.normalized`` has them.
+
+        Of who cannot be asked now nothing is known: another source may say so, or the request waits.
+        """
+        identity = self._identities.get(node)
+        if identity is None or identity.spec.banned or not identity.status.identity:
+            return frozenset()
+        proof = node_identities.attested_of(identity.status)
+        own = frozenset(map(normalized, (*proof.addresses, *proof.dns_names)))
+        unknown = frozenset(wanted) - own
+        verifier = self._verifiers.get(proof.provider)
+        if not unknown or verifier is None:
+            return own
+        try:
+            found = await verifier.verify_serving(proof, sorted(unknown), self._clock.now())
+        except UnavailableError as err:
+            log.warning("nobody says which names are the machine's", node=node, provider=proof.provider, err=str(err))
+            return own
+        return own | (frozenset(map(normalized, found)) & unknown)
