@@ -172,6 +172,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         **{f"init phase {name}": [*there, "--rootfs", root, "--timeout", "100ms"] for name in PHASES},
         "join": [*join, "--timeout", "1s"], "join phase": ["preflight", *join, "--node-name", HOSTILE],
         "join status": ["worker-1", *there],
+        "tpm probe": ["--device", f"{root}/tpm", "--cert-dir", root],
         "node ban": ["worker-1", "--why", HOSTILE, "--yes", *there], "node forget": ["worker-1", "--yes", *there],
         "node identities": there, "node identity": ["worker-1", *there], "node unban": ["worker-1", *there],
         "node renew-now": ["worker-1", *there],

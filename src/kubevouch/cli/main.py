@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
     "verify": ("kubevouch.cli.verify:verify", "Check what a cluster has signed, without the cluster."),
+    "tpm": ("kubevouch.cli.tpm:tpm", "Look at what this machine's TPM can prove."),
     "token": ("kubevouch.cli.token:token", "Create, list, show, delete and generate bootstrap tokens."),
 }
 DEBUG = "KUBEVOUCH_DEBUG"

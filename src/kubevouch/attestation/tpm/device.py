@@ -191,11 +191,15 @@ class Connection:
         self._loaded.remove(handle)
         self.run(commands.flush_context(handle))
 
+    def release(self) -> None:
+        """Let go of all that is loaded; nothing is raised, for what has failed before says more."""
+        while self._loaded:
+            with contextlib.suppress(AttestationError, TPMResponseError):
+                self._exchange(commands.flush_context(self._loaded.pop()))
+
     def close(self) -> None:
-        """Let go of everything; nothing is raised, for what has failed before says more."""
-        for handle in reversed(self._loaded):
-            with contextlib.suppress(OSError, StructureError, TPMResponseError, UnavailableError):
-                self._exchange(commands.flush_context(handle))
+        """Let go of everything."""
+        self.release()
         self._line.close()
 
     def _parsed(self, parse: Callable[[Response], _T], command: Command) -> _T:
