@@ -29,7 +29,7 @@ from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
 from kubevouch.attestation.tpm.evidence import NAME, VERSION, Answer, KeyProtection, Opening, Question, Quote
 from kubevouch.attestation.tpm.own_endorsement import Endorsement
 from kubevouch.pki.errors import ParseError, StructureError
-from kubevouch.pki.tpm import algorithms, attest, commands, pcrs, public_area, templates
+from kubevouch.pki.tpm import algorithms, attest, commands, ek_certificate, pcrs, public_area, templates
 from kubevouch.pki.tpm.commands import EMPTY, Authorization, ResponseCode
 from kubevouch.pki.tpm.pcrs import Selection
 from kubevouch.pki.tpm.public_area import Attributes, Public
@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 RESIDENT, VOUCHED = "resident", "vouched"
 EVENT_LOG = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
-MAX_EVENT_LOG_BYTES = 36 << 10
-"""A request with all its evidence has 64 KiB, and base64 takes a third."""
+MAX_EVENT_LOG_BYTES = 26 << 10
+"""A request with all its evidence has 64 KiB, and what is in it is in base64 twice: in its JSON, and as PEM."""
 _MAX_FILE_BYTES = 64 << 10
 _QUOTE_TRIES = 5
 _NONCE_BYTES = 16
@@ -125,7 +125,7 @@ class TPMAttestor:
             ek_public=found.public.encode(),
             ak_public=attestation_public.encode(),
             ek_certificate=found.certificate,
-            chain=[*found.chain, *self._certificates[1:]],
+            chain=[*self._certificates[1:], *found.chain][: ek_certificate.MAX_CHAIN],
         )
 
     def _endorsement(self, tpm: Connection) -> Endorsement:

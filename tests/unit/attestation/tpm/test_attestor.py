@@ -9,7 +9,15 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from asynctest import async_test
-from kubevouch.attestation.interface import Asked, AttestationError, Binding, RefusedEvidenceError, SettingsError
+from kubevouch.attestation import request
+from kubevouch.attestation.interface import (
+    Asked,
+    AttestationError,
+    Binding,
+    Evidence,
+    RefusedEvidenceError,
+    SettingsError,
+)
 from kubevouch.attestation.tpm import attestor as attestor_module
 from kubevouch.attestation.tpm.attestor import ForeignChallengeError, TPMAttestor, make_attestor
 from kubevouch.attestation.tpm.device import TPMAbsentError
@@ -19,7 +27,9 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.tpm import algorithms, attest, commands, credential, pcrs, public_area, signatures, templates
 from kubevouch.pki.tpm.commands import CommandCode
 from kubevouch.pki.tpm.resident_key import ResidentKey
+from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.subject import Subject
 from kubevouch.util.clock import SystemClock
 from software_tpm import Manufacturer, SoftwareTPM, software_tpm
 from tpm_front import front
@@ -114,6 +124,23 @@ async def test_an_event_log_that_no_request_has_room_for_stays_at_home(tpm: Soft
         quote = (await _answer(attestor, key, binding, asked)).quote
         assert quote is not None
         assert quote.event_log == b""
+
+
+@async_test
+async def test_a_request_has_room_for_the_longest_event_log(tpm: SoftwareTPM, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(secrets.token_bytes(attestor_module.MAX_EVENT_LOG_BYTES))
+    attestor = await _attestor(tpm, eventLogFile=str(log))
+    key = await attestor.make_key()
+    assert key is not None
+    binding = _binding(key)
+    banks = {bank: list(range(24)) for bank in ("sha1", "sha256", "sha384", "sha512")}
+    asked = await _asked(attestor, binding, pcrs=banks, event_log=True)
+    shown = await attestor.attest(VERSION, key, binding, asked)
+    assert len(shown) > attestor_module.MAX_EVENT_LOG_BYTES * 4 // 3
+    proof = Evidence(provider="tpm", version=VERSION, data=shown, challenge="attest-abcde")
+    signed = build_request(key, Subject(common_name="system:node:" + "n" * 200, organizations=("system:nodes",)))
+    assert len(request.build(signed, [proof])) <= request.MAX_BYTES
 
 
 @async_test
