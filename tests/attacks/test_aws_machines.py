@@ -129,3 +129,7 @@ async def test_a_cloud_that_is_away_or_throttles_lets_instances_wait(tmp_path: P
         await aio.until(lambda: len(cloud.asked) > asked + 1)
         await at.settle()
         assert outcome(await at.client.get(CERTIFICATE_SIGNING_REQUESTS, waiting.metadata.name)) == "issued"
+        value = at.server.api.metrics.registry.get_sample_value
+        for host, status, number in (("sts", "400", 1), ("sts", "200", 1), ("ec2", "200", 1), ("127.0.0.1", "200", 3)):
+            labels = {"host": host if host[0] == "1" else f"{host}.eu-west-1.amazonaws.com", "status": status}
+            assert value("kubevouch_attestation_requests_total", labels) == number

@@ -12,7 +12,7 @@ import asyncio
 import email.utils
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from kubevouch.attestation.interface import SettingsError, UnavailableError
+from kubevouch.attestation.interface import CountingSources, SettingsError, Sources, UnavailableError
 
 MAX_BODY = 64 << 10
 """Octets of an answer."""
@@ -30,6 +30,10 @@ MAX_RETRY_AFTER = 300.0
 """Seconds: who answers "try again tomorrow" is asked again sooner."""
 _RETRY_AFTER = 5.0
 _BUSY = frozenset({408, 425, 429})
+
+
+Asked = Callable[[str, str], None]
+"""Told of each request: the host, and the status of its answer, or ``none`` without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,24 @@ class Web:
         connect_to: host and port to connect to instead, ``IP:port``, for each host name. Names in requests and
             certificates stay what they are: for private endpoints, and for servers of tests.
         seconds: for one request.
+        asked: is told of each request.
 
     Raises:
         SettingsError: ``ca_file`` cannot be read, or ``connect_to`` has no address.
     """
 
     def __init__(
-        self, *, ca_file: str = "", connect_to: Mapping[str, str] | None = None, seconds: float = SECONDS
+        self,
+        *,
+        ca_file: str = "",
+        connect_to: Mapping[str, str] | None = None,
+        seconds: float = SECONDS,
+        asked: Asked | None = None,
     ) -> None:
         self._tls = _context(ca_file)
         self._elsewhere = {name.lower(): _address(text) for name, text in (connect_to or {}).items()}
         self._seconds = seconds
+        self._asked = asked or _uncounted
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """As :meth:`send`."""
@@ -94,8 +105,10 @@ class Web:
             async with asyncio.timeout(self._seconds), self._session() as session:
                 return await self._exchange(session, method, url, dict(headers or {}), body, limit)
         except TimeoutError as err:
+            self._asked(host, "none")
             raise UnavailableError(f"{host} has not answered within {self._seconds:g} s") from err
         except (aiohttp.ClientError, OSError, ValueError) as err:
+            self._asked(host, "none")
             raise UnavailableError(f"{host} cannot be asked: {str(err)[:200] or type(err).__name__}") from err
 
     def _session(self) -> aiohttp.ClientSession:
@@ -119,7 +132,8 @@ class Web:
     ) -> Answer:
         wanted = URL(url, encoded=True)
         async with session.request(method, wanted, headers=headers, data=body, allow_redirects=False) as response:
-            host = wanted.host
+            host = wanted.host or "?"
+            self._asked(host, str(response.status))
             if 300 <= response.status < 400:
                 raise UnavailableError(f"{host} answered with a redirect, which is not followed")
             if response.status in _BUSY or response.status >= 500:
@@ -131,6 +145,15 @@ class Web:
                     raise UnavailableError(f"{host} answered with more than {limit} bytes")
             found = {name.lower(): value for name, value in reversed(list(response.headers.items()))}
             return Answer(response.status, bytes(taken), found)
+
+
+def _uncounted(host: str, status: str) -> None:
+    """For whoever does not count."""
+
+
+def counter(sources: Sources) -> Asked | None:
+    """What a :class:`Web` has to tell, if ``sources`` count."""
+    return sources.asked if isinstance(sources, CountingSources) else None
 
 
 class _Resolver(aiohttp.ThreadedResolver):

@@ -16,7 +16,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -184,6 +184,15 @@ class Sources(Protocol):
     @property
     def client(self) -> Client | None:
         """The cluster, for methods whose secrets are objects; None where there is none."""
+        ...
+
+
+@runtime_checkable
+class CountingSources(Sources, Protocol):
+    """Sources of somebody who counts what is asked of clouds."""
+
+    def asked(self, host: str, status: str) -> None:
+        """A service of a cloud was asked; ``status`` is ``none`` where it has not answered."""
         ...
 
 

@@ -6,7 +6,7 @@ AttestationOptionsError    the file, or what it says of a method, cannot be used
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from kubevouch.client.interface import Client
 from kubevouch.config import attestation_config
 from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.config.config_file import ConfigFileError
+from kubevouch.controllers.approval.interface import UNCOUNTED, ApprovalMetrics
 from kubevouch.controllers.attestation import Attestation
 from kubevouch.util.clock import Clock
 
@@ -39,10 +40,11 @@ class AttestationFile:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """A ``kubevouch.attestation.interface.Sources``."""
+    """A ``kubevouch.attestation.interface.CountingSources``."""
 
     clock: Clock
     client: Client | None
+    asked: Callable[[str, str], None]
 
 
 def read(path: Path | None) -> AttestationFile | None:
@@ -58,14 +60,17 @@ def read(path: Path | None) -> AttestationFile | None:
         raise AttestationOptionsError(f"the attestation configuration {path} cannot be used: {err}") from err
 
 
-def attestation(file: AttestationFile, client: Client | None, clock: Clock) -> Attestation:
+def attestation(
+    file: AttestationFile, client: Client | None, clock: Clock, metrics: ApprovalMetrics = UNCOUNTED
+) -> Attestation:
     """The methods, made. Only what the file names is imported.
 
     Raises:
         AttestationOptionsError: there is no such method, or it cannot work with its settings.
     """
     verifiers: Mapping[str, Verifier] = {
-        each.provider: _verifier(file, each, _Sources(clock, client)) for each in file.config.attestors
+        each.provider: _verifier(file, each, _Sources(clock, client, metrics.cloud_asked))
+        for each in file.config.attestors
     }
     return Attestation(file.config, verifiers, file.digest)
 

@@ -143,7 +143,9 @@ def start_controllers(
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
     attestation = None
     if attesting is not None:
-        attestation = made(attesting, reach(wellknown.NODE_ATTESTATION_CONTROLLER), server.clock)
+        attestation = made(
+            attesting, reach(wellknown.NODE_ATTESTATION_CONTROLLER), server.clock, server.api.metrics.approvals
+        )
         signing = dataclasses.replace(signing, attested=attestation.signer_names())
     # Who does not sign needs no key.
     selected = catalog.select(controllers)

@@ -99,6 +99,23 @@ async def test_who_does_not_answer_is_unavailable() -> None:
 
 
 @async_test
+async def test_each_request_is_counted_by_what_came_of_it() -> None:
+    asked: list[tuple[str, str]] = []
+    web = Web(asked=lambda host, status: asked.append((host, status)))
+    async with ScriptedServer(
+        None, [saying(200), saying(503), saying(302), saying(200, b"x" * (MAX_BODY + 1))]
+    ) as server:
+        await web.get(server.url)
+        for _ in range(3):
+            with pytest.raises(UnavailableError):
+                await web.get(server.url)
+        gone = server.url
+    with pytest.raises(UnavailableError):
+        await web.get(gone)
+    assert asked == [("127.0.0.1", each) for each in ("200", "503", "302", "200", "none")]
+
+
+@async_test
 async def test_a_name_is_connected_to_elsewhere_and_stays_what_it_is(tmp_path: Path) -> None:
     ca = ThrowawayCA("cloud")
     (tmp_path / "ca.crt").write_bytes(ca.bundle)

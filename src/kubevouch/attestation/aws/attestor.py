@@ -13,6 +13,7 @@ from kubevouch.attestation.aws.evidence import (
     NAME,
     VERSIONS,
     Form,
+    Freshness,
     Proof,
     SignedRequest,
     binding_digest,
@@ -38,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     metadata_endpoint: str = ENDPOINT
     form: Form = Form.RSA2048
-    freshness: str = "sts"
+    freshness: Freshness = Freshness.STS
     sts_host: str = ""
 
 
@@ -60,7 +61,7 @@ class AWSAttestor:
 
     @property
     def needs_challenge(self) -> bool:
-        return self._settings.freshness != "firstUse"
+        return self._settings.freshness is Freshness.STS
 
     async def opening(self, version: str) -> bytes:
         return b""

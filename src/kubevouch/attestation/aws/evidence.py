@@ -31,6 +31,13 @@ class Form(StrEnum):
     SIGNATURE = "signature"
 
 
+class Freshness(StrEnum):
+    """What shows that a proof is for this key, and of now."""
+
+    STS = "sts"
+    FIRST_USE = "firstUse"
+
+
 class SignedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request to STS as the node has signed it, in the header or in the query."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from kubevouch.attestation.aws.evidence import (
     TOKEN_HEADER,
     VERSIONS,
     Form,
+    Freshness,
     Proof,
     binding_digest,
     binding_text,
@@ -29,7 +29,7 @@ from kubevouch.attestation.aws.instances import Instance, Instances, InstancesFi
 from kubevouch.attestation.aws.metadata import ENDPOINT, MetadataService
 from kubevouch.attestation.aws.region_certificates import RegionCertificates
 from kubevouch.attestation.aws.sigv4 import Credentials
-from kubevouch.attestation.http import Web
+from kubevouch.attestation.http import Web, counter
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -59,13 +59,6 @@ DOMAINS = {
 _DOCUMENT, _STS, _EC2 = "aws-instance-identity", "aws-sts", "aws-ec2"
 _MAX_TAGS = 50
 """EC2 lets an instance have so many."""
-
-
-class Freshness(StrEnum):
-    """What shows that the proof is for this key, and of now."""
-
-    STS = "sts"
-    FIRST_USE = "firstUse"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -128,7 +121,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> AWSVerifier
     for path in (read.instances.removeprefix("api"), read.credentials):
         if path and not path.startswith("/"):
             raise SettingsError(f"settings of {NAME}: got {path!r}, expected an absolute path")
-    web = Web(ca_file=read.ca_file, connect_to=read.connect_to)
+    web = Web(ca_file=read.ca_file, connect_to=read.connect_to, asked=counter(sources))
     return AWSVerifier(
         read,
         RegionCertificates(read.certificates, read.certificates_folder),

@@ -27,7 +27,7 @@ from kubevouch.attestation.azure.machines import (
 )
 from kubevouch.attestation.azure.managed_identity import AUDIENCE, ISSUERS, ManagedIdentity
 from kubevouch.attestation.azure.metadata import METADATA, MetadataService
-from kubevouch.attestation.http import Web
+from kubevouch.attestation.http import Web, counter
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -124,7 +124,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> AzureVerifi
         roots = TrustAnchors.from_pem(text)
     except ParseError as err:
         raise SettingsError(f"settings of {NAME}: roots: {err}", hint="give the roots of the signers in PEM") from err
-    web = Web(ca_file=read.ca_file, connect_to=read.connect_to)
+    web = Web(ca_file=read.ca_file, connect_to=read.connect_to, asked=counter(sources))
     keys = PublishedKeys(read.keys, fetch_with(web), sources.clock)
     intermediates = Intermediates(web, sources.clock, roots, read.intermediates)
     return AzureVerifier(read, intermediates, keys, _machines(read, web, sources))

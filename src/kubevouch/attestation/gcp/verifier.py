@@ -26,7 +26,7 @@ from kubevouch.attestation.gcp.instances import (
     token_of_this_instance,
 )
 from kubevouch.attestation.gcp.metadata import METADATA, MetadataService
-from kubevouch.attestation.http import Web
+from kubevouch.attestation.http import Web, counter
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -84,7 +84,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> GCPVerifier
     read = settings.read(settings_, Settings, NAME)
     if not read.projects:
         raise SettingsError(f"settings of {NAME}: got no projects", hint="name the projects whose instances may join")
-    web = Web(ca_file=read.ca_file, connect_to=read.connect_to)
+    web = Web(ca_file=read.ca_file, connect_to=read.connect_to, asked=counter(sources))
     return GCPVerifier(
         read, PublishedKeys(read.keys, fetch_with(web), sources.clock), make_instances(read, web, sources)
     )

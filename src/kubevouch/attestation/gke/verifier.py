@@ -26,7 +26,7 @@ from kubevouch.attestation.gcp.evidence import provider_id
 from kubevouch.attestation.gcp.identity_token import INSTANCE_ID, NAME, PROJECT, ZONE
 from kubevouch.attestation.gcp.instances import Instances, internal_names
 from kubevouch.attestation.gcp.verifier import Settings, instance_claims, known_instance, make_instances, serving
-from kubevouch.attestation.http import Web
+from kubevouch.attestation.http import Web, counter
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -156,7 +156,7 @@ def _public(curve: int, x: bytes, y: bytes) -> Public:
 def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> GKEVerifier:
     """Settings are those of gcp; ``instances`` has to be ``api``. Raises :class:`SettingsError`."""
     read = settings.read({"instances": "api", **settings_}, Settings, GKE)
-    web = Web(ca_file=read.ca_file, connect_to=read.connect_to)
+    web = Web(ca_file=read.ca_file, connect_to=read.connect_to, asked=counter(sources))
     instances = make_instances(read, web, sources)
     if not read.projects or read.instances != "api" or instances is None:
         raise SettingsError(f"settings of {GKE}: expected projects, and instances: api", hint="a file has no keys")

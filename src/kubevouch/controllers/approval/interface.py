@@ -83,6 +83,10 @@ class ApprovalMetrics(Protocol):
         """A proof of a machine was looked at: ``verified``, the step at which it was refused, or ``unavailable``."""
         ...
 
+    def cloud_asked(self, host: str, status: str) -> None:
+        """A service of a cloud was asked about a machine; ``status`` is ``none`` where it has not answered."""
+        ...
+
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Ask this, at each scrape, for the number of undecided requests by signer and reason."""
         ...
@@ -104,6 +108,9 @@ class Uncounted:
         pass
 
     def attested(self, provider: str, result: str) -> None:
+        pass
+
+    def cloud_asked(self, host: str, status: str) -> None:
         pass
 
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:

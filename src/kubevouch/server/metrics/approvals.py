@@ -56,6 +56,12 @@ class ApprovalFamilies(Collector):
             ("provider", "result"),
             registry=registry,
         )
+        self._clouds = Counter(
+            "kubevouch_attestation_requests",
+            "Requests to clouds about machines, by the status of the answer; none without one.",
+            ("host", "status"),
+            registry=registry,
+        )
         self._count: Callable[[], Mapping[tuple[str, str], int]] = dict
         registry.register(self)
 
@@ -75,6 +81,9 @@ class ApprovalFamilies(Collector):
 
     def attested(self, provider: str, result: str) -> None:
         self._attested.labels(provider, result).inc()
+
+    def cloud_asked(self, host: str, status: str) -> None:
+        self._clouds.labels(host, status).inc()
 
     def pending(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         self._count = count

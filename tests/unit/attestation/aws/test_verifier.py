@@ -355,6 +355,6 @@ async def test_nothing_is_asked_without_a_token_and_credentials_are_kept(tmp_pat
 def test_settings_of_the_node_that_are_not_known() -> None:
     import aio
 
-    for settings in ({"form": "x"}, {"region": "eu-west-1"}):
+    for settings in ({"form": "x"}, {"freshness": "x"}, {"region": "eu-west-1"}):
         with pytest.raises(SettingsError):
             aio.run(make_attestor(settings, FakeClock(NOW)))
