@@ -30,9 +30,11 @@ from kubevouch.agent.serving import (
     ensure_self_signed,
     extra_addresses,
 )
+from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
 from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.policy import BACKDATE
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff, systemd
 from kubevouch.util.clock import Clock
@@ -216,11 +218,29 @@ class Agent:
             share = _SHARE_WHILE_CA_CHANGES if self.access.ca_changes else 1.0
             await self._clock.sleep(share * self._options.refresh_seconds * (0.5 + self._random()))
             await self.access.refresh()
+            await self.follow_operator()
             if self.access.wants_recovery_key and self.client.usable:
                 log.info("the certificate is renewed early, so that a recovery key is registered")
                 self.client.rotate_now()
             for each in self.managers:
                 each.look()
+
+    async def follow_operator(self) -> None:
+        """Renew what was issued before the moment that an operator has named (``kubevouch node renew-now``)."""
+        pair = self.client.pair
+        if self._options.attestation is None or pair is None:
+            return
+        try:
+            async with self._as_node() as client:
+                identity = await client.get(NODE_IDENTITIES, self._options.node_name)
+        except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            # Clusters that are no kubevouch's own let nobody read it by themselves.
+            log.debug("what the operator says of this node cannot be read", error=str(err))
+            return
+        after = identity.spec.renew_after
+        if after is not None and pair.leaf.not_before + BACKDATE < after.datetime():
+            log.info("the certificate is renewed now: an operator has said so")
+            self.client.rotate_now()
 
     async def report_trust(self) -> None:
         """Once for each bundle; a failure is made good at the next look."""

@@ -80,6 +80,7 @@ class NodeAuthorizer:
             GroupResource("", "nodes"): self._node,
             GroupResource("", "pods"): self._pod,
             POD_CERTIFICATE_REQUESTS: self._pod_certificate_request,
+            GroupResource("kubevouch.io", "nodeidentities"): self._node_identity,
         }
 
     async def authorize(self, attributes: Attributes) -> Verdict:
@@ -164,6 +165,12 @@ class NodeAuthorizer:
             return _refuse("cannot authorize CSINode subresources")
         if attributes.verb != "create" and attributes.name != node_name:
             return _refuse("can only access CSINode with the same name as the requesting node")
+        return _ALLOW
+
+    def _node_identity(self, node_name: str, attributes: Attributes) -> Verdict:
+        """Ours: the operator's word on the machine is for its agent, too."""
+        if attributes.verb != "get" or attributes.subresource or attributes.name != node_name:
+            return _refuse("can only get the NodeIdentity with the same name as the requesting node")
         return _ALLOW
 
     def _node(self, node_name: str, attributes: Attributes) -> Verdict:

@@ -62,6 +62,7 @@ READ_ONLY = "can only read resources of this type"
 GET_ONLY = "can only get individual resources of this type"
 LEASE_VERBS = "can only get, create, update, patch, or delete a node lease"
 LEASE_NAMESPACE = 'can only access leases in the "kube-node-lease" system namespace'
+OWN_IDENTITY = "can only get the NodeIdentity with the same name as the requesting node"
 LEASE_NAME = "can only access node lease with the same name as the requesting node"
 CSI_NAME = "can only access CSINode with the same name as the requesting node"
 ONE_ACCOUNT = "can only create tokens for individual service accounts"
@@ -72,6 +73,14 @@ OWN_SLICES = "can only list/watch/deletecollection resourceslices with nodeName 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
+        # what an operator says of the machine, as it stands now
+        (asks("get", "kubevouch.io:nodeidentities", "", "n"), ALLOWED),
+        (asks("get", "kubevouch.io:nodeidentities", "", "m"), OWN_IDENTITY),
+        (asks("get", "kubevouch.io:nodeidentities/status", "", "n"), OWN_IDENTITY),
+        (asks("list", "kubevouch.io:nodeidentities"), OWN_IDENTITY),
+        (asks("watch", "kubevouch.io:nodeidentities", "", "n"), OWN_IDENTITY),
+        (asks("update", "kubevouch.io:nodeidentities", "", "n"), OWN_IDENTITY),
+        (asks("delete", "kubevouch.io:nodeidentities", "", "n"), OWN_IDENTITY),
         # secrets and configmaps: reading what a pod of the node refers to
         (asks("get", "secrets", "shop", "used"), ALLOWED),
         (asks("list", "secrets", "shop", "used"), ALLOWED),
