@@ -37,6 +37,7 @@ class GoogleCloud(faults.Faults):
         self._ca_file.write_bytes(ca.bundle)
         self.now = now
         self.kid = "first"
+        self.keys_status = 200
         self.service_account = True
         self.granted = 0
         self.instances: dict[str, dict[str, Any]] = {NAME: resource()}
@@ -129,7 +130,7 @@ class GoogleCloud(faults.Faults):
 
     async def _answer_api(self, request: web.Request) -> web.StreamResponse:
         if request.host.partition(":")[0] == HOSTS[0]:
-            return web.Response(body=key_set(jwk(self.kid)), content_type="application/json")
+            return web.Response(body=key_set(jwk(self.kid)), status=self.keys_status)
         fault = self.next_fault()
         if fault is not None:
             return fault

@@ -66,9 +66,7 @@ class PublishedKeys:
         try:
             return keys.payload(token)
         except UnknownKeyError:
-            if self._fetched >= asked:
-                raise
-        return (await self._refreshed(asked)).payload(token)
+            return (await self._refreshed(asked)).payload(token)
 
     async def _current(self, asked: float) -> KeySet:
         age = self._clock.monotonic() - self._fetched

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubevouch.attestation.gcp.evidence import NAME, VERSION, TokenEvidence, audience, provider_id
-from kubevouch.attestation.gcp.metadata import METADATA, MetadataService
+from kubevouch.attestation.gcp.metadata import METADATA, MetadataService, NoSuchValueError
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import Asked, AttestationError, Binding, SettingsError
 from kubevouch.pki.x509.signature import PrivateKey
@@ -56,9 +56,7 @@ class GCPAttestor:
             token = await self._metadata.get(
                 f"/instance/service-accounts/{self._account}/identity", audience=audience(binding), format="full"
             )
-        except AttestationError as err:
-            if "has no" not in str(err):
-                raise
+        except NoSuchValueError as err:
             raise AttestationError(
                 f"this instance has no service account {self._account!r}, without which Google identifies no instance"
             ) from err

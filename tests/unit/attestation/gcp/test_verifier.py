@@ -162,6 +162,14 @@ async def test_a_cloud_that_does_not_answer_refuses_nobody(tmp_path: Path) -> No
 
 
 @async_test
+async def test_keys_that_are_not_published_where_settings_say(tmp_path: Path) -> None:
+    async with GoogleCloud(tmp_path, NOW) as cloud:
+        cloud.keys_status = 404
+        with pytest.raises(UnavailableError, match="404"):
+            await attested(verifier(cloud, tmp_path), await proof(cloud))
+
+
+@async_test
 async def test_the_api_is_asked_with_what_this_machine_has(tmp_path: Path) -> None:
     async with GoogleCloud(tmp_path, NOW) as cloud:
         clock, shown = FakeClock(NOW), await proof(cloud)
