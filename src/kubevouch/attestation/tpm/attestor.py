@@ -29,7 +29,7 @@ from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
 from kubevouch.attestation.tpm.evidence import NAME, VERSION, Answer, KeyProtection, Opening, Question, Quote
 from kubevouch.attestation.tpm.own_endorsement import Endorsement
 from kubevouch.pki.errors import ParseError, StructureError
-from kubevouch.pki.tpm import algorithms, attest, commands, ek_certificate, pcrs, public_area, templates
+from kubevouch.pki.tpm import algorithms, attest, commands, ek_certificate, event_log, pcrs, public_area, templates
 from kubevouch.pki.tpm.commands import EMPTY, Authorization, ResponseCode
 from kubevouch.pki.tpm.pcrs import Selection
 from kubevouch.pki.tpm.public_area import Attributes, Public
@@ -42,8 +42,9 @@ T = TypeVar("T")
 
 RESIDENT, VOUCHED = "resident", "vouched"
 EVENT_LOG = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
-MAX_EVENT_LOG_BYTES = 26 << 10
-"""A request with all its evidence has 64 KiB, and what is in it is in base64 twice: in its JSON, and as PEM."""
+MAX_EVENT_LOG_BYTES = 24 << 10
+"""A request with all its evidence has 64 KiB, and what is in it is in base64 twice: in its JSON, and as PEM. Of longer
+logs some data stay here."""
 _MAX_FILE_BYTES = 64 << 10
 _QUOTE_TRIES = 5
 _NONCE_BYTES = 16
@@ -193,6 +194,7 @@ class TPMAttestor:
                 break
         else:
             raise AttestationError(f"the PCRs of {self._device.where} change faster than they can be read")
+        log, omitted = _event_log(self._event_log) if question.event_log else (b"", ())
         return Quote(
             attest=statement,
             signature=signature,
@@ -200,7 +202,8 @@ class TPMAttestor:
                 algorithms.HASHES[bank].name: {str(pcr): value.hex() for pcr, value in sorted(of_bank.items())}
                 for bank, of_bank in values.items()
             },
-            event_log=_event_log(self._event_log) if question.event_log else b"",
+            event_log=log,
+            omitted=omitted,
         )
 
 
@@ -227,14 +230,21 @@ def _read(tpm: Connection, selections: Sequence[Selection]) -> dict[int, dict[in
     return found
 
 
-def _event_log(path: Path) -> bytes:
-    """What firmware has measured, if it can be read and is not too long: a policy that needs it says so."""
+def _event_log(path: Path) -> tuple[bytes, tuple[int, ...]]:
+    """What firmware has measured, and of which events the data are left out so that it is not too long.
+
+    Nothing if it cannot be read: a policy that needs it says so.
+    """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_EVENT_LOG_BYTES + 1)
-    except OSError:
-        return b""
-    return content if len(content) <= MAX_EVENT_LOG_BYTES else b""
+            content = file.read(event_log.MAX_OWN_LOG_BYTES + 1)
+        return (
+            (content, ())
+            if len(content) <= MAX_EVENT_LOG_BYTES
+            else event_log.without_data(content, MAX_EVENT_LOG_BYTES)
+        )
+    except (OSError, StructureError):
+        return b"", ()
 
 
 async def make_attestor(settings: Mapping[str, str], clock: Clock) -> TPMAttestor:

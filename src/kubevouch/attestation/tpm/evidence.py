@@ -82,12 +82,14 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         signature: TPMT_SIGNATURE.
         pcrs: hexadecimal values by bank and number: ``{"sha256": {"7": "d102…"}}``.
         event_log: as the firmware has it, ``binary_bios_measurements`` of Linux; empty for none.
+        omitted: numbers of events, from 0, whose data were left out because the log is long.
     """
 
     attest: bytes
     signature: bytes
     pcrs: Mapping[str, Mapping[str, str]]
     event_log: bytes = b""
+    omitted: Sequence[int] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

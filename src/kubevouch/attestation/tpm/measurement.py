@@ -50,13 +50,18 @@ class Measured:
 
 
 def verify_measurement(
-    said: Attest, ak: Public, values: Mapping[str, Mapping[str, str]], log: bytes, stored: ClockInfo | None = None
+    said: Attest,
+    ak: Public,
+    values: Mapping[str, Mapping[str, str]],
+    log: bytes,
+    omitted: Sequence[int] = (),
+    stored: ClockInfo | None = None,
 ) -> Measured:
     """The registers that a verified quote is over.
 
     Args:
         values: as they came with it.
-        log: of the firmware; empty for none.
+        log: of the firmware; empty for none. ``omitted``: of which events it has no data.
         stored: of an earlier quote by the same key.
 
     Raises:
@@ -81,12 +86,12 @@ def verify_measurement(
         raise RefusedEvidenceError("pcr-digest", str(err)) from err
     if not hmac.compare_digest(digest, said.pcr_digest):
         raise RefusedEvidenceError("pcr-digest", "the values are not those that were quoted")
-    return Measured(supplied, _replayed(supplied, log) if log else None)
+    return Measured(supplied, _replayed(supplied, log, frozenset(omitted)) if log else None)
 
 
-def _replayed(values: Values, octets: bytes) -> Log:
+def _replayed(values: Values, octets: bytes, omitted: frozenset[int]) -> Log:
     try:
-        log = event_log.parse(octets)
+        log = event_log.parse(octets, omitted)
         banks = [bank for bank in values if bank in log.banks]
         if not banks:
             raise StructureError("the event log is for none of the banks that were quoted")

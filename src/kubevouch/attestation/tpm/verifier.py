@@ -199,7 +199,7 @@ class TPMVerifier:
         )  # fmt: skip
         if certified is not None and certified.clock.moment[:2] != said.clock.moment[:2]:
             raise RefusedEvidenceError("clock", "the machine was booted anew between its certification and its quote")
-        measured = measurement.verify_measurement(said, key, quote.pcrs, quote.event_log)
+        measured = measurement.verify_measurement(said, key, quote.pcrs, quote.event_log, quote.omitted)
         if not self._policies:
             return measured, ""
         try:

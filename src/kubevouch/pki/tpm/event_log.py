@@ -7,6 +7,8 @@ digest of an event is that of its data, for those types of events where it has t
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from kubevouch.pki.errors import StructureError
@@ -15,8 +17,9 @@ from kubevouch.pki.tpm.marshalling import Reader
 from kubevouch.pki.tpm.pcrs import MAX_PCR
 
 MAX_LOG_BYTES = 48 << 10
-"""What fits behind a request with the rest of the evidence. PCs write 10 to 40 KiB."""
-_MAX_EVENT_BYTES = MAX_LOG_BYTES
+"""More than fits behind a request with the rest of the evidence."""
+MAX_OWN_LOG_BYTES = 512 << 10
+"""Of a log that a node reads of its own firmware."""
 _MAX_ALGORITHMS = 8
 
 SECURE_BOOT_PCR = 7
@@ -29,6 +32,8 @@ VARIABLE_DRIVER_CONFIG = 0x80000001
 _HASHED = frozenset({SEPARATOR, 0x00000005, 0x00000008, VARIABLE_DRIVER_CONFIG, 0x80000007})
 _SIGNATURE = b"Spec ID Event03\0"
 _LOCALITY = b"StartupLocality\0"
+_WORTH_OMITTING = 128
+"""Octets: the variable that says whether Secure Boot is on has half of that."""
 _LOCALITIES = frozenset({0, 3, 4})
 
 
@@ -83,24 +88,68 @@ class Log(msgspec.Struct, frozen=True):
         return None if value is None else value == b"\1"
 
 
-def parse(octets: bytes) -> Log:
+def parse(octets: bytes, omitted: Collection[int] = ()) -> Log:
     """The log in ``octets``, each event whole, each with a digest for every bank, and each digest that of its data
     where it has to be.
+
+    Args:
+        omitted: numbers of events whose data were left out, by :func:`without_data`. Nothing can be read out of them
+            but their digests; an event of a type that nothing is known of says as little.
 
     Raises:
         StructureError
     """
-    reader = Reader(octets, "event log", "little")
-    if reader.left > MAX_LOG_BYTES:
-        raise reader.refusal(f"got {reader.left} bytes, expected at most {MAX_LOG_BYTES}")
-    sizes = _header(reader)
     events: list[Event] = []
     extended: set[int] = set()
+    reader = _reader(octets, MAX_LOG_BYTES)
+    sizes = _header(reader)
     while reader.left:
         event = _event(reader, sizes)
-        _verify_event(event, len(events), extended)
+        number = len(events)
+        if number not in omitted:
+            _verify_event(event, number, extended)
+        elif event.octets or event.type == NO_ACTION:
+            raise StructureError(f"event {number}: got data that were said to be left out")
+        if event.type != NO_ACTION or event.octets.startswith(_LOCALITY):
+            extended.add(event.pcr)
         events.append(event)
     return Log(frozenset(sizes) & algorithms.HASHES.keys(), tuple(events))
+
+
+def without_data(octets: bytes, most: int) -> tuple[bytes, tuple[int, ...]]:
+    """A log of ``most`` bytes, and the numbers of the events whose data were left out for that, the longest first.
+
+    Raises:
+        StructureError: it is none, or has too many events.
+    """
+    reader = _reader(octets, MAX_OWN_LOG_BYTES)
+    sizes = _header(reader)
+    header = octets[: reader.position]
+    written: list[bytes] = []
+    lengths: list[int] = []
+    while reader.left:
+        start = reader.position
+        event = _event(reader, sizes)
+        written.append(octets[start : reader.position])
+        lengths.append(0 if event.type == NO_ACTION else len(event.octets))
+    left = len(octets)
+    omitted = []
+    for number in sorted(range(len(written)), key=lambda each: -lengths[each]):
+        if left <= most or lengths[number] < _WORTH_OMITTING:
+            break
+        written[number] = written[number][: -lengths[number] - 4] + bytes(4)
+        left -= lengths[number]
+        omitted.append(number)
+    if left > most:
+        raise reader.refusal(f"got {len(written)} events, which do not fit into {most} bytes")
+    return header + b"".join(written), tuple(sorted(omitted))
+
+
+def _reader(octets: bytes, most: int) -> Reader:
+    reader = Reader(octets, "event log", "little")
+    if reader.left > most:
+        raise reader.refusal(f"got {reader.left} bytes, expected at most {most}")
+    return reader
 
 
 def _header(reader: Reader) -> dict[int, int]:
@@ -140,8 +189,8 @@ def _event(reader: Reader, sizes: dict[int, int]) -> Event:
 
 def _sized(reader: Reader) -> bytes:
     size = reader.integer(4)
-    if size > _MAX_EVENT_BYTES:
-        raise reader.refusal(f"got an event of {size} bytes, expected at most {_MAX_EVENT_BYTES}")
+    if size > MAX_OWN_LOG_BYTES:
+        raise reader.refusal(f"got an event of {size} bytes, expected at most {MAX_OWN_LOG_BYTES}")
     return reader.octets(size)
 
 
@@ -153,9 +202,7 @@ def _verify_event(event: Event, number: int, extended: set[int]) -> None:
             # A second one, or one behind an event, would set the register back to a value of the log's choice.
             if event.pcr != 0 or not known or 0 in extended:
                 raise StructureError(f"event {number}: a StartupLocality that no firmware writes")
-            extended.add(0)
         return
-    extended.add(event.pcr)
     if event.type in _HASHED:
         for algorithm, digest in event.digests.items():
             known_hash = algorithms.HASHES.get(algorithm)

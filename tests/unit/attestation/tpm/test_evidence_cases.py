@@ -87,7 +87,7 @@ def quoted(case: Case, prefix: str = "") -> Measured:
     )
     stored = case.given.get("stored_clock")
     measured = measurement.verify_measurement(
-        said, key, case.given["pcrs"], case.octets("event_log"), _clock(stored) if stored else None
+        said, key, case.given["pcrs"], case.octets("event_log"), stored=_clock(stored) if stored else None
     )
     measurement.verify_policy(measured, policy_of(case.given["policy"]))
     return measured

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 import aio
 import evidence_cases
 from asynctest import async_test
-from event_logs import ON, header
-from kubevouch.attestation import catalog
+from event_logs import ON, event, header
+from kubevouch.attestation import catalog, request
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -34,7 +34,8 @@ from kubevouch.attestation.interface import (
     UnsupportedVersionError,
 )
 from kubevouch.attestation.tpm import certification, verifier
-from kubevouch.attestation.tpm.evidence import Answer, KeyProtection, Question
+from kubevouch.attestation.tpm.attestor import MAX_EVENT_LOG_BYTES
+from kubevouch.attestation.tpm.evidence import Answer, KeyProtection, Question, Quote
 from kubevouch.attestation.tpm.verifier import TPMVerifier, make_verifier
 from kubevouch.pki.tpm import algorithms, attest, event_log
 from kubevouch.pki.tpm.public_area import Public
@@ -151,6 +152,19 @@ async def test_secure_boot_is_told_where_its_register_was_quoted() -> None:
         quote = tpm.quote(_BINDING.digest, event_log=log)
         attested = await _attested(_made(pcrPolicies={"any": {"pcrs": [pcr]}}), tpm, quote=quote)
         assert _claims(attested).get("tpm.secureBoot") == told
+
+
+@async_test
+async def test_the_longest_log_that_a_node_sends_fits_behind_a_request() -> None:
+    log = header() + event(4, 0x0D, secrets.token_bytes(MAX_EVENT_LOG_BYTES - len(header()) - 78), of=b"")
+    assert MAX_EVENT_LOG_BYTES - 16 < len(log) <= MAX_EVENT_LOG_BYTES
+    every = {bank: dict.fromkeys(range(24), bytes(algorithms.HASHES[bank].size)) for bank in algorithms.HASHES}
+    longest = Answer(
+        secret=bytes(32), key_public=bytes(600), attest=bytes(200), signature=bytes(600), creation_data=bytes(200),
+        quote=Quote(attest=bytes(300), signature=bytes(600), pcrs=texts(every), event_log=log, omitted=(9,) * 50),
+    )  # fmt: skip
+    evidence = Evidence(provider="tpm", version="v1", data=msgspec.json.encode(longest), challenge="a" * 63)
+    assert len(request.build(b"x" * 2000, [evidence])) <= request.MAX_BYTES
 
 
 @async_test

@@ -143,3 +143,52 @@ def test_a_log_cut_anywhere_but_between_events_is_none() -> None:
         except StructureError:
             refused += 1
     assert refused == len(_LOG) - 16
+
+
+_LONG = (
+    header()
+    + event(0, 3, b"StartupLocality\0\3", of=b"")
+    + ON
+    + event(7, 0x80000001, variable("dbx", bytes(range(256)) * 120))
+    + event(4, 0x80000003, bytes(5000), of=b"the boot loader")
+    + event(5, 3, bytes(3000), of=b"")
+)
+
+
+def test_data_that_no_request_has_room_for_stay_with_the_node() -> None:
+    shorter, omitted = event_log.without_data(_LONG, 28 << 10)
+    assert omitted == (2,)
+    assert len(shorter) == len(_LONG) - len(variable("dbx", bytes(256 * 120)))
+    log = event_log.parse(shorter, omitted)
+    assert log.replay(algorithms.SHA256) == event_log.parse(_LONG).replay(algorithms.SHA256)
+    assert log.secure_boot is True
+    assert event_log.without_data(shorter, 4200) == (event_log.without_data(_LONG, 4200)[0], (3,))
+    assert event_log.without_data(_LONG, len(_LONG)) == (_LONG, ())
+
+
+def test_a_log_that_does_not_fit_in_whichever_way_is_none() -> None:
+    # What is of no action cannot be left out: it can say where PCR 0 begins.
+    with pytest.raises(StructureError, match="got 5 events, which do not fit into 3000 bytes"):
+        event_log.without_data(_LONG, 3000)
+    with pytest.raises(StructureError, match="at most 524288"):
+        event_log.without_data(header() + bytes(600 << 10), 28 << 10)
+    with pytest.raises(StructureError):
+        event_log.without_data(_LONG[:-1], 28 << 10)
+
+
+@pytest.mark.parametrize("omitted", [(), (1,), (0, 2), (2, 3)])
+def test_only_what_was_left_out_is_taken_without_its_data(omitted: tuple[int, ...]) -> None:
+    shorter, _ = event_log.without_data(_LONG, 28 << 10)
+    with pytest.raises(StructureError):
+        event_log.parse(shorter, omitted)
+
+
+def test_what_was_left_out_says_nothing() -> None:
+    """Whoever leaves out the variable could as well call it something else: nothing is known of Secure Boot."""
+    at = header() + ON
+    blank = at[: -len(variable("SecureBoot", b"\1")) - 4] + bytes(4)
+    assert event_log.parse(at).secure_boot is True
+    assert event_log.parse(blank, (0,)).secure_boot is None
+    late = header() + event(0, 8, b"", of=b"version") + event(0, 3, b"StartupLocality\0\3", of=b"")
+    with pytest.raises(StructureError, match="StartupLocality"):
+        event_log.parse(late, (0,))
