@@ -49,6 +49,8 @@ from kubevouch.standalone.attached import own_kinds
 from kubevouch.standalone.attached.metrics import ClusterMetrics
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.attached.own_kinds import KindsChangedError
+from kubevouch.standalone.attestation import AttestationFile
+from kubevouch.standalone.attestation import attestation as made
 from kubevouch.standalone.cluster_api import management_cluster
 from kubevouch.standalone.ledger import begin
 from kubevouch.util import backoff
@@ -80,6 +82,7 @@ class Shared:
         serving: what is declared of kubelets' serving certificates; None leaves them to people.
         services: that are asked about requests.
         named: the CAs that CertificateSigners may name.
+        attesting: by which methods machines prove what they are; None is by none.
     """
 
     signers: Mapping[str, Signer]
@@ -88,6 +91,7 @@ class Shared:
     serving: ServingRules | None
     services: Sequence[ApproverService]
     named: NamedAuthorities
+    attesting: AttestationFile | None = None
 
 
 class ClusterControllers:
@@ -297,6 +301,9 @@ class ClusterControllers:
         bundles: dict[str, Callable[[], str]] = {}
         if shared.root_ca is not None and found.serves(CLUSTER_TRUST_BUNDLES):
             bundles[wellknown.KUBE_APISERVER_SERVING_SIGNER] = shared.root_ca
+        attestation = None
+        if shared.attesting is not None:
+            attestation = made(shared.attesting, connect(wellknown.NODE_ATTESTATION_CONTROLLER), self._clock)
         return Context(
             connect=connect,
             informers=informers,
@@ -319,6 +326,7 @@ class ClusterControllers:
             named_authorities=shared.named,
             kubelet_serving=self._serving_rules(),
             resolver=approval.resolver(self._options.approval, self._clock),
+            attestation=attestation,
         )
 
     def _serving_rules(self) -> ServingRules | None:

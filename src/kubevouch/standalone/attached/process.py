@@ -19,12 +19,13 @@ from kubevouch.server.health import Check, Health
 from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.catalog import SigningOptions, build_signers
 from kubevouch.signers.interface import Signer, SignerError
-from kubevouch.standalone import approval
+from kubevouch.standalone import approval, attestation
 from kubevouch.standalone.approval import ApprovalOptionsError
 from kubevouch.standalone.attached.cluster import ClusterControllers, Shared
 from kubevouch.standalone.attached.listener import Pages, listening
 from kubevouch.standalone.attached.metrics import registry_of
 from kubevouch.standalone.attached.options import AttachedOptions, AttachedOptionsError
+from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
 from kubevouch.util.clock import Clock
 from kubevouch.util.nearest import meant
 from kubevouch.util.tasks import Supervisor
@@ -47,8 +48,10 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
         AttachedOptionsError, AttachedError
     """
     selected = _selected(options)
+    attesting, attested = _attesting(options, clock)
     shared = Shared(
-        signers=_signers(options, selected, clock),
+        signers=_signers(options, selected, clock, attested),
+        attesting=attesting,
         root_ca=_root_ca(options),
         inventory=_inventory(options),
         serving=_serving(options),
@@ -111,7 +114,9 @@ def selected_of(words: Sequence[str]) -> tuple[Entry, ...]:
     return selected
 
 
-def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock) -> dict[str, Signer]:
+def _signers(
+    options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock, attested: tuple[str, ...]
+) -> dict[str, Signer]:
     """Raises :class:`AttachedOptionsError`."""
     signing = options.signing
     if not signing.is_elsewhere and signing.outside is None:
@@ -146,6 +151,7 @@ def _signers(options: AttachedOptions, selected: tuple[Entry, ...], clock: Clock
                 signing.durations,
                 signing.socket,
                 signing.outside,
+                attested=attested,
             )
         )
     except SignerError as err:
@@ -172,6 +178,17 @@ def _inventory(options: AttachedOptions) -> Sequence[Source]:
         return approval.inventory_sources(options.approval)
     except ApprovalOptionsError as err:
         raise AttachedOptionsError(str(err), "see --inventory-config") from err
+
+
+def _attesting(options: AttachedOptions, clock: Clock) -> tuple[AttestationFile | None, tuple[str, ...]]:
+    """What the file says, and the signers for its methods. Raises :class:`AttachedOptionsError`."""
+    try:
+        file = attestation.read(options.approval.attestation_config)
+        # Made to see whether they can be, and again for each cluster.
+        names = () if file is None else attestation.attestation(file, None, clock).signer_names()
+    except AttestationOptionsError as err:
+        raise AttachedOptionsError(str(err), err.hint or "see --attestation-config") from err
+    return file, names
 
 
 def _services(options: AttachedOptions, clock: Clock) -> Sequence[ApproverService]:
