@@ -15,12 +15,13 @@ PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo test peers bench fuzz mutants coverage bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME
 
 help:
 	@echo 'make demo      watch a machine join a cluster'
+	@echo 'make demo-attest  machines prove what they are, and thieves are refused'
 	@echo 'make test      everything CI runs: $(SUITES)'
 	@echo 'make unit …    one suite alone; PYTEST_FLAGS="-k name" narrows it'
 	@echo 'make venv      .venv from requirements-dev.lock'
@@ -46,6 +47,11 @@ peers: venv
 demo:
 	@scripts/venv.sh runtime
 	@$(PY) -m kubevouch.demo
+
+# With a TPM in software and a cloud that is played, which the tests have, and Debian's packages for them.
+demo-attest: venv
+	@scripts/debian_peers.sh
+	@PYTHONPATH=tests $(PY) scripts/demo_attest.py
 
 # The picture of the README, from a real run.
 docs/demo.svg: venv

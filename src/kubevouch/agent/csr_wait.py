@@ -33,6 +33,7 @@ from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
+_LONGEST_REASON = 1024
 _SOON_SECONDS = 1.0
 BANNED = "banned"
 """The step by which who was banned is refused (``policy.node_identities``)."""
@@ -129,6 +130,9 @@ class _Patience:
             self._approved = True
             who, why = approval_of(csr)
             self._observer.done(Step.APPROVED, f"by {who}: {why}" if why else f"by {who}")
+        stuck = csr.metadata.annotations.get(wellknown.JOIN_STUCK_ANNOTATION, "")
+        if stuck and not self._approved:
+            self.because(f"request {csr.metadata.name} waits: {stuck[:_LONGEST_REASON]}")
 
     async def tell_later(self, name: str, clock: Clock) -> None:
         """A controller decides within milliseconds; what takes longer probably waits for a person."""

@@ -23,6 +23,7 @@ from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.client.cache.informer import ChangeHandler
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
+from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.controllers.approval.csr_outlook import NOT_LOOKED_AT, Outlook, outlook
 from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError, NoRoomError, name_caches
 from kubevouch.controllers.approval.token_admission import TokenAdmission
@@ -32,7 +33,10 @@ from kubevouch.controllers.event_recorder import Allowance, EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import replace_metadata
+from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_request
+from kubevouch.policy import unattested
+from kubevouch.policy.facts import facts_of
 from kubevouch.records.bootstrap_tokens import secret_name, token_id_of_user
 from kubevouch.records.token_bounds import TokenBoundError
 from kubevouch.records.token_record import attempt_of
@@ -97,8 +101,10 @@ class JoinStatus:
         secrets: Lister[Secret],
         names: NameAdmission,
         clock: Clock,
+        attestation: AttestationConfiguration | None = None,
     ) -> None:
         self._client = client
+        self._attestation = attestation
         self._names = names
         self._csrs = csrs
         self._secrets = secrets
@@ -133,12 +139,24 @@ class JoinStatus:
         return DONE
 
     async def _look(self, csr: CertificateSigningRequest) -> Result:
-        why = await outlook(self._client, csr, self._secret_of_token)
+        why = self._without_proof(csr) or await outlook(self._client, csr, self._secret_of_token)
         if why.reason == NOT_LOOKED_AT:
             why = await self._wait_for_name(csr) or why
         stuck = Outlook(why.reason, f"{UNDECIDED}: {why.message}")
         wait = await self._say_stuck(csr, "JoinNotApproved", stuck)
         return Result(wait or REFRESH_SECONDS)
+
+    def _without_proof(self, csr: CertificateSigningRequest) -> Outlook | None:
+        """Where machines prove what they are, and this one has a token only. Of other names' owners nothing is asked:
+        such a request is denied."""
+        if self._attestation is None:
+            return None
+        try:
+            facts = facts_of(csr, x509_request.parse_pem(csr.spec.request or b""))
+        except ParseError:
+            return None
+        against = unattested.objection(facts, None, None, self._attestation)
+        return None if against is None else Outlook("ProofMissing", against.message)
 
     async def _wait_for_name(self, csr: CertificateSigningRequest) -> Outlook | None:
         """What the approving controller would wait for; it says so in its log only."""
@@ -208,7 +226,8 @@ def build(context: Context) -> QueueController:
     names = NameAdmission(
         approver, name_caches(context, approver, csrs), bounds, context.clock, takeover=context.allow_name_takeover
     )
-    status = JoinStatus(client, csrs.lister, secrets.lister, names, context.clock)
+    proofs = None if context.attestation is None else context.attestation.config
+    status = JoinStatus(client, csrs.lister, secrets.lister, names, context.clock, proofs)
     controller = QueueController(NAME, status, context.clock)
 
     def look_later(csr: CertificateSigningRequest, gone: bool) -> None:

@@ -28,6 +28,7 @@ from kubevouch.api.certificates_v1 import (
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
 )
+from kubevouch.client.interface import MERGE_PATCH
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -105,6 +106,10 @@ async def test_a_request_that_is_made_anew_under_the_name_is_not_ours(tmp_path: 
         waiting = asyncio.create_task(wait_for_certificate(requests, csr, SystemClock(), told, timeout=120.0))
         await until(lambda: bool(told.waits))
         assert "waits for approval (kubectl certificate approve node-csr-x)" in told.waits[0]
+        # What a controller finds out later is told, too.
+        stuck = {"metadata": {"annotations": {wellknown.JOIN_STUCK_ANNOTATION: "ProofMissing: a token is none"}}}
+        await client.patch(catalog.CERTIFICATE_SIGNING_REQUESTS, "node-csr-x", stuck, MERGE_PATCH)
+        await until(lambda: told.waits[-1] == "request node-csr-x waits: ProofMissing: a token is none")
         await client.delete(catalog.CERTIFICATE_SIGNING_REQUESTS, "node-csr-x")
         async with world.clerk_at_work():
             await requests.create(wanted)

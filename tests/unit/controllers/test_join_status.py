@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from asynctest import async_test
+from attested_world import NULL, attested_world
 from controller_world import NOW, World, world
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, EVENTS
@@ -241,3 +242,15 @@ def test_how_long_a_request_is_given() -> None:
     ):
         status = CertificateSigningRequestStatus(conditions=[_condition(kind, later)], certificate=certificate)
         assert patience_left(msgspec.structs.replace(asked, status=status), later) == left
+
+
+@async_test
+async def test_a_machine_without_a_proof_hears_what_is_missing() -> None:
+    async with attested_world(NULL, join_status.NAME) as at:
+        await ask(at, "csr-1", *PERMITTED)
+        await at.settle()
+        await at.clock.run(PATIENCE + 0.1)
+        await at.settle()
+        reason, message = await stuck(at, "csr-1")
+        assert reason == "ProofMissing"
+        assert f"a bootstrap token is none: {wellknown.ATTESTED_CLIENT_SIGNER_PREFIX}null" in message
