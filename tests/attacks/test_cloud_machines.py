@@ -49,7 +49,8 @@ async def world_of(kind: type[C], folder: Path, **settings: Any) -> AsyncIterato
     async with kind(folder, FakeClock().now()) as cloud:
         provider = "gcp" if kind is GoogleCloud else "azure"
         method = {"provider": provider, "settings": {**cloud.verifier_settings(folder), **settings}}
-        async with attested_world(f"attestors: [{msgspec.json.encode(method).decode()}]\n") as at:
+        text = f"attestors: [{msgspec.json.encode(method).decode()}]\n"
+        async with attested_world(text, serving=True) as at:
             cloud.now = at.clock.now()
             yield at, cloud
 
@@ -85,6 +86,22 @@ async def test_an_instance_of_google_joins_and_who_copies_it_does_not(tmp_path: 
         cloud.now = at.clock.now()
         clone = CloudMachine(at, cloud, gcp.NAME)
         assert outcome(await clone.join()) == "denied: name-taken"
+
+
+@async_test
+async def test_names_of_serving_certificates_are_the_clouds_to_give(tmp_path: Path) -> None:
+    async with world_of(GoogleCloud, tmp_path) as (at, cloud):
+        machine = CloudMachine(at, cloud, gcp.NAME)
+        await machine.join()
+        machine.become_node()
+        name = f"{gcp.NAME}.c.{gcp.PROJECT}.internal"
+        for names, expected in (
+            ([name], "waits"),
+            ([name, "10.0.0.6"], "waits"),
+            ([f"vm-blue-4.c.{gcp.PROJECT}.internal", "10.0.0.5"], "waits"),
+            ([name, "10.0.0.5"], "issued"),
+        ):
+            assert outcome(await machine.serve("cluster.x-k8s.io/kubelet-serving-gcp", *names)) == expected, names
 
 
 @async_test

@@ -152,7 +152,6 @@ class GCPVerifier:
             node_name=claimed.instance_name if self._settings.node_name else "",
             renewable=self._settings.reattest,
             addresses=instance.addresses if instance is not None else (),
-            dns_names=internal_names(claimed.project_id, claimed.zone, claimed.instance_name),
             claims=(*_claims(claimed), *(instance_claims(instance) if instance is not None else ())),
             evidence_digest=hashlib.sha256(evidence.data).hexdigest(),
         )

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 from kubevouch.attestation import documents, settings
 from kubevouch.attestation.gcp.evidence import provider_id
 from kubevouch.attestation.gcp.identity_token import INSTANCE_ID, NAME, PROJECT, ZONE
-from kubevouch.attestation.gcp.instances import Instances, internal_names
+from kubevouch.attestation.gcp.instances import Instances
 from kubevouch.attestation.gcp.verifier import Settings, instance_claims, known_instance, make_instances, serving
 from kubevouch.attestation.http import Web, counter
 from kubevouch.attestation.interface import (
@@ -205,7 +205,6 @@ class GKEVerifier:
             node_name=said.name if self._settings.node_name else "",
             renewable=self._settings.reattest,
             addresses=instance.addresses,
-            dns_names=internal_names(said.project_name, said.zone, said.name),
             claims=(
                 Claim("gcp.project", said.project_name, _SOURCE, Strength.CLOUD),
                 Claim("gcp.zone", said.zone, _SOURCE, Strength.CLOUD),

@@ -27,6 +27,8 @@ class AttestedNames:
     async def of(self, node: str, wanted: Iterable[str]) -> frozenset[str]:
         """Those of ``wanted`` that belong to the machine that the node is, as ``kubelet_serving.normalized`` has them.
 
+        Unless the record has all of them, whoever verifies the proof is asked about the whole request: what one name is
+        worth may depend on the others.
         Of who cannot be asked now nothing is known: another source may say so, or the request waits.
         """
         identity = self._identities.get(node)
@@ -34,13 +36,13 @@ class AttestedNames:
             return frozenset()
         proof = node_identities.attested_of(identity.status)
         own = frozenset(map(normalized, (*proof.addresses, *proof.dns_names)))
-        unknown = frozenset(wanted) - own
+        asked = frozenset(wanted)
         verifier = self._verifiers.get(proof.provider)
-        if not unknown or verifier is None:
+        if asked <= own or verifier is None:
             return own
         try:
-            found = await verifier.verify_serving(proof, sorted(unknown), self._clock.now())
+            found = await verifier.verify_serving(proof, sorted(asked), self._clock.now())
         except UnavailableError as err:
             log.warning("nobody says which names are the machine's", node=node, provider=proof.provider, err=str(err))
             return own
-        return own | (frozenset(map(normalized, found)) & unknown)
+        return own | (frozenset(map(normalized, found)) & asked)
