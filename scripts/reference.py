@@ -97,6 +97,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: guards(),
     "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
+    "deploy/controllers/attestation.yaml": lambda: documents(manifests.attestation_access()),
     "deploy/controllers/deployment.yaml": lambda: documents(manifests.deployments()),
     "deploy/kustomization.yaml": lambda: dumps(
         manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml"))

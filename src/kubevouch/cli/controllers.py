@@ -46,7 +46,8 @@ class ControllersGroup(ui.Group, GroupedCommand):
         FlagGroup(
             "Approving",
             (
-                "--inventory-config", "--kubelet-serving-", "--no-kubelet-serving-approval", "--allow-name-takeover",
+                "--inventory-config", "--attestation-config",
+                "--kubelet-serving-", "--no-kubelet-serving-approval", "--allow-name-takeover",
                 "--lock-out-deleted-nodes", "--service-cluster-ip-range",
             ),
         ),

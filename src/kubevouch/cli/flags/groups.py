@@ -60,7 +60,8 @@ class UpCommand(GroupedCommand):
             "Who may become and stay a node",
             (
                 "--no-token", "--allow-name-takeover", "--lock-out-deleted-nodes", "--node-monitor-grace-period",
-                "--node-recovery", "--node-recovery-", "--inventory-config", "--approver-webhook-config",
+                "--node-recovery", "--node-recovery-", "--inventory-config", "--attestation-config",
+                "--approver-webhook-config",
                 "--kubelet-serving-",
                 "--no-kubelet-serving-approval",
             ),

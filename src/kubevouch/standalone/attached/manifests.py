@@ -67,6 +67,21 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
     ]
 
 
+def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -> list[Tree]:
+    """What ``--attestation-config`` needs beside :func:`access`. Raises :class:`UnknownControllerError`."""
+    whose: dict[str, list[str]] = {}
+    for program in programs:
+        selected = catalog.select_attached(program.controllers)
+        usual = identities(selected, program.controllers)
+        for identity in identities(selected, program.controllers, attests=True):
+            if identity not in usual:
+                whose.setdefault(identity, []).append(program.name)
+    roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
+    namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
+    own = sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace})
+    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own), *roles]
+
+
 def deployments(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, image: str = IMAGE) -> list[Tree]:
     return [_deployment(each, namespace, image) for each in programs]
 

@@ -29,6 +29,7 @@ from kubevouch.standalone.attestation import AttestationFile, AttestationOptions
 from kubevouch.util.clock import Clock
 from kubevouch.util.nearest import meant
 from kubevouch.util.tasks import Supervisor
+from kubevouch.wellknown import NODE_ATTESTATION_CONTROLLER
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
         AttachedOptionsError, AttachedError
     """
     selected = _selected(options)
-    attesting, attested = _attesting(options, clock)
+    attesting, attested = await _attesting(options, clock)
     shared = Shared(
         signers=_signers(options, selected, clock, attested),
         attesting=attesting,
@@ -180,15 +181,18 @@ def _inventory(options: AttachedOptions) -> Sequence[Source]:
         raise AttachedOptionsError(str(err), "see --inventory-config") from err
 
 
-def _attesting(options: AttachedOptions, clock: Clock) -> tuple[AttestationFile | None, tuple[str, ...]]:
+async def _attesting(options: AttachedOptions, clock: Clock) -> tuple[AttestationFile | None, tuple[str, ...]]:
     """What the file says, and the signers for its methods. Raises :class:`AttachedOptionsError`."""
     try:
         file = attestation.read(options.approval.attestation_config)
-        # Made to see whether they can be, and again for each cluster.
-        names = () if file is None else attestation.attestation(file, None, clock).signer_names()
+        if file is None:
+            return None, ()
+        # Made to see whether they can be, and again for each cluster. Some read their secrets there.
+        component = NODE_ATTESTATION_CONTROLLER
+        async with options.clusters[0].config.client(component=component, clock=clock) as client:
+            return file, attestation.attestation(file, client, clock).signer_names()
     except AttestationOptionsError as err:
         raise AttachedOptionsError(str(err), err.hint or "see --attestation-config") from err
-    return file, names
 
 
 def _services(options: AttachedOptions, clock: Clock) -> Sequence[ApproverService]:

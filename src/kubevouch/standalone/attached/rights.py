@@ -13,7 +13,9 @@ from kubevouch.api.rbac_v1 import ClusterRole, Role
 from kubevouch.authorization.controller_policy import kubernetes_controller_policy, kubevouch_controller_policy
 from kubevouch.authorization.policy import EVENTS, Policy
 from kubevouch.client.cache.informer import InformerFactory
+from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.controllers import catalog
+from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.catalog import Entry
 from kubevouch.controllers.interface import Context
 from kubevouch.signers.authorities import NamedAuthorities
@@ -28,8 +30,11 @@ R = TypeVar("R", ClusterRole, Role)
 _WRITTEN_EVENTS = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
 
 
-def identities(selected: Sequence[Entry], words: Sequence[str]) -> tuple[str, ...]:
+def identities(selected: Sequence[Entry], words: Sequence[str], *, attests: bool = False) -> tuple[str, ...]:
     """As whom the controllers act when they are built as attached ones are, sorted.
+
+    Args:
+        attests: machines prove what they are (``--attestation-config``).
 
     They are built over clients that ask nobody: what a controller connects as, it says at no other place.
     """
@@ -48,6 +53,7 @@ def identities(selected: Sequence[Entry], words: Sequence[str]) -> tuple[str, ..
         trust_bundles={wellknown.KUBE_APISERVER_SERVING_SIGNER: lambda: ""},
         resources=STORED,
         named_authorities=NamedAuthorities(None, KeyOptions(), SystemClock()),
+        attestation=Attestation(AttestationConfiguration(), {}) if attests else None,
         approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, words),
     )
     for each in catalog.build(selected, context):
