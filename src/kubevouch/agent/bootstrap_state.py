@@ -59,7 +59,7 @@ def judge_kubeconfig(path: Path, now: dt.datetime) -> KubeconfigState | None:
     if not certificate:
         return KubeconfigState("it has no client certificate", cluster.server, authority, cluster_id=cluster_id)
     try:
-        load_key_pair(certificate, key)
+        load_key_pair(certificate, key, in_tpm=True)
         chain = tuple(x509_certificate.parse_bundle(certificate))
     except (AuthorityError, ParseError) as err:
         problem = f"its client certificate cannot be used: {err}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random as random_module
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import structlog
 
@@ -36,6 +37,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.records import bootstrap_tokens, ca_rotation, node_recovery
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig, told_by
@@ -43,6 +45,9 @@ from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import read_private, stamp
 from kubevouch.util.tasks import deadline
+
+if TYPE_CHECKING:
+    from kubevouch.pki.tpm.resident_key import ResidentKey
 
 log = structlog.get_logger("agent.access")
 
@@ -151,7 +156,7 @@ class NodeAccess:
                 users = (f"{wellknown.NODE_USER_PREFIX}{self._node_name}", f"{RECOVERY_USER_PREFIX}{self._node_name}")
                 yield Poster(requests, users, "the recovery key", annotations)
             return
-        config, credential, usernames = self._credential(pair)
+        config, credential, usernames = self._credential(await self._still_there(pair))
         async with await self._reach(config) as client:
             listed = await self._recovery_keys()
             if listed:
@@ -161,7 +166,7 @@ class NodeAccess:
     @asynccontextmanager
     async def client(self, pair: StoredPair | None) -> AsyncIterator[HTTPSClient]:
         """A client for a moment, for other questions than certificates. Raises as :meth:`connected` does."""
-        async with await self._reach(self._credential(pair)[0]) as client:
+        async with await self._reach(self._credential(await self._still_there(pair))[0]) as client:
             yield client
 
     async def _id(self) -> str:
@@ -226,6 +231,20 @@ class NodeAccess:
             return ""
 
     # -------------------------------------------------------------- credentials
+
+    async def _still_there(self, pair: StoredPair | None) -> StoredPair | None:
+        """``pair``, unless its key was in a TPM that does not know it any more: cleared, or another machine's.
+
+        Raises:
+            SettingsError: it does not, and nothing else is there to come back with.
+        """
+        if pair is None or not keys.is_in_tpm(pair.key) or not await asyncio.to_thread(_is_lost, pair.key):
+            return pair
+        lost = "the TPM does not know the key of the node's certificate: it was cleared since, or is another machine's"
+        if self._bootstrap() is None:
+            raise SettingsError(lost, "join again with a token (kubevouch join), or give --bootstrap-kubeconfig")
+        log.warning(lost, then="the bootstrap kubeconfig is used")
+        return None
 
     def _credential(self, pair: StoredPair | None) -> tuple[RESTConfig, str, tuple[str, ...]]:
         """What to connect with, what that is called, and as whom it may have asked before."""
@@ -416,3 +435,10 @@ def token_user(path: Path | None) -> str:
         return bootstrap_tokens.parse_token(user.token).user
     except (kubeconfig.KubeconfigError, KeyError, bootstrap_tokens.TokenSyntaxError):
         return ""
+
+
+def _is_lost(key: PrivateKey) -> bool:
+    # Few machines have such keys.
+    from kubevouch.attestation.tpm import node_keys
+
+    return node_keys.is_lost(cast("ResidentKey", key))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,17 +17,21 @@ from kubevouch.agent.node_access import ClusterFiles, NodeAccess
 from kubevouch.agent.trust_bundle import HASH_ANNOTATION
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
-from kubevouch.client.interface import MERGE_PATCH, ConnectFailed, TLSFailed
+from kubevouch.attestation.tpm import node_keys
+from kubevouch.client.interface import MERGE_PATCH, ClientConfigurationError, ConnectFailed, TLSFailed
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Kubeconfig
 from kubevouch.phases.join import BOOTSTRAP_CONF, CERTIFICATE_FOLDER, KUBELET_CONF, JoinOptions, join
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.pki.tpm import resident_key
+from kubevouch.pki.tpm.resident_key import ResidentKey
 from kubevouch.records import ca_rotation
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig, told_by
 from kubevouch.standalone.network import bind
 from kubevouch.util.clock import SystemClock
+from software_tpm import software_tpm
 
 CLOCK = SystemClock()
 NEW_CA = authority.create_authority("kubernetes", keys.generate(KeyAlgorithm.ECDSA_P256), now=CLOCK.now()).certificate
@@ -155,6 +159,34 @@ async def test_the_token_is_used_when_the_certificate_is_of_no_use(tmp_path: Pat
             assert "bootstrap-kubelet.conf" in poster.credential
             review = await poster.requests._client.create(catalog.SELF_SUBJECT_REVIEWS, SelfSubjectReview())
             assert review.status.user_info.username == TOKEN.user
+
+
+@async_test
+async def test_a_pair_whose_key_a_tpm_has_lost_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident_key, "default_signer", None)
+    root = tmp_path / "node"
+    async with join_world(tmp_path) as world:
+        with software_tpm(tmp_path / "tpm") as tpm:
+            pair = replace(await _joined(world, root), key=node_keys.make(tpm.device()))
+            access = NodeAccess(ClusterFiles(root / KUBELET_CONF), "worker-1", CLOCK)
+            # Whether it is accepted is the server's business: it asks for a certificate of this key.
+            with pytest.raises(ClientConfigurationError, match="do not belong together"):
+                async with access.connected(pair):
+                    pass
+            tpm.clear()
+            for connected in (access.connected, access.client):
+                with pytest.raises(SettingsError, match="cleared since") as caught:
+                    async with connected(pair):
+                        pass
+                assert "join again" in caught.value.hint
+            joined = kubeconfig.load((root / KUBELET_CONF).read_bytes())
+            begun = msgspec.structs.replace(joined, users={"default-auth": kubeconfig.User(token=TOKEN.text)})
+            (root / BOOTSTRAP_CONF).write_text(kubeconfig.dump(begun))
+            access = NodeAccess(ClusterFiles(root / KUBELET_CONF, root / BOOTSTRAP_CONF), "worker-1", CLOCK)
+            async with access.connected(pair) as poster:
+                assert "bootstrap-kubelet.conf" in poster.credential
+        # A TPM that is away has lost nothing.
+        assert not node_keys.is_lost(cast(ResidentKey, pair.key))
 
 
 @async_test

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubevouch.attestation.interface import RefusedEvidenceError
+from kubevouch.attestation.interface import AttestationError, RefusedEvidenceError
 from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
-from kubevouch.pki.errors import StructureError
-from kubevouch.pki.tpm import commands, public_area, resident_key, templates
+from kubevouch.pki.errors import KeyMaterialError, StructureError
+from kubevouch.pki.tpm import algorithms, commands, public_area, resident_key, templates
 from kubevouch.pki.tpm.commands import ResponseCode
 from kubevouch.pki.tpm.public_area import Attributes
 from kubevouch.pki.tpm.resident_key import ResidentKey
@@ -38,6 +38,17 @@ def use_own_tpm() -> None:
 def use(device: Device) -> None:
     """Let keys of files sign with this TPM."""
     resident_key.use(lambda *what: sign(device, *what))
+
+
+def is_lost(key: ResidentKey) -> bool:
+    """Whether its TPM does not know ``key`` any more; a TPM that does not answer has lost nothing."""
+    try:
+        key.sign_digest(bytes(32), algorithms.SHA256)
+    except TPMKeyLostError:
+        return True
+    except (AttestationError, KeyMaterialError):
+        return False
+    return False
 
 
 def load(tpm: Connection, key: ResidentKey) -> int:
