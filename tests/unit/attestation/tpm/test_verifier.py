@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -446,3 +446,56 @@ def test_the_settings_of_the_page_are_read() -> None:
     known = {each.encode_name for each in msgspec.structs.fields(verifier.Settings)}
     assert known <= {name for pair in named for name in pair}
     assert json.dumps(settings)
+
+
+def _flipped(octets: bytes) -> Iterator[bytes]:
+    """It with one bit of each octet turned, a different one each time."""
+    for at, octet in enumerate(octets):
+        yield octets[:at] + bytes((octet ^ 1 << at % 8,)) + octets[at + 1 :]
+
+
+@async_test
+async def test_every_octet_of_an_answer_counts() -> None:
+    made = _made(pcrPolicies=_STRICT)
+    challenge = made.challenge(msgspec.json.encode(_TPM.opening()), NOW, secrets.token_bytes)
+    good = _TPM.answer(msgspec.json.decode(challenge.content, type=Question), _KEY, _BINDING.digest)
+    assert good.quote is not None
+    await _shown(made, good, challenge, _BINDING, "v1")
+    answers = [
+        msgspec.structs.replace(good, **{name: octets})
+        for name in ("secret", "key_public", "attest", "signature")
+        for octets in _flipped(getattr(good, name))
+    ] + [
+        msgspec.structs.replace(good, quote=msgspec.structs.replace(good.quote, **{name: octets}))
+        for name in ("attest", "signature")
+        for octets in _flipped(getattr(good.quote, name))
+    ]
+    assert len(answers) > 500
+    for answer in answers:
+        with pytest.raises(RefusedEvidenceError):
+            await _shown(made, answer, challenge, _BINDING, "v1")
+
+
+def test_every_octet_of_an_endorsement_counts() -> None:
+    made, good = _made(), _TPM.opening()
+    for name in ("ek_public", "ek_certificate"):
+        for octets in _flipped(getattr(good, name)):
+            opening = msgspec.json.encode(msgspec.structs.replace(good, **{name: octets}))
+            with pytest.raises(RefusedEvidenceError):
+                made.challenge(opening, NOW, secrets.token_bytes)
+
+
+@async_test
+async def test_an_attestation_key_of_which_a_bit_was_turned_reads_no_secret() -> None:
+    """What gets a challenge all the same is another key's name, which no TPM has under that certificate."""
+    made, answered = _made(), 0
+    for octets in _flipped(_TPM.ak.encode()):
+        opening = msgspec.json.encode(_TPM.opening(ak_public=octets))
+        try:
+            challenge = made.challenge(opening, NOW, secrets.token_bytes)
+        except RefusedEvidenceError:
+            continue
+        answered += 1
+        with pytest.raises(RefusedEvidenceError, match="integrity"):
+            _TPM.activated(msgspec.json.decode(challenge.content, type=Question).credential)
+    assert answered < 20
