@@ -22,6 +22,7 @@ import aio
 import evidence_cases
 from asynctest import async_test
 from event_logs import ON, event, header
+from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine
 from kubevouch.attestation import catalog, request
 from kubevouch.attestation.interface import (
     Attested,
@@ -37,6 +38,8 @@ from kubevouch.attestation.tpm import certification, verifier
 from kubevouch.attestation.tpm.attestor import MAX_EVENT_LOG_BYTES
 from kubevouch.attestation.tpm.evidence import Answer, KeyProtection, Question, Quote
 from kubevouch.attestation.tpm.verifier import TPMVerifier, make_verifier
+from kubevouch.config import attestation_config
+from kubevouch.machinery.codec import json_codec
 from kubevouch.pki.tpm import algorithms, attest, event_log
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.testing.clock import FakeClock
@@ -437,9 +440,11 @@ def test_the_page_lists_every_step_in_its_order() -> None:
 
 
 def test_the_settings_of_the_page_are_read() -> None:
-    block = re.search(r"```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    settings = yaml.safe_load(block[1])["attestors"][0]["settings"]
+    configuration, machine = re.findall(r"```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+    spec = json_codec.decode(json.dumps(yaml.safe_load(machine)).encode(), AllowedMachine).spec
+    assert [each.provider for each in spec.identities] == ["tpm"]
+    attestation_config.decode(configuration.encode())
+    settings = yaml.safe_load(configuration)["attestors"][0]["settings"]
     assert settings.pop("rootsFile")
     _made(**settings)
     named = set(re.findall(r"^\| `(\w+)`(?:, `(\w+)`)?", _PAGE.read_text(), re.MULTILINE))
