@@ -53,7 +53,7 @@ class TokenOfThisMachine:
         self._until = 0.0
 
     async def get(self) -> str:
-        if not self._token or self._clock.monotonic() >= self._until:
+        if self._clock.monotonic() >= self._until:
             try:
                 token, seconds = await self._ask()
             except AttestationError as err:

@@ -8,6 +8,7 @@ import pytest
 from kubevouch.attestation.gcp import instance_identity
 from kubevouch.attestation.gcp.instance_identity import InstanceIdentity
 from kubevouch.attestation.interface import RefusedEvidenceError
+from kubevouch.pki.x509 import der
 from node_cases import CASES
 
 # The order of go-tpm-tools, and with everything that may be there.
@@ -69,6 +70,26 @@ def test_what_is_no_such_extension(value: bytes) -> None:
     with pytest.raises(RefusedEvidenceError) as caught:
         instance_identity.parse(value)
     assert caught.value.step == "structure"
+
+
+def with_security(*, within: bytes = b"", behind: bytes = b"", last: bytes = b"") -> bytes:
+    """The same, with octets at the end of each element around what is last."""
+    security = der.encode(der.SEQUENCE, bytes.fromhex("a003020102a1030101ff"), within)
+    return der.encode(der.SEQUENCE, BARE[2:], der.encode(0xA0, security, behind), last)
+
+
+@pytest.mark.parametrize("where", ["within", "behind", "last"])
+def test_nothing_stands_behind_what_is_last(where: str) -> None:
+    assert with_security() == GOOD
+    with pytest.raises(RefusedEvidenceError):
+        instance_identity.parse(with_security(**{where: b"\x05\x00"}))
+
+
+@pytest.mark.parametrize("security", ["a0060201020201ff", "a1060101ff0101ff", "a1030101ffa003020102", "a0020500"])
+def test_of_security_each_is_one_value(security: str) -> None:
+    value = der.encode(der.SEQUENCE, BARE[2:], der.encode(0xA0, der.encode(der.SEQUENCE, bytes.fromhex(security))))
+    with pytest.raises(RefusedEvidenceError):
+        instance_identity.parse(value)
 
 
 @pytest.mark.parametrize("change", [{"zone": "a/b"}, {"instance_name": "x\n"}, {"instance_id": 0}, {"project_id": ""}])

@@ -14,6 +14,7 @@ import pytest
 from asynctest import async_test
 from cloud_servers.gcp import INSTANCE_ID, NAME, PROJECT, ZONE, GoogleCloud, resource
 from kubevouch.attestation import catalog
+from kubevouch.attestation.api_access import MAX_FILE
 from kubevouch.attestation.gcp.attestor import make_attestor
 from kubevouch.attestation.gcp.instances import internal_names
 from kubevouch.attestation.gcp.verifier import GCPVerifier, make_verifier
@@ -257,6 +258,9 @@ async def test_the_file_of_instances_is_read_again(tmp_path: Path) -> None:
                 path.write_text(text)
             with pytest.raises(UnavailableError):
                 await attested(made, shown)
+        path.write_text(json.dumps([resource(description="x" * MAX_FILE)]))
+        with pytest.raises(UnavailableError, match="at most"):
+            await attested(made, shown)
         path.write_text(json.dumps([resource()]))
 
         assert (await attested(made, shown)).addresses[0] == "10.0.0.5"
