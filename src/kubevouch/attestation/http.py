@@ -72,7 +72,8 @@ class Web:
         seconds: float = SECONDS,
         asked: Asked | None = None,
     ) -> None:
-        self._tls = _context(ca_file)
+        # Loading the system's takes a tenth of a second, and metadata services speak plain HTTP.
+        self._tls = _context(ca_file) if ca_file else None
         self._elsewhere = {name.lower(): _address(text) for name, text in (connect_to or {}).items()}
         self._seconds = seconds
         self._asked = asked or _uncounted
@@ -102,7 +103,7 @@ class Web:
         """
         host = URL(url, encoded=True).host or "?"
         try:
-            async with asyncio.timeout(self._seconds), self._session() as session:
+            async with asyncio.timeout(self._seconds), self._session(secure=url.startswith("https:")) as session:
                 return await self._exchange(session, method, url, dict(headers or {}), body, limit)
         except TimeoutError as err:
             self._asked(host, "none")
@@ -111,9 +112,13 @@ class Web:
             self._asked(host, "none")
             raise UnavailableError(f"{host} cannot be asked: {str(err)[:200] or type(err).__name__}") from err
 
-    def _session(self) -> aiohttp.ClientSession:
+    def _session(self, *, secure: bool) -> aiohttp.ClientSession:
+        if secure and self._tls is None:
+            self._tls = _context("")
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, resolver=_Resolver(self._elsewhere), force_close=True),
+            connector=aiohttp.TCPConnector(
+                ssl=self._tls or True, resolver=_Resolver(self._elsewhere), force_close=True
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             # What arrives is what counts against the limit.
