@@ -176,7 +176,7 @@ def verify_proof(
     Raises:
         RefusedEvidenceError: with the step, in this order: ``nonce``; ``size``, ``structure``, ``key-type``,
             ``key-size`` of the certificate; those of :func:`~kubevouch.pki.ssh.certificate.verify_host`; ``revoked``;
-            ``signature-form``, ``key``, ``namespace``, ``signature``.
+            ``signature-form``, ``signature`` for another key, ``namespace``, ``signature``.
     """
     if len(proof.client_nonce) != NONCE_BYTES:
         raise RefusedEvidenceError(
@@ -200,7 +200,7 @@ def _verify_signature(key: PublicKey, proof: Proof, message: bytes, namespace: s
         signature = sshsig.parse(proof.signature)
         # ssh-keygen writes the plain key even where it was given the certificate.
         if signature.public_key != key.blob:
-            raise SSHError("key", "the signature is by another key than the certificate's")
+            raise SSHError("signature", "it is by another key than the certificate's")
         key.verify(signature.signature, sshsig.signed_octets(signature, message, namespace))
     else:
         raise SSHError("signature-form", f"got {proof.signature_form[:64]!r}, expected {' or '.join(SignatureForm)}")
