@@ -392,7 +392,8 @@ def _print(found: Biography) -> None:
 @click.argument("texts", metavar="TOKEN-OR-ID...", nargs=-1, shell_complete=names_of.tokens)
 @kubeconfig_option
 def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
-    """Delete bootstrap tokens, given whole or by ID."""
+    """Delete bootstrap tokens and join tokens, given whole or by ID."""
+    from kubevouch.cli import token_one_time
     from kubevouch.phases import bootstrap_token as phase
 
     if not texts:
@@ -400,11 +401,14 @@ def delete(texts: tuple[str, ...], kubeconfig: Path | None) -> None:
             "missing argument; 'token delete' is missing token of form [a-z0-9]{6} or [a-z0-9]{6}.[a-z0-9]{16}",
             code=ExitCode.INVALID,
         )
+    one_time = [found for text in texts if (found := token_one_time.id_of(text))]
     try:
-        token_ids = [phase.token_id_of(text) for text in texts]
+        token_ids = [phase.token_id_of(text) for text in texts if not token_one_time.id_of(text)]
     except phase.TokenPhaseError as err:
         raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
     run_async(_delete(rest_config_of(kubeconfig), token_ids))
+    for each in one_time:
+        token_one_time.delete(each, kubeconfig)
 
 
 async def _delete(config: RESTConfig, token_ids: list[str]) -> None:

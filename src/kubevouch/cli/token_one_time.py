@@ -35,6 +35,33 @@ def create(machine: str, ttl: dt.timedelta, output: str, kubeconfig: Path | None
         ui.document({"token": token.text, "expires": str(Time.of(record.expires))}, output)
 
 
+def delete(token_id: str, kubeconfig: Path | None) -> None:
+    """Raises CLIError."""
+    run_async(_delete(rest_config_of(kubeconfig), token_id))
+    ui.say(f'join token "{token_id}" deleted')
+
+
+async def _delete(config: RESTConfig, token_id: str) -> None:
+    from kubevouch.phases import join_tokens as phase
+
+    async with connected(config) as client:
+        try:
+            await phase.delete(client, token_id)
+        except phase.JoinTokenPhaseError as err:
+            raise ui.CLIError(str(err)) from err
+
+
+def id_of(text: str) -> str:
+    """The id of a join token that is given whole or by it; empty for another text."""
+    from kubevouch.records import join_tokens
+
+    try:
+        join_tokens.secret_name(text.partition(".")[0])
+        return join_tokens.parse(text).token_id if "." in text else text
+    except join_tokens.JoinTokenError:
+        return ""
+
+
 async def _create(config: RESTConfig, token: JoinToken, record: Record, now: dt.datetime) -> None:
     from kubevouch.phases import join_tokens as phase
 

@@ -22,7 +22,7 @@ log = structlog.get_logger("phases.join_tokens")
 
 
 class JoinTokenPhaseError(Exception):
-    """A token cannot be made; the text says why."""
+    """A token cannot be made or deleted; the text says why."""
 
 
 async def create(client: Client, token: JoinToken, record: Record, now: dt.datetime) -> None:
@@ -39,6 +39,14 @@ async def create(client: Client, token: JoinToken, record: Record, now: dt.datet
     # What is left behind does no harm.
     with suppress(APIStatusError, TransportError):
         await _clear(client, now)
+
+
+async def delete(client: Client, token_id: str) -> None:
+    """Take a token back. Raises :class:`JoinTokenPhaseError`, ``TransportError``."""
+    try:
+        await client.delete(SECRETS, join_tokens.secret_name(token_id), wellknown.JOIN_TOKENS_NAMESPACE)
+    except APIStatusError as err:
+        raise JoinTokenPhaseError(f"the join token {token_id} cannot be deleted: {err}") from err
 
 
 async def _ensure_namespace(client: Client) -> None:

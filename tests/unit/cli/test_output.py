@@ -87,6 +87,10 @@ def test_documents_have_the_keys_that_the_help_names(tmp_path: Path, capsys: pyt
         assert set(bare) == {"token", "usages", "groups"} and bare["usages"] == ["signing"]
         once = _tree(["token", "create", "--one-time", "--machine", "worker-1", *admin], capsys)
         assert set(once) == {"token", "expires"} and len(once["token"]) == 41
+        assert run(["token", "delete", once["token"][:8], *admin]) == 0
+        assert capsys.readouterr().out == f'join token "{once["token"][:8]}" deleted\n'
+        assert run(["token", "delete", once["token"], *admin]) == 1
+        assert "not found" in capsys.readouterr().err
         removed = _tree(["node", "remove", "worker-1", "--yes", *admin], capsys)
         assert _keys(removed) == _documented("node remove") and removed["nodeDeleted"] is False
     for path in ("token generate", "certs certificate-key"):
