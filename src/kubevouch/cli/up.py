@@ -184,7 +184,7 @@ def _age(cluster: Running) -> float:
         return cluster.started.total_seconds()
 
 
-def _tell_join(cluster: Running) -> None:
+def _tell_join(cluster: Running, *, attests: bool) -> None:
     from kubevouch.phases.bootstrap_token import DEFAULT_GROUPS, power
     from kubevouch.util.clock import SystemClock
 
@@ -192,7 +192,10 @@ def _tell_join(cluster: Running) -> None:
         ui.say("  kubevouch token create --print-join-command prints how a machine joins")
         return
     discovery, authentication, expires = cluster.tokens
-    ui.say(f"  {power(DEFAULT_GROUPS, expires, SystemClock().now())}")
+    if attests:
+        ui.say("  machines prove what they are: the token alone becomes no node that the configuration does not let in")
+    else:
+        ui.say(f"  {power(DEFAULT_GROUPS, expires, SystemClock().now())}")
     ui.say("  a machine joins with")
     ui.say(
         f"    kubevouch join {cluster.shared.address} --discovery-token {discovery.text}"
@@ -230,7 +233,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
                 f"machines are sent to {cluster.shared.url}, and this server is {cluster.endpoint.url}; "
                 "--control-plane-endpoint sends them elsewhere, --secure-port and --bind-address listen elsewhere"
             )
-        _tell_join(cluster)
+        _tell_join(cluster, attests=options.approval.attestation_config is not None)
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")
         if options.identity.signing_profile is not Profile.STRICT:

@@ -45,7 +45,7 @@ NAME = wellknown.NODE_ATTESTATION_CONTROLLER
 LASTS = dt.timedelta(minutes=2)
 NONCE_BYTES = 32
 MAX_CONTENT = 16 << 10
-"""Octets that a method may ask with."""
+"""Octets that a method may ask with, and remember: a machine chooses some of them."""
 MAX_OF_ONE = 5000
 """Challenges that one requester may have at a time, as open requests: a fleet joins with one token."""
 REQUESTER_INDEX, UID_INDEX = "requester", "uid"
@@ -113,6 +113,8 @@ class ChallengeMaker:
         else:
             try:
                 asked = verifier.challenge(spec.opening, now, self._random)
+                if len(asked.content) + len(asked.state) > MAX_CONTENT:
+                    raise RefusedEvidenceError("size", f"{spec.provider} asks with more than {MAX_CONTENT} octets")
                 status = self._asked(asked, now)
             except RefusedEvidenceError as err:
                 status = _refused(err.step, str(err), now)

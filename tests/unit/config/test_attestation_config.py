@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kubevouch.api.attested import Strength
@@ -69,6 +72,15 @@ def test_what_is_wrong_is_told_by_its_field(text: str, why: str) -> None:
     with pytest.raises(ConfigFileError) as caught:
         attestation_config.decode((HEAD + text).encode())
     assert why in str(caught.value)
+
+
+def test_the_configurations_in_the_manual_are_read() -> None:
+    pages = (Path(__file__).parents[3] / "docs" / "attestation").rglob("*.md")
+    blocks = [block for page in pages for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
+    found = [block for block in blocks if "kind: AttestationConfiguration" in block]
+    assert found
+    for block in found:
+        attestation_config.decode(block.encode())
 
 
 def test_lists_are_bounded() -> None:

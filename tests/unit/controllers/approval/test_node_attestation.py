@@ -28,9 +28,11 @@ from kubevouch.api.core_v1.nodes import Node, NodeCondition, NodeSpec, NodeStatu
 from kubevouch.api.kubevouch_v1alpha1.allowed_machines import AllowedMachine, AllowedMachineSpec, ProvenIdentity
 from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES, ATTESTATION_CHALLENGES, NODE_IDENTITIES
 from kubevouch.api.kubevouch_v1alpha1.node_identities import ExpectedHardware, NodeIdentitySpec
+from kubevouch.attestation import request as blocks
 from kubevouch.attestation.interface import Evidence
 from kubevouch.client.interface import Client, TransportError
 from kubevouch.controllers.machine_inventory import NAME as INVENTORY
+from kubevouch.controllers.node_attestation import MAX_CONTENT
 from kubevouch.ledger.entries import APPROVED, ISSUED, Entry, Query
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
@@ -170,6 +172,18 @@ async def test_a_version_that_is_not_read_is_answered_by_those_that_are() -> Non
 
 
 @async_test
+async def test_of_several_proofs_the_versions_say_whose_they_are() -> None:
+    async with attested_world() as at:
+        machine = Machine(at, "worker-7", "m-1")
+        first = await machine.evidence(await machine.challenge())
+        old = msgspec.structs.replace(first, version="v0")
+        filed = await machine.file(
+            blocks.build(machine.request(), [old, Evidence(provider="tpm", version="v1", data=b"1")])
+        )
+        assert filed.metadata.annotations[SUPPORTED_VERSIONS_ANNOTATION] == "null/v1"
+
+
+@async_test
 async def test_who_cannot_be_asked_is_waited_for() -> None:
     async with attested_world("attestors: [{provider: 'null', settings: {unavailable: throttled}}]\n") as at:
         assert outcome(await Machine(at, "worker-7", "m-1").join()) == "waits"
@@ -180,7 +194,8 @@ async def test_who_cannot_be_asked_is_waited_for() -> None:
 async def test_a_challenge_of_no_method_or_for_a_wrong_opening_is_refused() -> None:
     async with attested_world() as at:
         machine = Machine(at, "worker-7", "m-1")
-        for spec, reason in (({"provider": "tpm"}, "Provider"), ({"opening": b"refuse"}, "opening")):
+        large = {"opening": b"x" * (MAX_CONTENT // 2 + 1)}
+        for spec, reason in (({"provider": "tpm"}, "Provider"), ({"opening": b"refuse"}, "opening"), (large, "size")):
             refused = await machine.challenge(**spec)
             assert [(each.type, each.reason) for each in refused.status.conditions] == [("Refused", reason)]
             assert not refused.status.nonce
