@@ -60,7 +60,15 @@ def parse(value: bytes) -> InstanceIdentity:
     )
 
 
-def verify(identity: InstanceIdentity, *, project_number: int, project_id: str = "", instance_id: int = 0) -> None:
+def verify(
+    identity: InstanceIdentity,
+    *,
+    project_number: int,
+    project_id: str = "",
+    zone: str = "",
+    instance_id: int = 0,
+    instance_name: str = "",
+) -> None:
     """It is of the instance that the API knows. Empty and 0 are not compared.
 
     Raises:
@@ -70,7 +78,9 @@ def verify(identity: InstanceIdentity, *, project_number: int, project_id: str =
     said = (
         ("project number", identity.project_number, project_number),
         ("project", identity.project_id, project_id),
+        ("zone", identity.zone, zone),
         ("instance id", identity.instance_id, instance_id),
+        ("instance name", identity.instance_name, instance_name),
     )
     for what, got, expected in said:
         if expected and got != expected:

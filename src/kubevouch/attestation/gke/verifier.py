@@ -19,9 +19,15 @@ import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_public_key,
+)
 
 from kubevouch.attestation import documents, settings
+from kubevouch.attestation.gcp import instance_identity
 from kubevouch.attestation.gcp.evidence import provider_id
 from kubevouch.attestation.gcp.identity_token import INSTANCE_ID, NAME, PROJECT, ZONE
 from kubevouch.attestation.gcp.instances import Instances
@@ -41,9 +47,10 @@ from kubevouch.attestation.interface import (
     UnsupportedVersionError,
 )
 from kubevouch.attestation.request import GKE
-from kubevouch.pki.errors import StructureError
+from kubevouch.pki.errors import ParseError, StructureError
 from kubevouch.pki.tpm import algorithms, attest
 from kubevouch.pki.tpm.public_area import Attributes, Public
+from kubevouch.pki.x509 import x509_certificate
 
 VERSION = "v1"
 _SOURCE = "gke-vtpm"
@@ -61,7 +68,7 @@ class VMIdentity(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The blocks. ``certificate`` is looked at by nobody: the key comes from the API."""
+    """The blocks. ``certificate`` is that of the TPM's key, which Google issued; the key itself comes from the API."""
 
     attest: bytes
     signature: bytes
@@ -89,27 +96,56 @@ def parse_identity(text: bytes, projects: Iterable[str], zones: Iterable[str] = 
     return said
 
 
-def verify_attestation(shown: Shown, spki: bytes, signing_key: str) -> None:
-    """The virtual TPM with ``signing_key`` says that it has seen the key of the request.
-
-    Args:
-        signing_key: PEM, as the API has it.
-
-    Raises:
-        RefusedEvidenceError: ``ak-key``, ``signature``, ``structure``, ``magic``, ``attest-type``, ``name``.
-    """
-    # 7. The signature, before anything that it covers is read.
+def load_signing_key(text: str) -> rsa.RSAPublicKey:
+    """6. The key of the instance's virtual TPM, as the API has it. Raises :class:`RefusedEvidenceError`, ``ak-key``."""
     try:
-        key = load_pem_public_key(signing_key.encode())
+        key = load_pem_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm) as err:
         raise RefusedEvidenceError("ak-key", f"the API gives no key that can be read: {err}") from err
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < _MIN_BITS:
         raise RefusedEvidenceError("ak-key", f"the API gives a key that is no RSA key of {_MIN_BITS} bits")
+    return key
+
+
+def verify_certificate(contents: bytes, key: rsa.RSAPublicKey, said: VMIdentity) -> None:
+    """7. A certificate that came along says nothing else than the API does. It proves nothing by itself.
+
+    Args:
+        said: held against the API before, but for the project's number.
+
+    Raises:
+        RefusedEvidenceError: ``structure``, ``ak-key``, ``instance-identity``.
+    """
+    try:
+        certificate = x509_certificate.parse_der(contents)
+    except ParseError as err:
+        raise RefusedEvidenceError("structure", f"the certificate of the TPM's key: {err}") from err
+    if certificate.public_key.canonical_info != key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo):
+        raise RefusedEvidenceError("ak-key", "the certificate that came along is of another key than the instance's")
+    for each in certificate.extensions:
+        if each.oid == instance_identity.OID:
+            instance_identity.verify(
+                instance_identity.parse(each.value),
+                project_number=said.project_id,
+                project_id=said.project_name,
+                zone=said.zone,
+                instance_id=said.id,
+                instance_name=said.name,
+            )
+
+
+def verify_attestation(shown: Shown, spki: bytes, key: rsa.RSAPublicKey) -> None:
+    """The virtual TPM with ``key`` says that it has seen the key of the request.
+
+    Raises:
+        RefusedEvidenceError: ``signature``, ``structure``, ``magic``, ``attest-type``, ``name``.
+    """
+    # 8. The signature, before anything that it covers is read.
     try:
         key.verify(shown.signature, shown.attest, padding.PKCS1v15(), hashes.SHA256())
     except InvalidSignature as err:
         raise RefusedEvidenceError("signature", "the instance's TPM has not signed this") from err
-    # 8. to 10. What it says is made by a TPM, and says that an object is in it. A quote has no such part.
+    # 9. to 11. What it says is made by a TPM, and says that an object is in it. A quote has no such part.
     try:
         said = attest.parse(shown.attest, attest.CERTIFY)
     except StructureError as err:
@@ -118,7 +154,7 @@ def verify_attestation(shown: Shown, spki: bytes, signing_key: str) -> None:
         raise RefusedEvidenceError("magic", "this was not made by a TPM")
     if not said.has_body:
         raise RefusedEvidenceError("attest-type", f"got {said.type:04x}, expected {attest.CERTIFY:04x}")
-    # 11. The object is the key of the request, loaded as GKE's nodes did.
+    # 12. The object is the key of the request, loaded as GKE's nodes did.
     if said.name not in _names(spki):
         raise RefusedEvidenceError("name", "another key was certified than that of the request")
 
@@ -189,12 +225,16 @@ class GKEVerifier:
         # 5. The instance is there, and the one that it says it is.
         instance = await known_instance(self._instances, said.project_name, said.zone, said.name, str(said.id))
         # 6. Its TPM has a key.
-        key = await self._instances.signing_key(said.project_name, said.zone, said.name)
-        if key is None:
+        text = await self._instances.signing_key(said.project_name, said.zone, said.name)
+        if text is None:
             raise RefusedEvidenceError(
-                "ak-key", f"the instance {said.name!r} is no shielded one: it has no signing key"
+                "ak-key", f"the instance {said.name!r} is no shielded one, it has no signing key"
             )
-        # 7. to 11.
+        key = load_signing_key(text)
+        # 7. A certificate that came along fits.
+        if shown.certificate:
+            verify_certificate(shown.certificate, key, said)
+        # 8. to 12.
         verify_attestation(shown, binding.spki, key)
         return Attested(
             provider=GKE,

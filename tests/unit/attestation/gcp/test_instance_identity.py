@@ -32,6 +32,7 @@ SWAPPED = [case for case in CASES if case["when"] == "decode GCE identity"]
 def test_every_field_is_read() -> None:
     assert instance_identity.parse(GOOD) == EXPECTED
     assert instance_identity.parse(BARE).is_production is None
+    instance_identity.verify(EXPECTED, project_number=424242424242)
     instance_identity.verify(
         EXPECTED, project_number=424242424242, project_id="demo-proj", instance_id=7700112233445566
     )

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+from cryptography.x509.oid import NameOID
 
 from asynctest import async_test
 from cloud_servers.gcp import INSTANCE_ID, NAME, PROJECT, ZONE, GoogleCloud, resource, tpm_key
 from kubevouch.attestation import request
+from kubevouch.attestation.gcp.instance_identity import OID
 from kubevouch.attestation.gke.verifier import GKEVerifier, make_verifier
 from kubevouch.attestation.interface import (
     Attested,
@@ -39,6 +42,13 @@ from kubevouch.testing.clock import FakeClock
 from node_cases import CASES
 from token_keys import private_key
 
+# As go-tpm-tools has it, and as cloud-provider-gcp read it.
+GOOD = bytes.fromhex(
+    "30320c0a75732d65617374392d7a020562c6d1a9b20c0964656d6f2d70726f6a02071b5b361667b8be0c09766d2d626c75652d33"
+)
+SWAPPED = bytes.fromhex(
+    "30320c0a75732d65617374392d7a02071b5b361667b8be0c09766d2d626c75652d33020562c6d1a9b20c0964656d6f2d70726f6a"
+)
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
 IDENTITY = {
@@ -102,6 +112,23 @@ def blocks(
     )
 
 
+def certificate(key: Any = None, value: bytes = GOOD) -> bytes:
+    """That of the TPM's key, with the instance in it."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "attestation key")])
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key((key or tpm_key()).public_key())
+        .serial_number(7)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + dt.timedelta(days=1))
+        .add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier(OID), value), critical=False)
+        .sign(private_key(0), hashes.SHA256())
+    )
+    return pem.encode("ATTESTATION CERTIFICATE", built.public_bytes(serialization.Encoding.DER))
+
+
 def verifier(cloud: GoogleCloud, folder: Path) -> GKEVerifier:
     settings = cloud.verifier_settings(folder)
     return make_verifier(settings, World(FakeClock(NOW)))
@@ -117,7 +144,7 @@ async def attested(made: GKEVerifier, text: bytes, key: Any = KEY) -> Attested:
 async def test_a_request_of_a_node_of_gke(tmp_path: Path) -> None:
     async with GoogleCloud(tmp_path, NOW) as cloud:
         made = verifier(cloud, tmp_path)
-        found = await attested(made, blocks() + pem.encode("ATTESTATION CERTIFICATE", b"x"))
+        found = await attested(made, blocks() + certificate())
         names = await made.verify_serving(found, [NAME, "10.0.0.5", "10.0.0.6"], NOW)
 
     assert found.identity == f"{PROJECT}/{INSTANCE_ID}"
@@ -161,6 +188,17 @@ TAMPERED: dict[str, tuple[Callable[[], bytes], str]] = {
     "octets behind": (lambda: blocks(certify() + b"\x00"), "structure"),
     "empty": (lambda: blocks(certify()[:3]), "structure"),
     "another key": (lambda: blocks(certify(OTHER)), "name"),
+    "no certificate": (lambda: blocks() + pem.encode("ATTESTATION CERTIFICATE", b"x"), "structure"),
+    "certificate of another key": (lambda: blocks() + certificate(private_key(1)), "ak-key"),
+    "certificate of another instance": (
+        lambda: blocks() + certificate(value=GOOD.replace(b"vm-blue-3", b"vm-blue-4")),
+        "instance-identity",
+    ),
+    "certificate of another zone": (
+        lambda: blocks() + certificate(value=GOOD.replace(b"us-east9-z", b"us-east9-y")),
+        "instance-identity",
+    ),
+    "certificate in the other order": (lambda: blocks() + certificate(value=SWAPPED), "instance-identity"),
 }
 
 
