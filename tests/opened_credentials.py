@@ -55,7 +55,8 @@ def _seed(secret: bytes, private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
         except ValueError as err:
             raise RefusedEvidenceError("integrity", "the seed is for another key") from err
     size = (private.curve.key_size + 7) // 8
-    assert secret[:2] == secret[2 + size : 4 + size] == size.to_bytes(2, "big")
+    if not len(secret) == 4 + 2 * size or not secret[:2] == secret[2 + size : 4 + size] == size.to_bytes(2, "big"):
+        raise RefusedEvidenceError("structure", "the secret is no point of this curve")
     x, y = (int.from_bytes(secret[start : start + size], "big") for start in (2, 4 + size))
     shared = private.exchange(ec.ECDH(), ec.EllipticCurvePublicNumbers(x, y, private.curve).public_key())
     own = private.public_key().public_numbers().x.to_bytes(size, "big")

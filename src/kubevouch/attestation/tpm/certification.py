@@ -27,7 +27,6 @@ def verify_attestation_key(public: bytes) -> Public:
     """
     try:
         key = public_area.parse(public, "the attestation key")
-        key.key()
         key.name()
     except StructureError as err:
         raise RefusedEvidenceError("structure", str(err)) from err
@@ -44,6 +43,10 @@ def verify_attestation_key(public: bytes) -> Public:
             f"got {key.kind} with {key.scheme[0]:04x} over {key.scheme[1]:04x}, expected RSASSA, RSAPSS or ECDSA over "
             "SHA-256 or longer, with RSA of 2048 bits or P-256 and up",
         )
+    try:
+        key.key()
+    except StructureError as err:
+        raise RefusedEvidenceError("structure", str(err)) from err
     return key
 
 
@@ -115,7 +118,7 @@ def verify_key(said: Attest, public: bytes, spki: bytes, creation_data: bytes = 
     """
     try:
         key = public_area.parse(public, "the key")
-        name, own = key.name(), key.spki()
+        name = key.name()
         created = attest.creation_data(creation_data) if said.type == attest.CREATION else b""
     except StructureError as err:
         raise RefusedEvidenceError("structure", str(err)) from err
@@ -133,10 +136,14 @@ def verify_key(said: Attest, public: bytes, spki: bytes, creation_data: bytes = 
         )
     if not _is_long(key):
         raise RefusedEvidenceError("key-size", f"got {key.kind}, expected RSA of 2048 bits or P-256 and up")
+    try:
+        own = key.spki()
+    except StructureError as err:
+        raise RefusedEvidenceError("structure", str(err)) from err
     if own != spki:
         raise RefusedEvidenceError("csr-key", "the key that the TPM speaks of is not the key of the request")
     return key
 
 
 def _is_long(key: Public) -> bool:
-    return key.type != algorithms.RSA or key.bits >= _LEAST_RSA_BITS
+    return key.bits >= _LEAST_RSA_BITS if key.type == algorithms.RSA else key.curve in algorithms.CURVES

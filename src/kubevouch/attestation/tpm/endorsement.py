@@ -77,7 +77,6 @@ def verify_endorsement(
     """
     try:
         key = public_area.parse(public, "the endorsement key")
-        spki = key.spki()
     except StructureError as err:
         raise RefusedEvidenceError("structure", str(err)) from err
     if not key.has(_STORAGE) or key.attributes & Attributes.SIGN:
@@ -87,6 +86,10 @@ def verify_endorsement(
     if key.kind not in trust.kinds:
         expected = ", ".join(sorted(trust.kinds))
         raise RefusedEvidenceError("ek-kind", f"got an endorsement key {key.kind}, expected {expected}")
+    try:
+        spki = key.spki()
+    except StructureError as err:
+        raise RefusedEvidenceError("structure", str(err)) from err
     ek_hash = hashlib.sha256(public[2:]).hexdigest()
     if ek_hash in trust.revoked:
         raise RefusedEvidenceError("revoked", f"the endorsement key {ek_hash} is revoked here")

@@ -79,8 +79,6 @@ def parse(octets: bytes, expected: int, what: str = "TPMS_ATTEST") -> Attest:
     magic, kind = reader.integer(4), reader.integer(2)
     signer, extra = reader.sized(_MAX_NAME), reader.sized(_MAX_EXTRA)
     clock, resets, restarts, safe = reader.integer(8), reader.integer(4), reader.integer(4), reader.integer(1)
-    if safe > 1:
-        raise reader.refusal(f"got {safe} for yes or no")
     said = Attest(
         magic=magic,
         type=kind,

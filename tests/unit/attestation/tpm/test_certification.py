@@ -143,6 +143,22 @@ def test_step_12_an_rsa_key_that_is_short() -> None:
     assert _step(ak=short) == "ak-scheme"
 
 
+@pytest.mark.parametrize("curve", [0x0001, 0x0002, 0x0010, 0x0020])
+def test_curves_that_are_short_or_not_known(curve: int) -> None:
+    assert _step(ak=_ak(curve=curve)) == "ak-scheme"
+    key = msgspec.structs.replace(_KEY, curve=curve)
+    octets = said(attest.CERTIFY, _EXTRA, certified_body(key))
+    assert _step(octets=octets, public=key.encode()) == "key-size"
+
+
+def test_points_beside_their_curves() -> None:
+    beside = (_KEY.unique[0], _KEY.unique[1][:-1] + bytes((_KEY.unique[1][-1] ^ 1,)))
+    assert _step(ak=_ak(unique=beside)) == "structure"
+    key = msgspec.structs.replace(_KEY, unique=beside)
+    octets = said(attest.CERTIFY, _EXTRA, certified_body(key))
+    assert _step(octets=octets, public=key.encode()) == "structure"
+
+
 def test_step_15_another_key_of_the_same_tpm_has_signed() -> None:
     assert _step(signature=signed(curve_key("second AK"), _SAID)) == "signature"
 

@@ -106,9 +106,8 @@ def test_an_endorsement_key_that_signs_is_none() -> None:
         sized(bytes(2000)),
         b"\xff\xff" + _TPM.ek.encode_area(),
         _changed(unique=(b"\1" * 32, b"\2" * 32)),
-        _changed(curve=0x10),
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_structures_that_are_none(public: bytes) -> None:
     assert _step(public=public) == "structure"
@@ -176,7 +175,7 @@ def test_a_kind_that_no_template_has_is_not_looked_for() -> None:
     key = public_of(curve_key("P-521", ec.SECP521R1), EK_ATTRIBUTES, name_algorithm=algorithms.SHA512)
     assert key.kind in KINDS
     weak = msgspec.structs.replace(_rsa_1024(), attributes=EK_ATTRIBUTES)
-    assert _step(public=weak.encode()) == "ek-kind"
+    assert _step(public=weak.encode()) == _step(public=_changed(curve=0x10)) == "ek-kind"
 
 
 def _rsa_1024() -> Public:

@@ -66,13 +66,6 @@ def test_bombs_are_not_looked_at() -> None:
         attest.parse(_CERTIFY[:42] + b"\xff\xff" + _CERTIFY[44:], attest.CERTIFY)
 
 
-def test_safe_is_yes_or_no() -> None:
-    at = 44 + 32 + 16
-    assert _CERTIFY[at] in (0, 1)
-    with pytest.raises(StructureError, match="got 2 for yes or no"):
-        attest.parse(_CERTIFY[:at] + b"\x02" + _CERTIFY[at + 1 :], attest.CERTIFY)
-
-
 def test_creation_data_is_read_to_its_end() -> None:
     octets = _CREATION.octets("creation_data")
     contents = attest.creation_data(octets)

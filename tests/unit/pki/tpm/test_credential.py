@@ -59,7 +59,10 @@ def test_blobs_of_the_tools_open(case: evidence_cases.Case) -> None:
     bits = public_area.parse(case.octets("ek_public")).symmetric[1]
 
     def rule() -> None:
-        blob = credential.parse_file(case.octets("credential_blob"))
+        try:
+            blob = credential.parse_file(case.octets("credential_blob"))
+        except StructureError as err:
+            raise RefusedEvidenceError("structure", str(err)) from err
         assert opened(blob, private, case.octets("ak_name"), digest.name, bits) == case.octets("secret")
 
     case.judge(rule)
