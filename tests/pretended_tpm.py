@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from kubevouch.attestation.tpm import evidence
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.tpm import algorithms, attest, pcrs
+from kubevouch.pki.tpm import algorithms, attest, pcrs, weak_keys
 from kubevouch.pki.tpm.attest import ClockInfo
 from kubevouch.pki.tpm.credential import Credential
 from kubevouch.pki.tpm.marshalling import sized, u16, u32
@@ -61,6 +62,23 @@ def public_of(private: ec.EllipticCurvePrivateKey, attributes: int, **fields: ob
         "attributes": attributes,
         "curve": curve,
         "unique": (numbers.x.to_bytes(size, "big"), numbers.y.to_bytes(size, "big")),
+        **fields,
+    }
+    return Public(**given)  # type: ignore[arg-type] # the names are those of the struct
+
+
+def weak_rsa(attributes: int, bits: int = 2048, **fields: object) -> Public:
+    """A public area with a modulus as TPMs of CVE-2017-15361 made it; nobody has its private half."""
+    product = math.prod(weak_keys._PRIMES)
+    power = pow(65537, 4711, product)
+    least = (1 << bits - 1) // product + 2
+    modulus = next(number for number in (power + product * (least + step) for step in (0, 1)) if number & 1)
+    given: dict[str, object] = {
+        "type": algorithms.RSA,
+        "name_algorithm": algorithms.SHA256,
+        "attributes": attributes,
+        "bits": bits,
+        "unique": (modulus.to_bytes(bits // 8, "big"),),
         **fields,
     }
     return Public(**given)  # type: ignore[arg-type] # the names are those of the struct

@@ -10,6 +10,7 @@ from kubevouch.pki.errors import SignatureError, StructureError
 from kubevouch.pki.tpm import algorithms, attest, public_area, signatures
 from kubevouch.pki.tpm.attest import Attest
 from kubevouch.pki.tpm.public_area import RESIDENT, Attributes, Public
+from kubevouch.pki.tpm.weak_keys import is_known_weak
 
 SECRET_BYTES = 32
 
@@ -23,7 +24,7 @@ def verify_attestation_key(public: bytes) -> Public:
     """The key in a TPM2B_PUBLIC, if all that it signs is what its TPM has made.
 
     Raises:
-        RefusedEvidenceError: ``structure``, ``ak-attributes``, ``ak-scheme``.
+        RefusedEvidenceError: ``structure``, ``ak-attributes``, ``ak-scheme``, ``weak-key``.
     """
     try:
         key = public_area.parse(public, "the attestation key")
@@ -43,6 +44,8 @@ def verify_attestation_key(public: bytes) -> Public:
             f"got {key.kind} with {key.scheme[0]:04x} over {key.scheme[1]:04x}, expected RSASSA, RSAPSS or ECDSA over "
             "SHA-256 or longer, with RSA of 2048 bits or P-256 and up",
         )
+    if is_known_weak(key):
+        raise RefusedEvidenceError("weak-key", "the attestation key is one of CVE-2017-15361")
     try:
         key.key()
     except StructureError as err:
@@ -114,7 +117,8 @@ def verify_key(said: Attest, public: bytes, spki: bytes, creation_data: bytes = 
         creation_data: TPM2B_CREATION_DATA of a creation.
 
     Raises:
-        RefusedEvidenceError: ``structure``, ``name``, ``creation-hash``, ``key-attributes``, ``key-size``, ``csr-key``.
+        RefusedEvidenceError: ``structure``, ``name``, ``creation-hash``, ``key-attributes``, ``key-size``,
+            ``weak-key``, ``csr-key``.
     """
     try:
         key = public_area.parse(public, "the key")
@@ -136,6 +140,8 @@ def verify_key(said: Attest, public: bytes, spki: bytes, creation_data: bytes = 
         )
     if not _is_long(key):
         raise RefusedEvidenceError("key-size", f"got {key.kind}, expected RSA of 2048 bits or P-256 and up")
+    if is_known_weak(key):
+        raise RefusedEvidenceError("weak-key", "the key is one of CVE-2017-15361: its private half can be computed")
     try:
         own = key.spki()
     except StructureError as err:

@@ -15,6 +15,7 @@ from kubevouch.pki.errors import DeviceChainError, ParseError, StructureError
 from kubevouch.pki.tpm import algorithms, ek_certificate, public_area
 from kubevouch.pki.tpm.public_area import RESIDENT, Attributes, Public
 from kubevouch.pki.tpm.templates import ENDORSEMENT_KEYS
+from kubevouch.pki.tpm.weak_keys import is_known_weak
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -70,9 +71,9 @@ def verify_endorsement(
         chain: further certificates in DER, in any order.
 
     Raises:
-        RefusedEvidenceError: with the step, in this order: ``structure``, ``ek-attributes``, ``ek-kind``, ``revoked``.
-            For a key that is on the list nothing more. Else ``ek-certificate`` or, of TPMs that have none,
-            ``ek-allow-list``; ``ek-template``, ``ek-key``, those of
+        RefusedEvidenceError: with the step, in this order: ``structure``, ``ek-attributes``, ``ek-kind``,
+            ``weak-key``, ``revoked``. For a key that is on the list nothing more. Else ``ek-allow-list`` where there is
+            no certificate; ``structure`` of what there is, ``ek-template``, ``ek-key``, those of
             :func:`~kubevouch.pki.tpm.ek_certificate.verify`, ``revoked``.
     """
     try:
@@ -86,6 +87,10 @@ def verify_endorsement(
     if key.kind not in trust.kinds:
         expected = ", ".join(sorted(trust.kinds))
         raise RefusedEvidenceError("ek-kind", f"got an endorsement key {key.kind}, expected {expected}")
+    if is_known_weak(key):
+        raise RefusedEvidenceError(
+            "weak-key", "the endorsement key is one of CVE-2017-15361: its private half is known"
+        )
     try:
         spki = key.spki()
     except StructureError as err:

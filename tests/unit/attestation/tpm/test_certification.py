@@ -27,6 +27,7 @@ from pretended_tpm import (
     quoted_body,
     said,
     signed,
+    weak_rsa,
 )
 
 _ROWS = {
@@ -149,6 +150,13 @@ def test_curves_that_are_short_or_not_known(curve: int) -> None:
     key = msgspec.structs.replace(_KEY, curve=curve)
     octets = said(attest.CERTIFY, _EXTRA, certified_body(key))
     assert _step(octets=octets, public=key.encode()) == "key-size"
+
+
+def test_keys_of_a_tpm_that_made_weak_ones() -> None:
+    assert _step(ak=weak_rsa(AK_ATTRIBUTES, scheme=(algorithms.RSASSA, algorithms.SHA256))) == "weak-key"
+    key = weak_rsa(KEY_ATTRIBUTES)
+    octets = said(attest.CERTIFY, _EXTRA, certified_body(key))
+    assert _step(octets=octets, public=key.encode(), spki=key.spki()) == "weak-key"
 
 
 def test_points_beside_their_curves() -> None:

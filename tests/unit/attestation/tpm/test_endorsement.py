@@ -19,7 +19,7 @@ from kubevouch.pki.tpm import algorithms
 from kubevouch.pki.tpm.marshalling import sized
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.pki.x509 import x509_certificate
-from pretended_tpm import EK_ATTRIBUTES, NOW, Maker, PretendedTPM, curve_key, der_of, public_of
+from pretended_tpm import EK_ATTRIBUTES, NOW, Maker, PretendedTPM, curve_key, der_of, public_of, weak_rsa
 
 _TPM = PretendedTPM()
 _MAKER = Maker()
@@ -181,3 +181,9 @@ def test_a_kind_that_no_template_has_is_not_looked_for() -> None:
 def _rsa_1024() -> Public:
     modulus = b"\xc1" + bytes(126) + b"\x01"
     return Public(type=algorithms.RSA, name_algorithm=algorithms.SHA256, attributes=0, bits=1024, unique=(modulus,))
+
+
+def test_a_key_of_a_tpm_that_made_weak_ones() -> None:
+    weak = weak_rsa(EK_ATTRIBUTES)
+    listed = frozenset({hashlib.sha256(weak.encode_area()).hexdigest()})
+    assert _step(public=weak.encode()) == _step(public=weak.encode(), allowed=listed) == "weak-key"
