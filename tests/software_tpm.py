@@ -36,8 +36,9 @@ NOW = dt.datetime(2026, 11, 22, 6, tzinfo=dt.UTC)
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _EVICT_CONTROL, _NV_UNDEFINE, _NV_DEFINE, _NV_WRITE = 0x120, 0x122, 0x12A, 0x137
 _CLEAR, _HIERARCHY_CHANGE_AUTH, _DICTIONARY_ATTACK_PARAMETERS = 0x126, 0x129, 0x13A
-# Written by the owner, read by whoever asks, no lockout.
-_NV_ATTRIBUTES = 1 << 1 | commands.NV_OWNER_READ | commands.NV_AUTH_READ | 1 << 25
+_PLATFORM = 0x4000000C
+# Made and written by the platform, so that clearing the TPM leaves it; no lockout (part 2, 13.4).
+_OF_THE_MAKER = 1 << 0 | 1 << 25 | 1 << 30
 _FIRST_OF_CHAIN = 0x01C00100
 
 
@@ -201,18 +202,25 @@ class SoftwareTPM:
             created = tpm.run(commands.create_primary(commands.ENDORSEMENT, kind.template))
             return public_area.parse_area(commands.first_sized(created)).key()
 
-    def define(self, index: int, content: bytes, *, attributes: int = _NV_ATTRIBUTES, written: bool = True) -> None:
-        """Make an NV index that holds ``content``."""
-        public = struct.pack(">IHI", index, algorithms.SHA256, attributes) + sized(b"")
+    def define(
+        self,
+        index: int,
+        content: bytes,
+        *,
+        readers: int = commands.NV_OWNER_READ | commands.NV_AUTH_READ,
+        written: bool = True,
+    ) -> None:
+        """Make an NV index that holds ``content``, as a maker does."""
+        public = struct.pack(">IHI", index, algorithms.SHA256, _OF_THE_MAKER | readers) + sized(b"")
         public += struct.pack(">H", len(content))
         with self.device().opened() as tpm:
             if index in tpm.handles(index):
-                tpm.run(Command(_NV_UNDEFINE, (commands.OWNER, index), (EMPTY,)))
+                tpm.run(Command(_NV_UNDEFINE, (_PLATFORM, index), (EMPTY,)))
             parameters = sized(b"") + sized(public)
-            tpm.run(Command(_NV_DEFINE, (commands.OWNER,), (EMPTY,), parameters))
+            tpm.run(Command(_NV_DEFINE, (_PLATFORM,), (EMPTY,), parameters))
             for offset in range(0, len(content) if written else 0, 512):
                 part = sized(content[offset : offset + 512]) + struct.pack(">H", offset)
-                tpm.run(Command(_NV_WRITE, (commands.OWNER, index), (EMPTY,), part))
+                tpm.run(Command(_NV_WRITE, (_PLATFORM, index), (EMPTY,), part))
 
     def keep(self, template: Public, handle: int, hierarchy: int = commands.ENDORSEMENT) -> None:
         """Make a primary key persistent."""

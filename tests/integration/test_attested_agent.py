@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -21,21 +22,29 @@ from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.config.kubeconfig import User
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases import node_identities
+from kubevouch.pki import keys
+from kubevouch.pki.tpm import resident_key
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import SystemClock
 from processes import Up
 from proving_machine import by_null
 from running_agent import bootstrap_kubeconfig
+from software_tpm import Manufacturer, SoftwareTPM, software_tpm
 
 TESTS = str(Path(__file__).parents[1])
-CONFIGURATION = "apiVersion: kubevouch.io/v1alpha1\nkind: AttestationConfiguration\nattestors: [{provider: 'null'}]\n"
+MAKER = Manufacturer()
+CONFIGURATION = {
+    "apiVersion": "kubevouch.io/v1alpha1",
+    "kind": "AttestationConfiguration",
+    "attestors": [{"provider": "null"}, {"provider": "tpm", "settings": {"roots": MAKER.root_pem}}],
+}
 CLOCK = SystemClock()
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "attestation.yaml").write_text(CONFIGURATION)
+    (folder / "attestation.yaml").write_text(json.dumps(CONFIGURATION))
     with Up(folder, ("--attestation-config", "attestation.yaml"), variables={"PYTHONPATH": TESTS}) as running:
         yield running
 
@@ -46,7 +55,7 @@ async def operator(up: Up) -> AsyncIterator[Client]:
         yield client
 
 
-def agent_of(up: Up, node: Path, name: str, *settings: str) -> Agent:
+def agent_of(up: Up, node: Path, name: str, *settings: str, tpm: SoftwareTPM | None = None) -> Agent:
     if not node.exists():
         bootstrap_kubeconfig(up.folder, node, User(token=up.join_arguments[1]))
     files = ClusterFiles(node / "etc/kubernetes/kubelet.conf", node / "etc/kubernetes/bootstrap-kubelet.conf")
@@ -56,7 +65,7 @@ def agent_of(up: Up, node: Path, name: str, *settings: str) -> Agent:
         cert_dir=node / "pki",
         socket=node / "agent.sock",
         healthz=None,
-        attestation=by_null(*settings),
+        attestation=by_null(*settings) if tpm is None else by_null(f"device={tpm.where}", names=["tpm"]),
     )
     return Agent(options, CLOCK, lambda: 0.5)
 
@@ -135,3 +144,39 @@ async def test_another_machine_does_not_get_the_name(tmp_path: Path, up: Up) -> 
 async def test_a_setting_that_cannot_be_meant_is_said_at_the_start(tmp_path: Path, up: Up) -> None:
     with pytest.raises(SettingsError, match="null: settings of null"):
         await agent_of(up, tmp_path / "a", "worker-3", "bogus=1").begin()
+
+
+@async_test
+async def test_a_key_that_never_leaves_its_tpm_is_renewed_and_made_anew_once_it_is_lost(
+    tmp_path: Path, up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident_key, "default_signer", None)
+    with software_tpm(tmp_path / "tpm", MAKER) as tpm:
+        agent = agent_of(up, tmp_path / "a", "worker-4", tpm=tpm)
+        await agent.begin()
+        agent.prepare()
+        assert await asked(agent) == ""
+        pair = agent.client.pair
+        assert pair is not None and keys.is_in_tpm(pair.key)
+        # The request for the next one goes out by TLS with that key.
+        assert await asked(agent) == ""
+        second = leaf(agent)
+        assert second != pair.leaf
+        async with operator(up) as client:
+            known = (await client.get(NODE_IDENTITIES, "worker-4")).status
+            assert (known.provider, known.strength) == ("tpm", "tpm")
+            tpm.stop()
+            assert "there is no TPM at" in await asked(agent)
+            tpm.start()
+            tpm.clear()
+            assert await asked(agent) == ""
+            assert leaf(agent) != second
+            assert (await client.get(NODE_IDENTITIES, "worker-4")).status.identity == known.identity
+        # A copy of the disk is another machine's.
+        with software_tpm(tmp_path / "other", MAKER) as other:
+            resident_key.default_signer = None
+            shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=False)
+            copied = agent_of(up, tmp_path / "b", "worker-4", tpm=other)
+            await copied.begin()
+            copied.prepare()
+            assert "message: name-taken: " in await asked(copied)

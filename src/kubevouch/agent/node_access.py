@@ -17,7 +17,7 @@ from kubevouch.agent import file_discovery, trust_bundle
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.discovery import TokenDiscovery, discover
-from kubevouch.agent.interface import AgentError, SettingsError
+from kubevouch.agent.interface import AgentError, AttestationUnavailableError, SettingsError
 from kubevouch.agent.manager_interface import LoggingObserver
 from kubevouch.agent.recovery import RecoveryRequests
 from kubevouch.agent.recovery_keys import RecoveryKeys
@@ -36,8 +36,8 @@ from kubevouch.config.kubeconfig import Cluster
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
+from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
-from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.records import bootstrap_tokens, ca_rotation, node_recovery
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig, told_by
@@ -236,15 +236,29 @@ class NodeAccess:
         """``pair``, unless its key was in a TPM that does not know it any more: cleared, or another machine's.
 
         Raises:
-            SettingsError: it does not, and nothing else is there to come back with.
+            SettingsError: it does not, and nothing else is there to come back with; or there is no TPM.
+            AttestationUnavailableError: the TPM does not answer now.
         """
-        if pair is None or not keys.is_in_tpm(pair.key) or not await asyncio.to_thread(_is_lost, pair.key):
+        if pair is None or not keys.is_in_tpm(pair.key):
             return pair
-        lost = "the TPM does not know the key of the node's certificate: it was cleared since, or is another machine's"
-        if self._bootstrap() is None:
-            raise SettingsError(lost, "join again with a token (kubevouch join), or give --bootstrap-kubeconfig")
-        log.warning(lost, then="the bootstrap kubeconfig is used")
-        return None
+        # Few machines have such keys.
+        from kubevouch.attestation import interface
+        from kubevouch.attestation.tpm import node_keys
+
+        try:
+            await asyncio.to_thread(node_keys.verify_usable, cast("ResidentKey", pair.key))
+        except node_keys.TPMKeyLostError as err:
+            lost = "the TPM does not know the key of the node's certificate: it was cleared, or is another machine's"
+            if self._bootstrap() is None:
+                hint = "join again with a token (kubevouch join), or give --bootstrap-kubeconfig"
+                raise SettingsError(lost, hint) from err
+            log.warning(lost, then="the bootstrap kubeconfig is used")
+            return None
+        except interface.UnavailableError as err:
+            raise AttestationUnavailableError(str(err), retry_after=err.retry_after) from err
+        except (interface.AttestationError, KeyMaterialError) as err:
+            raise SettingsError(str(err), "kubevouch tpm probe says what is in the way") from err
+        return pair
 
     def _credential(self, pair: StoredPair | None) -> tuple[RESTConfig, str, tuple[str, ...]]:
         """What to connect with, what that is called, and as whom it may have asked before."""
@@ -435,10 +449,3 @@ def token_user(path: Path | None) -> str:
         return bootstrap_tokens.parse_token(user.token).user
     except (kubeconfig.KubeconfigError, KeyError, bootstrap_tokens.TokenSyntaxError):
         return ""
-
-
-def _is_lost(key: PrivateKey) -> bool:
-    # Few machines have such keys.
-    from kubevouch.attestation.tpm import node_keys
-
-    return node_keys.is_lost(cast("ResidentKey", key))

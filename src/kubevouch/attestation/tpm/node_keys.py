@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubevouch.attestation.interface import AttestationError, RefusedEvidenceError
+from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.attestation.tpm.device import Connection, Device, TPMCommandError
-from kubevouch.pki.errors import KeyMaterialError, StructureError
+from kubevouch.pki.errors import StructureError
 from kubevouch.pki.tpm import algorithms, commands, public_area, resident_key, templates
 from kubevouch.pki.tpm.commands import ResponseCode
 from kubevouch.pki.tpm.public_area import Attributes
@@ -40,15 +40,15 @@ def use(device: Device) -> None:
     resident_key.use(lambda *what: sign(device, *what))
 
 
-def is_lost(key: ResidentKey) -> bool:
-    """Whether its TPM does not know ``key`` any more; a TPM that does not answer has lost nothing."""
-    try:
-        key.sign_digest(bytes(32), algorithms.SHA256)
-    except TPMKeyLostError:
-        return True
-    except (AttestationError, KeyMaterialError):
-        return False
-    return False
+def verify_usable(key: ResidentKey) -> None:
+    """That its TPM signs with ``key``.
+
+    Raises:
+        TPMKeyLostError: the TPM does not know it any more.
+        AttestationError: the TPM does not answer.
+        KeyMaterialError: nobody has said in which TPM it is.
+    """
+    key.sign_digest(bytes(32), algorithms.SHA256)
 
 
 def load(tpm: Connection, key: ResidentKey) -> int:

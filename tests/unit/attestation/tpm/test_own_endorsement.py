@@ -14,8 +14,6 @@ from kubevouch.pki.tpm import commands, templates
 from kubevouch.pki.tpm.templates import EndorsementKey
 from software_tpm import Manufacturer, SoftwareTPM, software_tpm
 
-_WRITE_ONLY = 1 << 1 | 1 << 25
-
 
 def _kind(name: str) -> EndorsementKey:
     return next(each for each in templates.ENDORSEMENT_KEYS if each.kind == name)
@@ -105,7 +103,7 @@ def test_an_index_that_cannot_be_read_is_told_and_passed_over(tmp_path: Path, ma
 
 def test_an_index_that_only_the_owner_reads_is_read_by_the_owner(tmp_path: Path) -> None:
     with software_tpm(tmp_path) as tpm:
-        tpm.define(0x01C0000A, b"x" * 1500, attributes=_WRITE_ONLY | commands.NV_OWNER_READ)
+        tpm.define(0x01C0000A, b"x" * 1500, readers=commands.NV_OWNER_READ)
         with tpm.device().opened() as connection:
             assert own_endorsement.read_index(connection, 0x01C0000A) == b"x" * 1500
 
