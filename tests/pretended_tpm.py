@@ -159,6 +159,7 @@ class Maker:
         begins: dt.datetime = NOW - 10 * _YEAR,
         ends: dt.datetime = NOW + _YEAR,
         strange_critical: bool = False,
+        alt_names_value: bytes = b"",
         by: str = "",
         serial: int = 7,
     ) -> bytes:
@@ -175,7 +176,10 @@ class Maker:
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
         alt_names = [x509.DirectoryName(_directory(each)) for each in names]
-        if alt_names or other_names:
+        if alt_names_value:
+            value = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.17"), alt_names_value)
+            builder = builder.add_extension(value, critical=True)
+        elif alt_names or other_names:
             builder = builder.add_extension(x509.SubjectAlternativeName([*alt_names, *other_names]), critical=critical)
         if usage is not None:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)

@@ -41,8 +41,6 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 
 VERSIONS = (VERSION,)
 _MAX_POLICIES = 32
-_MAX_ALLOWED = 100_000
-"""Endorsement keys without certificates."""
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -273,8 +271,6 @@ def _is_quoted(measured: Measured) -> bool:
 
 def _trust(read: Settings) -> Trust:
     allowed = frozenset((*_digests(read.allowed, "allowed"), *_listed(read.allowed_file)))
-    if len(allowed) > _MAX_ALLOWED:
-        raise SettingsError(f"settings of {NAME}: got {len(allowed)} allowed keys, expected at most {_MAX_ALLOWED}")
     roots: Sequence[Certificate] = ()
     if read.roots or read.roots_file:
         text = settings.text_or_file(read.roots, read.roots_file, NAME, "roots")

@@ -397,6 +397,15 @@ def test_the_list_of_a_file(tmp_path: Path) -> None:
     made.challenge(msgspec.json.encode(_TPM.opening(ek_certificate=b"")), NOW, secrets.token_bytes)
 
 
+def test_certificates_between_in_a_file(tmp_path: Path) -> None:
+    between = tmp_path / "between.pem"
+    between.write_bytes(Maker().issuing.public_bytes(Encoding.PEM))
+    alone = msgspec.json.encode(_TPM.opening(chain=()))
+    _made(intermediatesFile=str(between)).challenge(alone, NOW, secrets.token_bytes)
+    with pytest.raises(RefusedEvidenceError, match="chain"):
+        _made().challenge(alone, NOW, secrets.token_bytes)
+
+
 def test_a_quote_is_asked_for_as_policies_need_it() -> None:
     def asked(**settings: Any) -> Question:
         made = _made(**settings)

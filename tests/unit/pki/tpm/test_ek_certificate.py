@@ -54,6 +54,11 @@ def test_a_good_certificate_tells_the_maker() -> None:
         ({"names": ((("2.23.133.2.1", "MADE"), *TPM_NAMES[1:]),)}, "san"),
         ({"other_names": (x509.DNSName("node-1"),)}, "san"),
         ({"critical": False}, "san"),
+        ({"alt_names_value": der.encode(der.SEQUENCE, der.encode(0xA4, b"\x30\x00\x00"))}, "san"),
+        ({"alt_names_value": der.encode(der.SEQUENCE, der.encode(0xA4, b"\x31\x00"))}, "san"),
+        ({"alt_names_value": der.encode(der.SEQUENCE, der.encode(0xA4, b""))}, "san"),
+        ({"alt_names_value": der.encode(der.SEQUENCE, der.encode(0xA4, b"\x30\x02\x31\x05"))}, "san"),
+        ({"alt_names_value": der.encode(der.SEQUENCE) + b"\0"}, "san"),
     ],
 )
 def test_certificates_that_are_refused(fields: dict[str, Any], step: str) -> None:
