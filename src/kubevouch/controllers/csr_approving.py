@@ -32,6 +32,7 @@ from kubevouch.controllers.approval import (
 from kubevouch.controllers.approval.approval_news import ApprovalNews
 from kubevouch.controllers.approval.certificate_policies import PolicyApprover
 from kubevouch.controllers.approval.interface import ApprovalMetrics, Approver, Bound, RefusedError
+from kubevouch.controllers.approval.kubelet_client import MachineBounds
 from kubevouch.controllers.approval.node_attestation import NodeAttestationApprover
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
@@ -266,7 +267,11 @@ def build(context: Context) -> QueueController:
         if isinstance(approver, PolicyApprover):
             bounds.append(approver)
     approvers += webhook.build(context, controller)
-    bounds.append(kubelet_client.build_bounds(context, client, controller))
+    of_machines = kubelet_client.build_bounds(context, client, controller)
+    bounds.append(of_machines)
     # The last: nobody has a claim whose request is refused for something else.
-    bounds += (each for each in approvers if isinstance(each, NodeAttestationApprover))
+    for each in approvers:
+        if isinstance(each, NodeAttestationApprover):
+            each.names = of_machines.names if isinstance(of_machines, MachineBounds) else None
+            bounds.append(each)
     return controller

@@ -332,8 +332,7 @@ def verify_node(wanted: Wanted, node: Node | None, proofs: Sequence[Attested], *
     """
     if node is None:
         return
-    theirs = node.spec.provider_id
-    ours = next((each.provider_id for each in proofs if each.provider_id), "")
+    theirs, ours = node.spec.provider_id, _proven_provider_id(proofs)
     if ours and theirs and ours != theirs and _is_ready(node):
         raise RequestRefusedError("live-node", f"node {wanted.node_name} is ready and is {theirs[:_SHOWN]}, got {ours}")
     if claimed or vouched or wanted.own or (ours and ours == theirs) or not _is_ready(node):
@@ -343,6 +342,15 @@ def verify_node(wanted: Wanted, node: Node | None, proofs: Sequence[Attested], *
         f"node {wanted.node_name} is ready, and nothing says that it is this machine: it joins as itself with the "
         "certificate that it has, or the Node is deleted first",
     )
+
+
+def is_node(node: Node | None, proofs: Sequence[Attested]) -> bool:
+    """Whether the Node is the machine that was proven, by its provider id."""
+    return node is not None and bool(node.spec.provider_id) and node.spec.provider_id == _proven_provider_id(proofs)
+
+
+def _proven_provider_id(proofs: Sequence[Attested]) -> str:
+    return next((each.provider_id for each in proofs if each.provider_id), "")
 
 
 def _is_ready(node: Node) -> bool:

@@ -25,6 +25,7 @@ from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.pki.recognizers import APPROVED_REASON, not_approved, recognize
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy.facts import RequestFacts
+from kubevouch.policy.node_attestation import is_client
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
 from kubevouch.records.bootstrap_tokens import token_id_of_name, token_id_of_user
 from kubevouch.records.node_recovery import RecoveryRefusedError
@@ -76,13 +77,13 @@ class MachineBounds:
     def __init__(self, tokens: TokenAdmission, recovery: RecoveryAdmission, names: NameAdmission) -> None:
         self._tokens = tokens
         self._recovery = recovery
-        self._names = names
+        self.names = names
 
     async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
         """See :class:`kubevouch.controllers.approval.interface.Bound`."""
         try:
             if csr.spec.signer_name == wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER:
-                await self._names.admit(csr, request)
+                await self.names.admit(csr, request)
             await self._tokens.admit(csr)
             await self._recovery.admit(csr)
         except NameRefusedError as err:
@@ -100,6 +101,9 @@ class LeftToOthers:
 
     async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:  # noqa: ARG002
         """Raises :class:`IgnorableError`."""
+        if is_client(csr.spec.signer_name):
+            # Which nobody else approves. What the token is bounded to is not known here: the proof decides.
+            return
         is_kubelets = csr.spec.signer_name == wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER
         if is_kubelets or token_id_of_user(csr.spec.username):
             raise IgnorableError(

@@ -26,6 +26,7 @@ from kubevouch.attestation.interface import Attested, RefusedEvidenceError, Unav
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import MERGE_PATCH, Client, TransportError
 from kubevouch.controllers.approval.interface import UNCOUNTED, ApprovalMetrics, RefusedError
+from kubevouch.controllers.approval.name_admission import NameAdmission, NameRefusedError
 from kubevouch.controllers.approval.node_claims import NodeClaims
 from kubevouch.controllers.approval.node_proofs import NodeProofs
 from kubevouch.controllers.attestation import Attestation
@@ -83,6 +84,10 @@ class NodeAttestationApprover:
         self._inventory = inventory
         self._clock = clock
         self._proven: dict[str, Asked] = {}
+        # Those of them of whom nothing says that the name was theirs before.
+        self._strangers: set[str] = set()
+        self.names: NameAdmission | None = None
+        """To whom names belong by certificates that needed no proof; None where others approve those."""
 
     def has_loaded(self) -> bool:
         return self._inventory.has_loaded()
@@ -126,6 +131,7 @@ class NodeAttestationApprover:
         vouched = machine is not None and _vouches(machine, proofs)
         node = self._nodes.get(wanted.node_name)
         node_attestation.verify_node(wanted, node, proofs, claimed=claimed, vouched=vouched)
+        is_known = claimed or vouched or wanted.own or node_attestation.is_node(node, proofs)
         group = node_attestation.group_of(config, wanted.node_name, machine, proofs)
         node_attestation.verify_strength(group, proofs)
         node_attestation.verify_callback(group, machine, proofs)
@@ -137,8 +143,11 @@ class NodeAttestationApprover:
         # Asked again when the name is taken: here it keeps nobody waiting, or using a token up, who has no chance.
         node_identities.decide(asked, named, self._claims.others(asked), now)
         self._proven[facts.uid] = asked
+        (self._strangers.discard if is_known else self._strangers.add)(facts.uid)
         if len(self._proven) > _REMEMBERED:
-            del self._proven[next(iter(self._proven))]
+            oldest = next(iter(self._proven))
+            del self._proven[oldest]
+            self._strangers.discard(oldest)
         shown = ", ".join(f"{each.provider} {each.identity[:128]} ({each.strength})" for each in proofs)
         return Verdict(
             Outcome.APPROVE,
@@ -155,11 +164,22 @@ class NodeAttestationApprover:
         if not node_attestation.is_client(csr.spec.signer_name):
             await self._admit_other(facts_of(csr, request))
             return
+        if attestation_provider(csr.spec.signer_name) not in self._attestation.verifiers:
+            # Somebody else's method: nothing is signed here.
+            return
         asked = self._proven.pop(csr.metadata.uid, None)
         if asked is None:
             raise RefusedError(NAME, DENIED_REASON, "nothing was proven: no other approval counts for this signer")
+        is_stranger = asked.uid in self._strangers
+        self._strangers.discard(asked.uid)
         try:
+            if is_stranger and self.names is not None:
+                # That it is some machine gives it no name that another one has, which is away.
+                await self.names.admit(csr, request)
             await self._claims.take(asked)
+        except NameRefusedError as err:
+            await self._tell_refused(asked.node_name, str(err))
+            raise RefusedError(NAME, err.reason, str(err)) from err
         except IdentityRefusedError as err:
             text = f"{err.step}: {err}"
             await self._tell_refused(asked.node_name, text)

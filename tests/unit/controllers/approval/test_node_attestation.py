@@ -31,11 +31,14 @@ from kubevouch.api.kubevouch_v1alpha1.node_identities import ExpectedHardware, N
 from kubevouch.attestation import request as blocks
 from kubevouch.attestation.interface import Evidence
 from kubevouch.client.interface import Client, TransportError
+from kubevouch.controllers.approval.kubelet_client import LeftToOthers
+from kubevouch.controllers.interface import IgnorableError
 from kubevouch.controllers.machine_inventory import NAME as INVENTORY
 from kubevouch.controllers.node_attestation import MAX_CONTENT
 from kubevouch.ledger.entries import APPROVED, ISSUED, Entry, Query
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
+from kubevouch.pki.x509 import x509_request
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER, SUPPORTED_VERSIONS_ANNOTATION
 
 STOCK = {"signer_name": KUBE_APISERVER_CLIENT_KUBELET_SIGNER}
@@ -329,6 +332,33 @@ async def test_a_node_that_lives_is_taken_over_by_nobody() -> None:
         assert outcome(await Machine(at, "worker-7", "m-3", provider_id="demo://5").join()) == "issued"
 
 
+@async_test
+async def test_a_machine_that_joined_without_a_proof_and_is_away_keeps_its_name() -> None:
+    async with attested_world(NULL + "fallbacks: {bootstrapToken: true}\n") as at:
+        old = Machine(at, "worker-7", "m-1")
+        assert outcome(await old.file(old.request(), **STOCK)) == "issued"
+        # Its Node is not there, or not ready: its certificate counts.
+        assert outcome(await Machine(at, "worker-7", "m-2", token="aaaaaa").join()).startswith(
+            "denied: the name worker-7"
+        )
+        assert await identity(at, "worker-7") is None
+        # It proves what it is as the node that it is, and is held to that from then on.
+        old.become_node()
+        old.key = Machine(at, "x", "y").key
+        assert outcome(await old.join()) == "issued"
+        assert outcome(await Machine(at, "worker-7", "m-2", token="aaaaaa").join()) == "denied: name-taken"
+
+
+@async_test
+async def test_who_has_another_method_elsewhere_is_left_alone() -> None:
+    async with attested_world() as at:
+        machine = Machine(at, "worker-7", "m-1")
+        filed = await machine.file(
+            machine.request(), signer_name="cluster.x-k8s.io/kube-apiserver-client-kubelet-vendor"
+        )
+        assert outcome(filed) == "waits"
+
+
 # ------------------------------------------------------------------ serving certificates
 
 SERVES = "cluster.x-k8s.io/kubelet-serving-null"
@@ -463,3 +493,16 @@ async def test_who_is_stopped_anywhere_is_followed_by_somebody_who_goes_on(step:
         assert found is not None
         assert [each.event for each in found.status.history] == ["Claimed"]
         assert len(await written(at, ISSUED)) == 1
+
+
+@async_test
+async def test_proofs_count_where_the_kubelets_own_signer_is_left_to_others() -> None:
+    async with attested_world() as at:
+        machine = Machine(at, "worker-7", "m-1")
+        attested = await machine.join()
+        left = LeftToOthers()
+        wanted = x509_request.parse_pem(attested.spec.request or b"")
+        await left.admit(attested, wanted)
+        stock = msgspec.structs.replace(attested.spec, signer_name=KUBE_APISERVER_CLIENT_KUBELET_SIGNER)
+        with pytest.raises(IgnorableError, match="left to kube-controller-manager"):
+            await left.admit(msgspec.structs.replace(attested, spec=stock), wanted)
