@@ -144,6 +144,20 @@ async def test_a_name_that_went_to_a_newer_instance_is_asked_for_again(tmp_path:
 
 
 @async_test
+async def test_an_instance_that_runs_by_now_is_asked_for_again(tmp_path: Path) -> None:
+    async with GoogleCloud(tmp_path, NOW) as cloud:
+        clock, shown = FakeClock(NOW), await proof(cloud)
+        made = verifier(cloud, tmp_path, clock)
+        cloud.instances[NAME]["status"] = "SUSPENDED"
+        with pytest.raises(UnavailableError):
+            await attested(made, shown)
+        cloud.instances[NAME]["status"] = "STAGING"
+        clock.advance(1)
+
+        assert (await attested(made, shown)).node_name == NAME
+
+
+@async_test
 async def test_a_cloud_that_does_not_answer_refuses_nobody(tmp_path: Path) -> None:
     async with GoogleCloud(tmp_path, NOW) as cloud:
         shown = await proof(cloud)
@@ -215,11 +229,11 @@ async def test_names_and_addresses_of_serving_certificates(tmp_path: Path) -> No
 
         assert set(await made.verify_serving(found, [*own, *foreign], NOW)) == set(own)
         assert not await made.verify_serving(found, own[:3], NOW)
+        nobody = verifier(cloud, tmp_path, instances="")
+        assert not await nobody.verify_serving(found, own, NOW)
         cloud.instances[NAME] = resource(id="1")
         again = verifier(cloud, tmp_path)
         assert not await again.verify_serving(found, own, NOW)
-        nobody = verifier(cloud, tmp_path, instances="")
-        assert not await nobody.verify_serving(found, own, NOW)
 
 
 SERVING = [case for case in CASES if case["area"] == "attest-gcp" and case["when"] == "GKE serving check"]
