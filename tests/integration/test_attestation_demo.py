@@ -21,6 +21,7 @@ def test_machines_join_and_thieves_are_refused_with_the_reason() -> None:
     assert done.code == 0, done.stdout + done.stderr
     for name in ("rack-1", "edge-1", "cloud-1"):
         assert f"this machine has joined as system:node:{name}" in done.stdout
+    assert done.stdout.count("its key stays in the TPM: kubevouch agent speaks with it") == 1
     places = [done.stdout.find(each) for each in REASONS]
     assert -1 not in places and places == sorted(places), (places, done.stdout)
     # Nobody has taken anything over.

@@ -404,7 +404,8 @@ class _Attempt:
         arguments = (self._key, template.subject, template.alt_names, extensions)
         # A TPM takes its time to sign.
         in_tpm = keys.is_in_tpm(self._key)
-        signed = await asyncio.to_thread(build_request, *arguments) if in_tpm else build_request(*arguments)
+        with _own_errors(self._methods[0].attestor.name):
+            signed = await asyncio.to_thread(build_request, *arguments) if in_tpm else build_request(*arguments)
         content = blocks.build(signed, proofs)
         if len(content) > blocks.MAX_BYTES:
             raise AttestationRefusedError(

@@ -258,6 +258,19 @@ def perform(options: JoinOptions, flags: dict[str, Any]) -> None:
         ui.step(f"done: {', '.join(_ran(options, joined)) or 'nothing'}")
 
 
+def _stays_in_tpm(options: JoinOptions) -> bool:
+    from kubevouch.agent.certificate_store import CertificateStore
+    from kubevouch.agent.interface import CertificateStoreError
+    from kubevouch.phases.join import CERTIFICATE_FOLDER
+    from kubevouch.pki import keys
+
+    try:
+        pair = CertificateStore(options.root / CERTIFICATE_FOLDER).current()
+    except (CertificateStoreError, OSError):
+        return False
+    return pair is not None and keys.is_in_tpm(pair.key)
+
+
 def _say(options: JoinOptions, joined: Joined, serving: Serving | None) -> None:
     ui.say()
     already = "this machine has joined before" if joined.already else "this machine has joined"
@@ -265,7 +278,10 @@ def _say(options: JoinOptions, joined: Joined, serving: Serving | None) -> None:
     if serving is not None:
         by_itself = "; no one but itself vouches for it" if serving.self_signed else ""
         ui.say(f"it serves with a certificate until {_date(serving.certificate.not_after)}{by_itself}")
-    ui.say(f"  kubectl --kubeconfig {shown(joined.kubelet_conf)} auth whoami")
+    if _stays_in_tpm(options):
+        ui.say("its key stays in the TPM: kubevouch agent speaks with it, kubelets and kubectl cannot")
+    else:
+        ui.say(f"  kubectl --kubeconfig {shown(joined.kubelet_conf)} auth whoami")
 
 
 def _date(moment: dt.datetime) -> str:

@@ -21,10 +21,13 @@ from kubevouch.agent.interface import (
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.attestation.interface import Evidence
+from kubevouch.attestation.tpm import node_keys
 from kubevouch.pki import keys
+from kubevouch.pki.tpm import resident_key
 from kubevouch.pki.x509 import provider_id, x509_request
 from kubevouch.testing.cluster import Cluster
 from proving_machine import NODE, Clerk, Machine, attested_cluster, bound, by_null
+from software_tpm import software_tpm
 
 PROVIDER_ID = "aws:///eu-west-1a/i-0abc"
 
@@ -192,6 +195,20 @@ async def test_a_method_that_cannot_prove(tmp_path: Path) -> None:
             await machine.obtain(by_null(names=["nowhere"]))
         with pytest.raises(SettingsError, match="got 'v9' as the oldest version of null evidence, expected one of v1"):
             await machine.obtain(by_null(oldest=["v9"]))
+
+
+@async_test
+async def test_a_key_whose_tpm_does_not_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident_key, "default_signer", None)
+    async with attested_cluster() as cluster, Clerk(cluster).at_work():
+        machine = Machine(cluster, tmp_path)
+        with software_tpm(tmp_path / "tpm") as tpm:
+            monkeypatch.setenv("KUBEVOUCH_TPM", tpm.where)
+            machine.store.put_pending_key(node_keys.make(tpm.device()))
+        with pytest.raises(SettingsError, match="null: there is no TPM at"):
+            await machine.obtain(by_null("identity=m1"))
+        # It is away, and may come back: the key is kept.
+        assert machine.store.pending_key_path.exists()
 
 
 @async_test
