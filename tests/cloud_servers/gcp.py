@@ -40,6 +40,8 @@ class GoogleCloud(faults.Faults):
         self.keys_status = 200
         self.service_account = True
         self.granted = 0
+        # Something between adds X-Forwarded-For.
+        self.forwarded = False
         self.instances: dict[str, dict[str, Any]] = {NAME: resource()}
         self._metadata = ScriptedServer(None, [self._answer_metadata])
         self._apis = ScriptedServer(server_context(ca.issue(names=HOSTS), folder), [self._answer_api])
@@ -106,7 +108,8 @@ class GoogleCloud(faults.Faults):
         if request.path.startswith("/proxied"):
             return web.Response(text="welcome")
         headers = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
-        if request.headers.get("Metadata-Flavor") != "Google" or "X-Forwarded-For" in request.headers:
+        forwarded = self.forwarded or "X-Forwarded-For" in request.headers
+        if request.headers.get("Metadata-Flavor") != "Google" or forwarded:
             return web.Response(status=403, text="<html>Forbidden</html>", headers=headers)
         status, text = self._metadata_value(request.path.removeprefix("/computeMetadata/v1"), request)
         return web.Response(status=status, text=text, headers=headers)

@@ -124,7 +124,7 @@ class InstancesAPI:
     async def get(self, project: str, zone: str, name: str, *, fresh: bool = False) -> Instance | None:
         async def ask() -> Instance | None:
             body = await self._ask(_path(project, zone, name))
-            return None if body is None else _instance(api_access.read(body, _Resource), project)
+            return None if body is None else _instance(api_access.read(body, _Resource))
 
         return await self._instances.get((project, zone, name), ask, fresh=fresh)
 
@@ -179,14 +179,12 @@ def _listed(text: bytes) -> dict[tuple[str, str, str], Instance]:
     return {(each.project, each.zone, each.name): each for each in found}
 
 
-def _instance(resource: _Resource, project: str = "") -> Instance:
+def _instance(resource: _Resource) -> Instance:
     # https://www.googleapis.com/compute/v1/projects/P/zones/Z
-    parts = resource.zone.split("/")
-    if not project and "projects" in parts[:-1]:
-        project = parts[parts.index("projects") + 1]
+    place, _, zone = resource.zone.rpartition("/zones/")
     return Instance(
-        project=project,
-        zone=parts[-1],
+        project=place.rpartition("/projects/")[2],
+        zone=zone,
         name=resource.name,
         id=str(resource.id),
         running=resource.status in _RUNNING,

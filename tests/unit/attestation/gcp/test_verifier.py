@@ -306,6 +306,9 @@ async def test_what_keeps_a_node_from_a_token(tmp_path: Path) -> None:
         cloud.service_account = False
         with pytest.raises(AttestationError, match="no service account"):
             await proof(cloud)
+        cloud.forwarded = True
+        with pytest.raises(UnavailableError, match="answered 403"):
+            await proof(cloud)
         attestor = await make_attestor({"metadata": cloud.elsewhere}, FakeClock(NOW))
         with pytest.raises(UnavailableError, match="no metadata service"):
             await attestor.provider_id()
