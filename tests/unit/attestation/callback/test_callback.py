@@ -187,6 +187,13 @@ async def test_wrong_answers(text: bytes) -> None:
             await judged(port)
 
 
+@async_test
+async def test_of_a_long_answer_no_more_is_read_than_one_has() -> None:
+    async with answering(response(answer(ONE.digest).ljust(MAX_ANSWER + 1))) as port:
+        with pytest.raises(UnavailableError, match="more than 64 bytes"):
+            await judged(port)
+
+
 @pytest.mark.parametrize("text", [b"", b"nonsense\r\n\r\n", response(b"", "503 Busy")])
 @async_test
 async def test_what_may_be_right_later(text: bytes) -> None:

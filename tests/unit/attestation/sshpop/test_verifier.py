@@ -105,6 +105,7 @@ MESSAGE = signed_message(NONCE, b"c" * 32)
         ("signature", prove(LINE, HOST, LATER)),
         ("signature", changed(client_nonce=b"d" * 32)),
         ("signature", prove(LINE, make_key(), NONCE, shown=HOST)),
+        ("signature", prove(LINE, HOST, NONCE, shown=make_key())),
         ("signature", prove(LINE, make_key(), NONCE)),
         ("signature", changed(certificate=certify(make_key(), CA))),
         ("namespace", prove(LINE, HOST, NONCE, namespace="file")),
