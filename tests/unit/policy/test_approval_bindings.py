@@ -10,6 +10,7 @@ from kubevouch.api.rbac_v1 import ClusterRoleBinding, Subject
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.config.attestation_config import BOOTSTRAP, RENEWAL
 from kubevouch.policy.approval_bindings import EVERY, NAMES, ROLES, Plan, plan, written
+from node_cases import CASES
 
 OURS = {each.metadata.name: each for each in kubeadm_policy().cluster_role_bindings}
 FIRST = OURS["kubeadm:node-autoapprove-bootstrap"]
@@ -88,3 +89,9 @@ def test_a_record_of_another_binding_gives_nobody_a_right() -> None:
 
 def test_the_names_and_roles_are_those_that_kubeadm_makes() -> None:
     assert {what: OURS[name].role_ref.name for what, name in NAMES.items()} == ROLES
+
+
+def test_the_case_of_the_facts() -> None:
+    then = next(case["then"] for case in CASES if case["id"] == "capi-011")
+    wanted = [name.removeprefix("ClusterRoleBinding/") for name in (*then["deleted"], *then["also_recommended"])]
+    assert [each.metadata.name for each in plan(EVERY, {}, OURS.values()).remove] == wanted

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
 from kubevouch.policy.token_rotation import Action, Decision, Stored, decide, keeping_of
 from kubevouch.records.token_pools import Keeping
+from node_cases import CASES as NODE_CASES
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 TTL = dt.timedelta(minutes=15)
@@ -75,3 +77,31 @@ def test_a_pool_that_is_renewed_beside_cluster_api_is_never_old_enough_for_it_to
         assert not expires < now + TTL / 2
         found = decide(Keeping.RENEW, Stored(expires), has_nodes=True, ttl=TTL, now=now)
         expires = found.expires or expires
+
+
+# ------------------------------------------------------------------ cases
+
+CASES = [case for case in NODE_CASES if case["area"] == "capi" and case["when"].startswith("reconcile token")]
+
+
+def _moment(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text) if text else None
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_cases_of_the_facts(case: dict[str, Any]) -> None:
+    given, then = case["given"], case["then"]
+    ttl = dt.timedelta(minutes=given.get("ttl_min", 15))
+    now = _moment(given.get("now")) or NOW
+    keeping = keeping_of(is_pool=given.get("owner") == "MachinePool", attests=given.get("kubeletAuthentication", False))
+    stored = None if given.get("secret") == "missing" else Stored(_moment(given.get("expiration")))
+    found = decide(keeping, stored, has_nodes=given.get("nodeRefs", 0) > 0, ttl=ttl, now=now)
+    if "ok" in then:
+        assert (found.action is not Action.LOST) is then["ok"]
+    if "new_expiration" in then:
+        assert found.expires == _moment(then["new_expiration"])
+    if "requeue_min" in then:
+        assert found.again == dt.timedelta(minutes=then["requeue_min"])
+    actions = {"refresh same token": Action.RENEW, "new token, new bootstrap data": Action.REPLACE}
+    if "action" in then:
+        assert found.action is actions[then["action"]]
