@@ -187,6 +187,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "status": there,
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
+        "token keep": [token_id, "--pool", "web", *there],
         "token list": ["-o", "wide", *there], "token show": [token_id, *there],
         "verify receipt": [f"{root}/policy.yaml", "--key", f"{root}/policy.yaml"],
         "up": ["--data-dir", f"/proc/self{root}", "--secure-port", "0"], "version": there,

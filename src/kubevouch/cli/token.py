@@ -16,6 +16,7 @@ from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.secret_input import take_token
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.token_keep import keep
 
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 @click.group(cls=ui.Group)
 def token() -> None:
     """Create, list, show, delete and generate bootstrap tokens."""
+
+
+token.add_command(keep)
 
 
 @token.command()

@@ -25,7 +25,7 @@ PLAIN = {
     "recovery forget", "recovery revoke", "revoke lift", "revoke webhook",
     "node ban", "node forget", "node lift", "node renew-now", "node replace", "node unban",
     "signer create",
-    "signer resume", "signer rotate", "signer trust", "sign", "token delete", "up",
+    "signer resume", "signer rotate", "signer trust", "sign", "token delete", "token keep", "up",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import os
 import subprocess
@@ -26,6 +27,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import bootstrap_token, kubeconfig
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.x509 import x509_certificate
+from kubevouch.records import token_pools
 from kubevouch.records.bootstrap_tokens import parse_token
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "node.jsonl"
@@ -307,3 +309,27 @@ def test_a_person_is_told_what_a_token_can_do(act: Act) -> None:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=True, timeout=240)
         assert parse_token(done.stdout.decode().strip())
         assert screen.read(1000).startswith(b"whoever has the token can become any node whose name is free, ")
+
+
+def test_a_token_is_kept_for_a_pool_and_no_longer(act: Act, capsys: pytest.CaptureFixture[str]) -> None:
+    async def stored(world: JoinWorld) -> Secret:
+        return await world.server.client.get(catalog.SECRETS, TOKEN.secret_name, wellknown.KUBE_SYSTEM_NAMESPACE)
+
+    pool = ("--pool", "web", "--keeping", "rotate", "--nodes", "pool=web")
+    assert run(["token", "keep", TOKEN.token_id, *pool]) == 0
+    assert capsys.readouterr().out == f'bootstrap token "{TOKEN.token_id}" is kept\n'
+    assert token_pools.pool_of(act(stored)) == token_pools.parse("web", "rotate", "pool=web", dt.timedelta(minutes=15))
+    assert run(["token", "keep", TOKEN.text, "--pool", "db", "--ttl", "1h"]) == 0
+    assert token_pools.pool_of(act(stored)) == token_pools.parse("db", "renew", "", dt.timedelta(hours=1))
+    assert run(["token", "keep", TOKEN.token_id, "--end"]) == 0
+    assert token_pools.pool_of(act(stored)) is None
+    capsys.readouterr()
+    for typed, code, expected in (
+        ([TOKEN.token_id], ExitCode.INVALID, "expected either --pool or --end"),
+        ([TOKEN.token_id, "--pool", "web", "--end"], ExitCode.INVALID, "expected either --pool or --end"),
+        ([TOKEN.token_id, "--pool", "web", "--keeping", "rotate"], ExitCode.INVALID, "got no labels"),
+        (["x", "--pool", "web"], ExitCode.INVALID, "didn't match pattern"),
+        (["zzzzzz", "--pool", "web"], ExitCode.FAILED, 'there is no token with id "zzzzzz"'),
+    ):
+        assert run(["token", "keep", *typed]) == code
+        assert expected in capsys.readouterr().err
