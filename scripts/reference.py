@@ -98,6 +98,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "deploy/crds/guards.yaml": lambda: guards(),
     "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
     "deploy/controllers/attestation.yaml": lambda: documents(manifests.attestation_access()),
+    "deploy/cluster-api/workload.yaml": lambda: documents(manifests.cluster_api_access()),
+    "deploy/cluster-api/management.yaml": lambda: documents(manifests.management_access()),
     "deploy/controllers/deployment.yaml": lambda: documents(manifests.deployments()),
     "deploy/kustomization.yaml": lambda: dumps(
         manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml"))

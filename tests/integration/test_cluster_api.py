@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import peers
 from asynctest import async_test
-from attached_world import attached, cluster_of, config_of, foreign, options_for, signing_of, until_leading
+from attached_world import account_config, attached, cluster_of, foreign, holds, options_for
 from cluster_api_world import CLUSTER, NAMESPACE, Objects, definitions
+from controller_world import decoded
 from kubevouch import wellknown
-from kubevouch.api.catalog import CLUSTER_ROLE_BINDINGS, SECRETS
+from kubevouch.api.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from kubevouch.api.core_v1 import Secret
+from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.errors import APIStatusError, Reason
+from kubevouch.machinery.scheme import Resource
 from kubevouch.policy.approval_bindings import NAMES
 from kubevouch.records.bootstrap_tokens import from_secret, parse_token
 from kubevouch.standalone.approval_options import ApprovalOptions
-from kubevouch.standalone.attached.options import AttachedOptionsError
+from kubevouch.standalone.attached import manifests
+from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptionsError
 from kubevouch.standalone.attached.process import running
 from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
 from kubevouch.testing.cluster import Cluster
@@ -28,6 +43,10 @@ CONFIGURATION = """apiVersion: kubevouch.io/v1alpha1
 kind: AttestationConfiguration
 attestors: [{provider: %s}]
 """
+_KINDS: dict[str, Resource[Any]] = {
+    each.kind: each
+    for each in (NAMESPACES, SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
+}
 ON = {wellknown.KUBELET_AUTHENTICATION_ANNOTATION: "true"}
 
 
@@ -35,6 +54,16 @@ def configuration(folder: Path, provider: str = "insecure") -> ApprovalOptions:
     path = folder / "attestation.yaml"
     path.write_text(CONFIGURATION % provider)
     return ApprovalOptions(attestation_config=path)
+
+
+async def apply(cluster: Cluster, file: str) -> None:
+    """What a file of deploy/ has that is not there already."""
+    for tree in yamltext.load_documents((peers.ROOT / "deploy" / file).read_bytes()):
+        try:
+            await cluster.client().create(_KINDS[tree["kind"]], decoded(_KINDS[tree["kind"]], tree))
+        except APIStatusError as err:
+            if err.reason != Reason.ALREADY_EXISTS:
+                raise
 
 
 def is_told(infrastructure: CustomObject) -> bool:
@@ -47,22 +76,29 @@ def lasts(token: Secret) -> bool:
 
 
 @async_test
-async def test_both_clusters_are_worked_on_and_one_goes_on_without_the_other(tmp_path: Path) -> None:
+async def test_with_the_rights_of_the_manifests_both_clusters_are_worked_on(tmp_path: Path) -> None:
     async with foreign() as cluster, Cluster(https=True, real_time=True, crds=definitions("v1beta2")) as management:
         objects = Objects(management.client())
         await objects.cluster(annotations=ON)
         token = await cluster.token_async(ttl=dt.timedelta(minutes=5))
         await objects.config(await objects.machine("worker-7", "demo://7"), token)
+        for file in ("controllers/access.yaml", "controllers/attestation.yaml", "cluster-api/workload.yaml"):
+            await apply(cluster, file)
+        await apply(management, "cluster-api/management.yaml")
+        account = manifests.PROGRAMS[0].name
+        config = await account_config(cluster, manifests.NAMESPACE, account)
+        there = await account_config(management, manifests.NAMESPACE, account)
         options = options_for(
-            cluster, controllers=("*", "tokenrotation"), signing=signing_of(cluster), approval=configuration(tmp_path),
-            cluster_api=ClusterAPIOptions(NAMESPACE, CLUSTER, config_of(management.kubeconfig)),
+            cluster, clusters=(AttachedCluster("", config),), election=None, approval=configuration(tmp_path),
+            controllers=(*manifests.PROGRAMS[0].controllers, "tokenrotation"),
+            cluster_api=ClusterAPIOptions(NAMESPACE, CLUSTER, there),
         )  # fmt: skip
         async with attached(cluster, options=options) as found:
-            await until_leading(found)
-            client, there = cluster.client(), management.client()
+            await holds(lambda: found.clusters[0].manager is not None)
+            client = cluster.client()
             for name in NAMES.values():
                 await wait_for_deletion(client, CLUSTER_ROLE_BINDINGS, name)
-            await wait_for(there, objects.resource("DockerCluster"), CLUSTER, NAMESPACE, until=is_told)
+            await wait_for(management.client(), objects.resource("DockerCluster"), CLUSTER, NAMESPACE, until=is_told)
             await wait_for(client, SECRETS, parse_token(token).secret_name, "kube-system", until=lasts)
             # Cluster API is started again, and what it says then counts.
             await management.restart_async()

@@ -39,8 +39,8 @@ POOL_LABEL = f"{GROUP}/pool-name"
 _GROUP_LABELS = (f"{GROUP}/deployment-name", POOL_LABEL, f"{GROUP}/control-plane-name", f"{GROUP}/set-name")
 PAUSED_ANNOTATION = f"{GROUP}/paused"
 
-MAX_POOL = 5000
-"""Machines of a MachinePool that are known."""
+MAX_POOL = 10_000
+"""Machines of a MachinePool that are known: as many as its definition takes (v1beta2)."""
 _MOST_ADDRESSES = 100
 _MOST_ATTESTORS = 16
 _MAX_TEXT = 1024

@@ -21,6 +21,7 @@ from join_world import TOKEN, JoinWorld, join_world
 from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Secret
+from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import run
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta

@@ -35,6 +35,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "docs/compatibility.md",
         "docs/request-life.svg",
         "docs/request-decision.svg",
+        "deploy/cluster-api/management.yaml",
+        "deploy/cluster-api/workload.yaml",
         "deploy/controllers/access.yaml",
         "deploy/controllers/deployment.yaml",
         "deploy/crds/guards.yaml",

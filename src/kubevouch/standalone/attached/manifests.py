@@ -82,6 +82,32 @@ def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = 
     return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own), *roles]
 
 
+def cluster_api_access(namespace: str = NAMESPACE) -> list[Tree]:
+    """What ``--cluster-api`` with tokenrotation needs beside :func:`access`, in the cluster that machines join."""
+    program = PROGRAMS[0]
+    words = (*program.controllers, "tokenrotation")
+    usual = identities(catalog.select_attached(program.controllers), program.controllers)
+    found = identities(catalog.select_attached(words), words, elsewhere=set())
+    return [
+        tree
+        for identity in found
+        if identity not in usual
+        for tree in _of_identity(identity, (program.name,), namespace)
+    ]
+
+
+def management_access(namespace: str = NAMESPACE) -> list[Tree]:
+    """What it needs in the cluster in which Cluster API is: an account of the same name."""
+    program, elsewhere = PROGRAMS[0], set[str]()
+    words = (*program.controllers, "tokenrotation")
+    identities(catalog.select_attached(words), words, elsewhere=elsewhere)
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(program.name, namespace)},
+        *(tree for identity in sorted(elsewhere) for tree in _of_identity(identity, (program.name,), namespace)),
+    ]
+
+
 def deployments(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, image: str = IMAGE) -> list[Tree]:
     return [_deployment(each, namespace, image) for each in programs]
 

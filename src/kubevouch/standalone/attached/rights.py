@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.controllers import catalog
 from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.catalog import Entry
-from kubevouch.controllers.interface import Context
+from kubevouch.controllers.interface import Context, Management
 from kubevouch.signers.authorities import NamedAuthorities
 from kubevouch.signers.keys import KeyOptions
 from kubevouch.util.clock import SystemClock
@@ -30,11 +31,14 @@ R = TypeVar("R", ClusterRole, Role)
 _WRITTEN_EVENTS = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
 
 
-def identities(selected: Sequence[Entry], words: Sequence[str], *, attests: bool = False) -> tuple[str, ...]:
+def identities(
+    selected: Sequence[Entry], words: Sequence[str], *, attests: bool = False, elsewhere: set[str] | None = None
+) -> tuple[str, ...]:
     """As whom the controllers act when they are built as attached ones are, sorted.
 
     Args:
         attests: machines prove what they are (``--attestation-config``).
+        elsewhere: is given those as whom the cluster is asked in which Cluster API is (``--cluster-api``).
 
     They are built over clients that ask nobody: what a controller connects as, it says at no other place.
     """
@@ -45,6 +49,12 @@ def identities(selected: Sequence[Entry], words: Sequence[str], *, attests: bool
         found.add(name)
         return nobody
 
+    def connect_elsewhere(name: str) -> Any:
+        if elsewhere is not None:
+            elsewhere.add(name)
+        return nobody
+
+    management = Management("", "", connect_elsewhere, InformerFactory(nobody, SystemClock()), dt.timedelta())
     context = Context(
         connect=connect,
         informers=InformerFactory(nobody, SystemClock()),
@@ -54,6 +64,7 @@ def identities(selected: Sequence[Entry], words: Sequence[str], *, attests: bool
         resources=STORED,
         named_authorities=NamedAuthorities(None, KeyOptions(), SystemClock()),
         attestation=Attestation(AttestationConfiguration(), {}) if attests else None,
+        management=None if elsewhere is None else management,
         approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, words),
     )
     for each in catalog.build(selected, context):
