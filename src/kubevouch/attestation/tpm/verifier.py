@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from kubevouch.attestation import documents, serving_names, settings
 from kubevouch.attestation.interface import (
@@ -38,6 +39,8 @@ from kubevouch.pki.tpm.attest import Attest
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
+
+log = structlog.get_logger("attestation.tpm")
 
 VERSIONS = (VERSION,)
 _MAX_POLICIES = 32
@@ -175,6 +178,7 @@ class TPMVerifier:
     def _certified(self, key: Public, answer: Answer, binding: Binding) -> Attest | None:
         """What the TPM says of the request's key; None for a key in a file, where that counts."""
         if self._key_protection is KeyProtection.VOUCHED and not answer.key_public:
+            log.warning("a key in a file counts as proof of a TPM: whoever copies the file is the machine")
             return None
         kind = attest.CREATION if answer.creation_data else attest.CERTIFY
         said = certification.verify_signed(

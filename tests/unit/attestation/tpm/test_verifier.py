@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -202,7 +203,9 @@ async def test_a_key_in_a_file_counts_only_where_that_was_said_and_for_less() ->
     in_a_file: dict[str, Any] = {"key_public": b"", "attest": b"", "signature": b""}
     assert await _step(_made(), **in_a_file) == "structure"
     loose = _made(keyProtection="Vouched")
-    attested = await _attested(loose, **in_a_file)
+    with structlog.testing.capture_logs() as logs:
+        attested = await _attested(loose, **in_a_file)
+    assert [each["log_level"] for each in logs] == ["warning"]
     assert (attested.strength, _claims(attested)["tpm.keyProtection"]) == (Strength.KEY, "Vouched")
     assert await _step(loose, **in_a_file, quote=None) == "quote"
     assert await _step(loose, **in_a_file, quote=_TPM.quote(b"another key")) == "quote-extra-data"
