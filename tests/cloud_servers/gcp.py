@@ -85,6 +85,8 @@ class GoogleCloud(faults.Faults):
         claims: dict[str, Any] = {
             "aud": audience,
             "azp": "112233445566778899001",
+            "email": "nodes@demo-proj.iam.gserviceaccount.test",
+            "email_verified": True,
             "exp": issued + 3600,
             "iat": issued,
             "iss": "https://accounts.google.com",

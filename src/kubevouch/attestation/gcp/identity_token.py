@@ -28,14 +28,14 @@ INSTANCE_ID = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 
 
 class ComputeEngine(msgspec.Struct, frozen=True):
-    """The claims ``google.compute_engine``."""
+    """The claims ``google.compute_engine``, and whose token it is: ``service_account`` is its address."""
 
     project_id: str
     project_number: int
     zone: str
     instance_id: str
     instance_name: str
-    instance_creation_timestamp: int = 0
+    service_account: str = ""
 
 
 class _Google(msgspec.Struct):
@@ -44,6 +44,8 @@ class _Google(msgspec.Struct):
 
 class _Claims(jwt.Claims):
     google: _Google = msgspec.field(default_factory=_Google)
+    email: str = ""
+    email_verified: bool = False
 
 
 def verify(
@@ -90,4 +92,4 @@ def verify(
         raise RefusedEvidenceError("project", f"got {instance.project_id!r}, which may not join")
     if zones and instance.zone not in zones:
         raise RefusedEvidenceError("zone", f"got {instance.zone!r}, which may not join")
-    return instance
+    return msgspec.structs.replace(instance, service_account=said.email if said.email_verified else "")

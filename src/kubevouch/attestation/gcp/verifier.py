@@ -217,8 +217,10 @@ def _claims(claimed: ComputeEngine) -> Iterable[Claim]:
         ("gcp.zone", claimed.zone),
         ("gcp.instanceID", claimed.instance_id),
         ("gcp.instanceName", claimed.instance_name),
+        ("gcp.serviceAccount", claimed.service_account),
     ):
-        yield Claim(name, value, _SOURCE, Strength.CLOUD)
+        if value:
+            yield Claim(name, value, _SOURCE, Strength.CLOUD)
 
 
 def instance_claims(instance: Instance) -> Iterable[Claim]:

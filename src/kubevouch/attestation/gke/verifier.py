@@ -240,7 +240,8 @@ class GKEVerifier:
             provider=GKE,
             version=VERSION,
             identity=f"{said.project_name}/{said.id}",
-            strength=Strength.CLOUD,
+            # Of a key that somebody vouched for once: nothing says that it is there by now.
+            strength=Strength.KEY,
             provider_id=provider_id(said.project_name, said.zone, said.name),
             node_name=said.name if self._settings.node_name else "",
             renewable=self._settings.reattest,

@@ -156,3 +156,17 @@ def test_clocks_may_differ_by_two_minutes() -> None:
         {"exp": MOMENT - 119, "iat": MOMENT - 3600},
     ):
         identity_token.verify(changed(**claims), audience="a", projects=["demo-proj"], now=NOW)
+
+
+@pytest.mark.parametrize(("verified_address", "expected"), [(True, "nodes@p.test"), (False, "")])
+def test_an_address_that_google_has_not_verified_is_none(verified_address: bool, expected: str) -> None:
+    payload = changed(email="nodes@p.test", email_verified=verified_address)
+    found = identity_token.verify(payload, audience="a", projects=["demo-proj"], now=NOW)
+    assert found.service_account == expected
+
+
+def test_the_address_is_not_what_the_instance_says() -> None:
+    found = identity_token.verify(
+        instance(service_account="admin@p.test"), audience="a", projects=["demo-proj"], now=NOW
+    )
+    assert found.service_account == ""

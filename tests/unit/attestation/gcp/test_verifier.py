@@ -72,6 +72,7 @@ async def test_the_instance_that_a_token_is_of(tmp_path: Path) -> None:
     assert found.addresses == ("10.0.0.5", "203.0.113.5", "2001:db8::5")
     claims = {each.name: each for each in found.claims}
     assert claims["gcp.instanceID"].value == INSTANCE_ID
+    assert claims["gcp.serviceAccount"].value == "nodes@demo-proj.iam.gserviceaccount.test"
     assert not claims["gcp.project"].tenant_controlled
     assert claims["gcp.label.pool"].tenant_controlled and claims["gcp.createdBy"].tenant_controlled
 
@@ -253,6 +254,14 @@ async def test_the_serving_cases_of_google(tmp_path: Path, case: dict[str, Any])
 
         belongs = await made.verify_serving(found, names, NOW)
     assert (set(belongs) == set(names)) is case["then"]["approved"]
+
+
+def test_every_case_of_google_and_azure_is_played() -> None:
+    known = {
+        *("verify identity token", "GKE style verify", "GKE serving check", "internal DNS names"),
+        *("verify attested document", "fetch intermediate"),
+    }
+    assert {case["when"] for case in CASES if case["area"] in ("attest-gcp", "attest-azure")} == known
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["when"] == "internal DNS names"])

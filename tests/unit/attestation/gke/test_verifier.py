@@ -27,6 +27,7 @@ from kubevouch.attestation.interface import (
     Evidence,
     RefusedEvidenceError,
     SettingsError,
+    Strength,
     UnavailableError,
 )
 from kubevouch.client.interface import Client
@@ -147,7 +148,7 @@ async def test_a_request_of_a_node_of_gke(tmp_path: Path) -> None:
         found = await attested(made, blocks() + certificate())
         names = await made.verify_serving(found, [NAME, "10.0.0.5", "10.0.0.6"], NOW)
 
-    assert found.identity == f"{PROJECT}/{INSTANCE_ID}"
+    assert (found.identity, found.strength) == (f"{PROJECT}/{INSTANCE_ID}", Strength.KEY)
     assert (found.provider, found.node_name, found.provider_id) == ("gke", NAME, f"gce://{PROJECT}/{ZONE}/{NAME}")
     assert set(names) == {NAME, "10.0.0.5"}
 
@@ -227,10 +228,14 @@ API = [case for case in CASES if case["when"] == "GKE style verify"]
 @pytest.mark.parametrize("case", API, ids=[case["id"] for case in API])
 @async_test
 async def test_an_api_that_fails_denies_nobody(tmp_path: Path, case: dict[str, Any]) -> None:
-    assert case["then"] == {"denied": False, "retry": True, "basis": "peer"}
+    status, denied = case["given"]["api"]["instance"], case["then"]["denied"]
     async with GoogleCloud(tmp_path, NOW) as cloud:
-        cloud.fail(case["given"]["api"]["instance"])
-        with pytest.raises(UnavailableError):
+        if denied:
+            assert status == 404
+            cloud.instances.clear()
+        else:
+            cloud.fail(status)
+        with pytest.raises(RefusedEvidenceError if denied else UnavailableError):
             await attested(verifier(cloud, tmp_path), blocks())
 
 
