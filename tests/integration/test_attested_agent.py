@@ -17,6 +17,7 @@ from kubevouch.agent.interface import SettingsError
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions
 from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.cli.cluster import rest_config_of
 from kubevouch.client.interface import Client
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.config.kubeconfig import User
@@ -162,6 +163,11 @@ async def test_a_key_that_never_leaves_its_tpm_is_renewed_and_made_anew_once_it_
         assert await asked(agent) == ""
         second = leaf(agent)
         assert second != pair.leaf
+        # So do other commands, with nothing but the node's kubeconfig.
+        resident_key.default_signer = None
+        monkeypatch.setenv("KUBEVOUCH_TPM", tpm.where)
+        async with rest_config_of(tmp_path / "a/etc/kubernetes/kubelet.conf").client(component="test") as own:
+            assert (await own.raw("GET", "/apis")).status == 200
         async with operator(up) as client:
             known = (await client.get(NODE_IDENTITIES, "worker-4")).status
             assert (known.provider, known.strength) == ("tpm", "tpm")

@@ -29,6 +29,7 @@ def rest_config_of(kubeconfig: Path | None) -> RESTConfig:
     """Warns of credentials that others can read. Raises ``KubeconfigError``."""
     import structlog
 
+    from kubevouch.agent.own_tpm import know_tpm_of
     from kubevouch.client.kubeconfig import KubeconfigError
     from kubevouch.client.rest_config import rest_config
     from kubevouch.util import logs
@@ -38,11 +39,13 @@ def rest_config_of(kubeconfig: Path | None) -> RESTConfig:
         # Left to itself it writes to standard output, between what scripts read.
         logs.configure(SystemClock(), level="warning")
     try:
-        return rest_config(kubeconfig, on_exposed=ui.warning)
+        config = rest_config(kubeconfig, on_exposed=ui.warning)
     except KubeconfigError:
         if kubeconfig is not None or not ADMIN_FILE.exists():
             raise
-        return rest_config(ADMIN_FILE, on_exposed=ui.warning)
+        config = rest_config(ADMIN_FILE, on_exposed=ui.warning)
+    know_tpm_of(config.tls.private_key)
+    return config
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kubevouch.agent.own_tpm import know_tpm_of
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
@@ -92,6 +93,7 @@ def _news(known: list[Finding], more: list[Finding]) -> list[Finding]:
 async def _ask(files: NodeFiles, pair: Pair | None, visit: NodeVisit, clock: Clock) -> list[Finding]:
     """Raises EndpointError, ClientConfigurationError."""
     config = rest_config(files.kubelet_conf.path)
+    know_tpm_of(config.tls.private_key)
     endpoint = endpoint_of_url(config.options.server)
     options = replace(config.options, timeouts=Timeouts.all(reach.STAGE_SECONDS), retry=Retry(attempts=1))
     client = replace(config, options=options).client(component="doctor", clock=clock)
