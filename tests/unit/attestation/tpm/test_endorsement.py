@@ -156,7 +156,9 @@ def test_without_a_certificate_the_key_has_to_be_on_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "revoked", [_HASH, hashlib.sha256(_CERTIFICATE).hexdigest(), hashlib.sha256(_CHAIN[0]).hexdigest()]
+    "revoked",
+    [_HASH, hashlib.sha256(_CERTIFICATE).hexdigest(), hashlib.sha256(_CHAIN[0]).hexdigest()],
+    ids=["key", "certificate", "CA"],
 )
 def test_what_is_revoked_counts_no_more(revoked: str) -> None:
     assert _step(revoked=frozenset({revoked})) == "revoked"
