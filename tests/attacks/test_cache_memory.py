@@ -58,6 +58,9 @@ OF_TYPES = {
     # The paths of modules and of files with secrets that somebody has named to this process.
     "signers.pkcs11.module",
     "util.files.log_exposure",
+    # Of this machine: its rights, and libraries.
+    "authorization.attestation_policy.attestation_policy", "client.tls_resident_key._library",
+    "client.tls_resident_key._signer",
     # The names of log fields.
     "util.redact._names_secret",
     "machinery.schema._opaque_fields",
