@@ -98,3 +98,13 @@ def test_names_have_the_forms_of_names(change: dict[str, str | int]) -> None:
 
     with pytest.raises(RefusedEvidenceError):
         instance_identity.verify(msgspec.structs.replace(EXPECTED, **change), project_number=424242424242)
+
+
+@pytest.mark.parametrize(
+    ("security", "expected"),
+    [("", (None, None)), ("a003020102", (2, None)), ("a103010100", (None, False)), ("a003020100a1030101ff", (0, True))],
+)
+def test_each_of_security_may_be_left_out(security: str, expected: tuple[int | None, bool | None]) -> None:
+    value = der.encode(der.SEQUENCE, BARE[2:], der.encode(0xA0, der.encode(der.SEQUENCE, bytes.fromhex(security))))
+    found = instance_identity.parse(value)
+    assert (found.security_version, found.is_production) == expected
