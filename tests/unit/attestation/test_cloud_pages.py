@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -15,6 +17,7 @@ from cloud_servers import azure as azure_cloud
 from kubevouch.attestation import catalog
 from kubevouch.attestation.azure import verifier as azure
 from kubevouch.attestation.gcp import verifier as gcp
+from kubevouch.cli.main import COMMANDS
 from kubevouch.client.interface import Client
 from kubevouch.config import attestation_config
 from kubevouch.testing.clock import FakeClock
@@ -81,3 +84,15 @@ def test_every_step_is_on_its_page(name: str, sources: tuple[str, ...]) -> None:
 def test_every_setting_is_on_its_page(name: str, settings: type[msgspec.Struct]) -> None:
     known = {each.encode_name for each in msgspec.structs.fields(settings)}
     assert {each for each in known if f"`{each}`" not in page(name)} == set()
+
+
+@pytest.mark.parametrize("name", ["gcp", "azure"])
+def test_every_command_can_be_typed(name: str) -> None:
+    text = (PAGES / name / "node.md").read_text()
+    commands = re.findall(r"^\$ kubevouch ([a-z]+) (.*)$", text, re.MULTILINE)
+    assert len(commands) == 3
+    for command, rest in commands:
+        module, _, name_there = COMMANDS[command][0].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), name_there)
+        known = {option for parameter in found.params for option in parameter.opts}
+        assert {each for each in rest.split() if each.startswith("--")} <= known

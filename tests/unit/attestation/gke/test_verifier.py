@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509.oid import NameOID
 
 from asynctest import async_test
 from cloud_servers.gcp import INSTANCE_ID, NAME, PROJECT, ZONE, GoogleCloud, resource, tpm_key
 from kubevouch.attestation import request
 from kubevouch.attestation.gcp.instance_identity import OID
-from kubevouch.attestation.gke.verifier import GKEVerifier, make_verifier
+from kubevouch.attestation.gke.verifier import GKEVerifier, load_signing_key, make_verifier
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
@@ -237,6 +237,28 @@ async def test_an_api_that_fails_denies_nobody(tmp_path: Path, case: dict[str, A
             cloud.fail(status)
         with pytest.raises(RefusedEvidenceError if denied else UnavailableError):
             await attested(verifier(cloud, tmp_path), blocks())
+
+
+@async_test
+async def test_zones_whose_instances_may_join(tmp_path: Path) -> None:
+    async with GoogleCloud(tmp_path, NOW) as cloud:
+        settings = {**cloud.verifier_settings(tmp_path), "zones": ["us-east9-y"]}
+        with pytest.raises(RefusedEvidenceError) as caught:
+            await attested(make_verifier(settings, World(FakeClock(NOW))), blocks())
+    assert caught.value.step == "zone"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "P-256", "1024"]
+)
+def test_keys_of_the_api_that_no_such_tpm_has(text: str) -> None:
+    strange = {"P-256": KEY, "1024": rsa.generate_private_key(65537, 1024)}
+    if text in strange:
+        public = strange[text].public_key()
+        text = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+    with pytest.raises(RefusedEvidenceError) as caught:
+        load_signing_key(text)
+    assert caught.value.step == "ak-key"
 
 
 @async_test
