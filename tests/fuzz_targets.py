@@ -14,6 +14,7 @@ import msgspec
 import certificate_differences as differences
 import differing_certificates
 import fuzz_parsers as parsers
+import fuzz_possession
 import http_differential
 from fuzz_parsers import (
     CLIENT_PAIR,
@@ -362,6 +363,9 @@ TARGETS: dict[str, Target] = {
         (RefusedEvidenceError,),
         parsers.GCE_IDENTITIES,
         (b"\x02\x09\x00", b"\xa0\x0c", b"\x30\x80"),
+    ),
+    "possession-proof": Target(
+        fuzz_possession.parse, (RefusedEvidenceError,), fuzz_possession.SEEDS, (*JSON_WORDS, *fuzz_possession.WORDS)
     ),
     "evidence-blocks": Target(
         parsers.evidence_blocks,
