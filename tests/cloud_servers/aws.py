@@ -360,6 +360,7 @@ def reservations(instances: list[Instance]) -> str:
         f"<instanceId>{each.id}</instanceId><imageId>ami-0123456789abcdef0</imageId>"
         f"<instanceState><code>16</code><name>{each.state}</name></instanceState>"
         f"<privateDnsName>{each.private_dns_name}</privateDnsName>"
+        "<groupSet><item><groupId>sg-1</groupId></item><item><groupId>sg-2</groupId></item></groupSet><productCodes/>"
         f"<placement><availabilityZone>{each.zone}</availabilityZone></placement>"
         f"<privateIpAddress>{each.private_ip}</privateIpAddress>"
         f"<rootDeviceType>{each.root_device_type}</rootDeviceType><rootDeviceName>/dev/xvda</rootDeviceName>"

@@ -88,11 +88,13 @@ def instance_in(answer: Answer, instance_id: str) -> Instance | None:
 
 def _parse(body: bytes) -> ElementTree.Element | None:
     """The element without its name space; None for what is no XML, or declares a document type or entities."""
-    if b"<!" in body:
-        return None
     try:
-        tree = ElementTree.fromstring(body)  # noqa: S314 - bounded, and without the declarations that grow
-    except ElementTree.ParseError:
+        # In another encoding a declaration could not be seen before it is read.
+        text = body.decode()
+        if "<!" in text:
+            return None
+        tree = ElementTree.fromstring(text)  # noqa: S314 - bounded, and without the declarations that grow
+    except (UnicodeDecodeError, ElementTree.ParseError):
         return None
     for each in tree.iter():
         each.tag = each.tag.rpartition("}")[2]
@@ -103,7 +105,7 @@ def _plain(element: ElementTree.Element, depth: int) -> Any:
     """As ``aws ec2 describe-instances`` prints it."""
     if not depth:
         raise ValueError("too deep")
-    if element.tag in _LISTS:
+    if element.tag in _LISTS or (len(element) and all(each.tag == "item" for each in element)):
         return [_plain(each, depth - 1) for each in element]
     if not len(element):
         return element.text or ""

@@ -73,6 +73,7 @@ def verify_document(
     Raises:
         RefusedEvidenceError: with the step, in this order: ``form``, ``size``, ``structure`` and ``duplicate-key`` of
             document and signature, ``region``, ``validity``, ``signature``, ``content``, ``account``.
+        UnavailableError: of ``certificates``.
     """
     if form not in forms:
         raise RefusedEvidenceError("form", f"got the form {form}, expected {', '.join(sorted(forms))}")

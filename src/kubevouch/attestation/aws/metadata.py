@@ -59,7 +59,7 @@ class MetadataService:
         return known
 
     async def _new_credentials(self) -> Credentials:
-        role = (await self.text(_CREDENTIALS)).strip()
+        role = (await self.text(_CREDENTIALS)).partition("\n")[0].strip()
         if not _ROLE.fullmatch(role):
             raise AttestationError("the instance has no role: attach an instance profile to it")
         text = await self.text(_CREDENTIALS + role)

@@ -20,6 +20,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from kubevouch.attestation import documents
 from kubevouch.attestation.aws import sigv4
 from kubevouch.attestation.aws.evidence import BINDING_HEADER, SignedRequest
+from kubevouch.attestation.aws.identity_document import INSTANCE_ID
 from kubevouch.attestation.interface import RefusedEvidenceError, UnavailableError
 
 MAX_URL = 4096
@@ -342,5 +343,6 @@ def verify_caller(
         raise RefusedEvidenceError("account", f"the call is by account {caller.account}, expected that of the settings")
     if caller.role not in roles:
         raise RefusedEvidenceError("role", f"got role {caller.role}, expected {', '.join(sorted(roles))}")
-    if session and caller.session != session:
-        raise RefusedEvidenceError("session", f"the call is by {caller.session}, expected {session}")
+    # A person's session is called as he likes, an instance's like itself.
+    if not INSTANCE_ID.fullmatch(caller.session) or (session and caller.session != session):
+        raise RefusedEvidenceError("session", f"the call is by {caller.session}, expected {session or 'an instance'}")

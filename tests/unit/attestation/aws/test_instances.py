@@ -50,6 +50,7 @@ def changed(**fields: Any) -> Instance:
     return Instance(**{**{name: getattr(RUNNING, name) for name in RUNNING.__struct_fields__}, **fields})
 
 
+DECLARED = '<!DOCTYPE x [<!ENTITY a "b">]><DescribeInstancesResponse>'
 LATER = STARTED + dt.timedelta(seconds=61)
 REFUSED = {
     "unknown": (None, "instance"),
@@ -158,12 +159,17 @@ def test_an_answer_of_ec2_is_read() -> None:
         (200, b"<DescribeInstancesResponse><reservationSet><item/></reservationSet></DescribeInstancesResponse>"),
         (200, b"<DescribeInstancesResponse>" + b"<a>" * 40 + b"</a>" * 40 + b"</DescribeInstancesResponse>"),
         (200, b"<DescribeInstancesResponse><a/><a/></DescribeInstancesResponse>"),
-        (200, b'<!DOCTYPE x [<!ENTITY a "b">]><DescribeInstancesResponse>&a;</DescribeInstancesResponse>'),
+        (200, f"{DECLARED}&a;</DescribeInstancesResponse>".encode()),
         (400, b"<Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors></Response>"),
         (403, b"<Response><Errors><Error><Code>UnauthorizedOperation</Code></Error></Errors></Response>"),
         (401, b"<Response><Errors><Error><Code>AuthFailure</Code></Error></Errors></Response>"),
         (404, b"InvalidInstanceID.NotFound"),
         (400, b"{"),
+        (
+            200,
+            '<!DOCTYPE x [<!ENTITY a "b">]><DescribeInstancesResponse>&a;</DescribeInstancesResponse>'.encode("utf-16"),
+        ),
+        (200, b"<DescribeInstancesResponse>\xff</DescribeInstancesResponse>"),
     ],
 )
 def test_an_answer_that_says_nothing_of_instances_refuses_nobody(status: int, body: bytes) -> None:

@@ -382,6 +382,8 @@ def test_a_caller_is_the_node_of_its_session() -> None:
         "role": {"roles": ["Node-role", "node-rol", "admins"]},
         "session": {"session": "i-0bad0000000000009"},
     }
+    with pytest.raises(RefusedEvidenceError, match=r"^session: the call is by jane, expected an instance"):
+        sts.verify_caller(sts.Caller("aws", "111122223333", "node-role", "jane"), **{**good, "session": ""})
     for step, changed in others.items():
         with pytest.raises(RefusedEvidenceError) as refused:
             sts.verify_caller(caller, **{**good, **changed})
