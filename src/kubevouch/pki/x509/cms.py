@@ -41,7 +41,6 @@ _DIGESTS = {
 # The key's algorithm in place of that of the signature: then the digest is said elsewhere (RFC 3370 section 3).
 _BARE = {OID_RSA: KeyKind.RSA, OID_DSA: KeyKind.DSA}
 _DSA_DIGESTS = {Digest.SHA1: hashes.SHA1(), Digest.SHA256: hashes.SHA256()}  # noqa: S303  only where the caller lets SHA-1 pass
-_MIN_DSA_BITS, _MAX_DSA_BITS = 1024, 3072
 _NULL = b"\x05\x00"
 _TAGGED_0, _TAGGED_1, _KEY_ID = 0xA0, 0xA1, 0x80
 _CONSTRUCTED_OCTETS = 0x24
@@ -119,8 +118,6 @@ def _verify_dsa(algorithm: SignatureAlgorithm, key: PublicKey, signed: bytes, oc
         raise SignatureError(f"DSA: {err}") from err
     if digest is None or not isinstance(loaded, dsa.DSAPublicKey):
         raise SignatureError(f"signature algorithm specifies {algorithm.name}, but the public key is {key.name}")
-    if not _MIN_DSA_BITS <= loaded.key_size <= _MAX_DSA_BITS:
-        raise SignatureError(f"got a DSA key of {loaded.key_size} bits, expected {_MIN_DSA_BITS} to {_MAX_DSA_BITS}")
     try:
         loaded.verify(octets, signed, digest)
     except (InvalidSignature, ValueError) as err:

@@ -15,6 +15,7 @@ from cloud_servers import aws
 from kubevouch.attestation.aws.ec2 import instance_in
 from kubevouch.attestation.aws.identity_document import Document
 from kubevouch.attestation.aws.instances import (
+    MAX_FILE,
     SETTLING,
     Instance,
     InstancesFile,
@@ -95,6 +96,13 @@ def test_an_instance_that_was_just_started_need_not_be_known_yet() -> None:
         judge(None, now=STARTED + SETTLING)
 
 
+def test_a_document_that_tells_less() -> None:
+    older = Document(account_id="111122223333", region="eu-west-1", instance_id=ID)
+    assert verify_instance(older, changed(addresses=()), now=NOW, check_root_volume=True)
+    with pytest.raises(RefusedEvidenceError, match=r"^instance: "):
+        verify_instance(older, None, now=NOW, check_root_volume=True)
+
+
 ANSWERS = [each for each in DOCUMENTS if {"describe_instances", "root_attach"} & each["given"].keys()]
 
 
@@ -155,10 +163,11 @@ def test_an_answer_of_ec2_is_read() -> None:
     [
         (200, b""),
         (200, b"<html/>"),
+        (200, b"<other><reservationSet/></other>"),
         (200, b"<DescribeInstancesResponse/>"),
         (200, b"<DescribeInstancesResponse><reservationSet><item/></reservationSet></DescribeInstancesResponse>"),
-        (200, b"<DescribeInstancesResponse>" + b"<a>" * 40 + b"</a>" * 40 + b"</DescribeInstancesResponse>"),
-        (200, b"<DescribeInstancesResponse><a/><a/></DescribeInstancesResponse>"),
+        (200, b"<DescribeInstancesResponse>" + b"<a>" * 5000 + b"</a>" * 5000 + b"</DescribeInstancesResponse>"),
+        (200, b"<DescribeInstancesResponse><reservationSet/><reservationSet/></DescribeInstancesResponse>"),
         (200, f"{DECLARED}&a;</DescribeInstancesResponse>".encode()),
         (400, b"<Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors></Response>"),
         (403, b"<Response><Errors><Error><Code>UnauthorizedOperation</Code></Error></Errors></Response>"),
@@ -222,6 +231,9 @@ async def test_a_file_is_read_anew_and_knows_nothing_once_it_cannot_be_read(tmp_
         path.write_text(text)
         with pytest.raises(UnavailableError):
             await source.describe("eu-west-1", ID)
+    os.truncate(path, MAX_FILE + 1)
+    with pytest.raises(UnavailableError, match="expected at most 16777216 bytes"):
+        await source.describe("eu-west-1", ID)
     path.unlink()
     with pytest.raises(UnavailableError):
         await source.describe("eu-west-1", ID)

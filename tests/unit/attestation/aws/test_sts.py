@@ -300,6 +300,10 @@ PRESIGNED = {
     "one more": (presigned(DurationSeconds="1"), "query"),
     "an encoded name": (presigned(f"https://{HOST}/?{query()}&%41ction=AssumeRole"), "query"),
     "a name without a value": (presigned(f"https://{HOST}/?{query()}&X-Amz-Expires"), "query"),
+    "a name without a value, once": (
+        presigned(f"https://{HOST}/?{query(X_Amz_Security_Token='ABSENT')}&X-Amz-Security-Token"),
+        "query",
+    ),
     "a plus": (presigned(X_Amz_Security_Token="a+b"), "query"),
     "half an escape": (presigned(X_Amz_Security_Token="a%2"), "query"),
     "an escaped line feed": (presigned(X_Amz_Security_Token="a%0Ab"), "query"),
@@ -311,6 +315,7 @@ PRESIGNED = {
     "an end with digits of another script": (presigned(X_Amz_Expires="%D9%A3"), "query"),
     "another algorithm": (presigned(X_Amz_Algorithm="AWS4-HMAC-SHA512"), "authorization"),
     "no time at all": (presigned(X_Amz_Date="20261122T066000Z"), "time"),
+    "a time of fewer digits": (presigned(X_Amz_Date="20261122T60000Z"), "time"),
     "half a time": (presigned(X_Amz_Date="20261122"), "time"),
     "binding not signed": (presigned(X_Amz_SignedHeaders="host"), "binding"),
     "host not signed": (presigned(X_Amz_SignedHeaders=BINDING_HEADER), "authorization"),
@@ -337,7 +342,7 @@ def test_the_clocks_may_differ_within_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "k8s-aws-v1.", "k8s-aws-v2.aHR0", "k8s-aws-v1.a", "k8s-aws-v1.aHR0+w", "k8s-aws-v1.w6k"]
+    "token", ["", "k8s-aws-v1.", "k8s-aws-v2.aHR0", "k8s-aws-v1.a", "k8s-aws-v1.aHR0+w", "aHR0", "k8s-aws-v1.w6k"]
 )
 def test_what_is_no_token(token: str) -> None:
     with pytest.raises(RefusedEvidenceError, match=r"^structure"):

@@ -36,6 +36,7 @@ from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import Clock
+from scripted_server import ScriptedServer, reply
 
 NOW = dt.datetime(2026, 11, 22, 6, tzinfo=dt.UTC)
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
@@ -333,8 +334,20 @@ async def test_a_metadata_service_that_does_not_answer_as_it_should(tmp_path: Pa
         there.machine.role_name = ""
         with pytest.raises(AttestationError, match="answered 404"):
             await attestor.attest("v1", KEY, BINDING, None)
+        there.machine.role_name = " "
+        with pytest.raises(AttestationError, match="the instance has no role"):
+            await attestor.attest("v1", KEY, BINDING, None)
     with pytest.raises(UnavailableError):
         await attestor.provider_id()
+
+
+@pytest.mark.parametrize(("status", "text"), [(200, "<html> a portal"), (200, ""), (404, "nothing"), (200, "é")])
+@async_test
+async def test_somebody_else_at_the_address_of_the_metadata_service(status: int, text: str) -> None:
+    async with ScriptedServer(None, [reply(text, status)]) as server:
+        attestor = await make_attestor({"metadataEndpoint": server.url}, FakeClock(NOW))
+        with pytest.raises(AttestationError, match=f"answered {status} to the request for a token"):
+            await attestor.provider_id()
 
 
 @async_test

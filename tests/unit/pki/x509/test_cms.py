@@ -8,6 +8,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -17,6 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import peers
 from kubevouch.pki.errors import ParseError, SignatureError
 from kubevouch.pki.x509 import cms, der, x509_certificate
+from kubevouch.pki.x509.public_key import KeyKind
+from kubevouch.pki.x509.signature import Digest, SignatureAlgorithm
 from kubevouch.pki.x509.x509_certificate import Certificate
 
 DOCUMENT = b'{\n  "region" : "zz-north-1",\r\n  "accountId" : "111122223333"\n}'
@@ -132,6 +135,25 @@ def test_sha1_only_where_the_caller_says_so(signers: Signers, name: str) -> None
     assert cms.verify(signed, signers.certificate(name), allow_sha1=True) == DOCUMENT
     with pytest.raises(SignatureError, match="signed with SHA-1"):
         cms.verify(signed, signers.certificate(name))
+
+
+def test_dsa_with_a_hash_that_it_has_not(signers: Signers) -> None:
+    signed = cms.parse(signers.sign("dsa", "-noattr"))
+    longer = SignatureAlgorithm("SHA384-DSA", KeyKind.DSA, Digest.SHA384)
+    with pytest.raises(SignatureError, match="signature algorithm specifies SHA384-DSA"):
+        cms.verify(msgspec.structs.replace(signed, digest=Digest.SHA384, algorithm=longer), signers.certificate("dsa"))
+
+
+def test_base64_has_one_form(signers: Signers) -> None:
+    contents = signers.sign("ec", "-nocerts")
+    text = base64.b64encode(contents).decode()
+    cms.parse_base64(text)
+    padded = text.rstrip("=")
+    others = [text + "=", text + "====", text[:8] + "!" + text[8:], text[:8] + "=" + text[8:], text + "=A=="]
+    others += [f"{padded}{'=' * more}" for more in range(4) if f"{padded}{'=' * more}" != text]
+    for other in others:
+        with pytest.raises(ParseError, match="not base64"):
+            cms.parse_base64(other)
 
 
 def test_a_certificate_of_that_name_with_another_key_does_not_verify(signers: Signers) -> None:
@@ -253,6 +275,18 @@ MALFORMED = {
         signed_data(signer_info(algorithm=der.encode(der.SEQUENCE, OID("1.2.840.10045.4.3.3")))),
         "expected one with SHA256",
     ),
+    "parameters of a signature": (
+        signed_data(
+            signer_info(
+                algorithm=der.encode(der.SEQUENCE, OID("1.2.840.10045.4.3.2"), der.encode_integer(1)),
+            )
+        ),
+        "expected one with SHA256",
+    ),
+    "parameters twice": (
+        signed_data(ONE, digests=der.encode(der.SEQUENCE, OID("2.16.840.1.101.3.4.2.1"), b"\x05\0\x05\0")),
+        "trailing data in an algorithm",
+    ),
     "no content": (signed_data(ONE, content=b""), "not inside"),
     "content twice": (
         signed_data(
@@ -327,6 +361,7 @@ MALFORMED = {
     "too long": (b"0" * (cms.MAX_BYTES + 1), "expected 65536 at most"),
     "endless": (b"\x30\x80" * 20, "too many levels"),
     "endless primitive": (b"\x30\x80\x04\x80\0\0\0\0", "indefinite length of a primitive"),
+    "endless with a long tag": (b"\x30\x80\x3f\x80\0\0\0\0", "indefinite length of a primitive"),
     "without its end": (b"\x30\x80", "truncated tag or length"),
     "segments of something else": (b"\x30\x80\x24\x80\x02\x01\x01\0\0\0\0", "tags don't match"),
     "indefinite inside of definite": (
