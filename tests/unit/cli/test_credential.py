@@ -14,6 +14,7 @@ import pytest
 import aio
 import processes
 from joined_node import LIFETIME, USER, JoinedNode, join_node_aside
+from kubevouch.agent import attestation_settings
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.client.rest_config import client_from_kubeconfig
@@ -86,6 +87,23 @@ def test_a_start_loads_nothing_slow(node: JoinedNode) -> None:
     )
     assert done.stderr == "[] 0\n"
     assert json.loads(done.stdout)["kind"] == "ExecCredential"
+
+
+def test_a_start_for_a_proof_that_was_given_loads_no_method(node: JoinedNode) -> None:
+    settings = attestation_settings.parse(["x509pop"], ["certificate=a", "key=b"], [])
+    assert settings is not None
+    attestation_settings.note(node.current, settings, node.leaf)
+    arguments = ["--provider", "x509pop", "--provider-setting", "certificate=a", "--provider-setting", "key=b"]
+    program = (
+        "import sys\nfrom kubevouch.cli.main import run\n"
+        f"code = run(['credential', '--rootfs', {str(node.root)!r}, *{arguments!r}])\n"
+        f"slow = [each for each in sys.modules if each in {SLOW!r} or 'attestation.' in each]\n"
+        "print(slow, code, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=processes.environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[] 0\n"
 
 
 def test_our_own_client_uses_it(node: JoinedNode) -> None:
