@@ -62,11 +62,13 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     Args:
         digest: hexadecimal ``Binding.digest``; another one is refused with ``binding``.
+        cluster_id: that of the binding; another one is refused with ``cluster``.
         refuse: refuse it with this step.
     """
 
     identity: str = ""
     digest: str = ""
+    cluster_id: str = ""
     provider_id: str = ""
     node_name: str = ""
     strength: Strength = Strength.TPM
@@ -102,6 +104,8 @@ class NullVerifier:
             raise RefusedEvidenceError(shown.refuse, "told so")
         if shown.digest != binding.digest.hex():
             raise RefusedEvidenceError("binding", "made for another key or challenge")
+        if shown.cluster_id != binding.cluster_id:
+            raise RefusedEvidenceError("cluster", "made for another cluster")
         return Attested(
             provider=NAME,
             version=evidence.version,
@@ -187,7 +191,9 @@ def _sign(key: ResidentKey, digest: bytes, algorithm: int) -> tuple[int, int]:
 
 def show(shown: Shown, binding: Binding) -> bytes:
     """The proof that says ``shown``, made for ``binding``."""
-    return msgspec.json.encode(msgspec.structs.replace(shown, digest=binding.digest.hex()))
+    return msgspec.json.encode(
+        msgspec.structs.replace(shown, digest=binding.digest.hex(), cluster_id=binding.cluster_id)
+    )
 
 
 def make_verifier(settings: Mapping[str, Any], sources: Sources) -> NullVerifier:

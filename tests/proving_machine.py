@@ -214,4 +214,4 @@ def bound(evidence: Evidence, csr: CertificateSigningRequest, nonce: bytes = byt
     """Whether a proof by ``null`` is made for this request, cluster and challenge."""
     spki = x509_request.parse_pem(csr.spec.request or b"").public_key.canonical_info
     shown = msgspec.json.decode(evidence.data)
-    return bool(shown["digest"] == Binding(spki, CLUSTER_ID, nonce).digest.hex())
+    return bool((shown["digest"], shown["clusterId"]) == (Binding(spki, CLUSTER_ID, nonce).digest.hex(), CLUSTER_ID))
