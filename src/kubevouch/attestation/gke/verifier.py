@@ -162,16 +162,14 @@ def verify_attestation(shown: Shown, spki: bytes, key: rsa.RSAPublicKey) -> None
 def _names(spki: bytes) -> tuple[bytes, ...]:
     """What the TPM calls the key. The library of those nodes wrote coordinates without their leading zeros."""
     key = load_der_public_key(spki)
-    curve = next((each for each, known in algorithms.CURVES.items() if _is_on(key, known)), None)
-    if curve is None or not isinstance(key, ec.EllipticCurvePublicKey):
+    curves = {known.name: number for number, known in algorithms.CURVES.items()}
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in curves:
         raise RefusedEvidenceError("name", "GKE's nodes have no such key")
     point = key.public_numbers()
     sizes = ((key.key_size + 7) // 8, 0)
-    return tuple(_public(curve, *(_octets(each, size) for each in (point.x, point.y))).name() for size in sizes)
-
-
-def _is_on(key: Any, curve: ec.EllipticCurve) -> bool:
-    return isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name == curve.name
+    return tuple(
+        _public(curves[key.curve.name], *(_octets(each, size) for each in (point.x, point.y))).name() for size in sizes
+    )
 
 
 def _octets(number: int, size: int) -> bytes:

@@ -29,6 +29,7 @@ from kubevouch.attestation.interface import (
     SettingsError,
     Strength,
     UnavailableError,
+    UnsupportedVersionError,
 )
 from kubevouch.client.interface import Client
 from kubevouch.pki import keys
@@ -82,7 +83,7 @@ def name_of(key: Any, *, shortened: bool = False) -> bytes:
         name_algorithm=algorithms.SHA256,
         attributes=0x00040040,
         scheme=(algorithms.ECDSA, algorithms.SHA256),
-        curve=algorithms.P256,
+        curve={256: algorithms.P256, 384: algorithms.P384}[key.curve.key_size],
         unique=unique,
     )
     return public.name()
@@ -154,17 +155,22 @@ async def test_a_request_of_a_node_of_gke(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_a_key_whose_coordinates_begin_with_zero(tmp_path: Path) -> None:
+async def test_keys_of_every_kind_that_such_nodes_had(tmp_path: Path) -> None:
     # Such nodes' library left the zeros out of what the TPM was given, and so out of the name.
     short = next(
         key
         for key in (ec.derive_private_key(number, ec.SECP256R1()) for number in range(1, 5000))
         if key.public_key().public_numbers().x.bit_length() <= 248
     )
+    longer = ec.generate_private_key(ec.SECP384R1())
     async with GoogleCloud(tmp_path, NOW) as cloud:
         made = verifier(cloud, tmp_path)
         for shortened in (True, False):
             await attested(made, blocks(certify(short, shortened=shortened), key=short), short)
+        await attested(made, blocks(certify(longer), key=longer), longer)
+        evidence = Evidence(provider="gke", version="v2", data=b"{}")
+        with pytest.raises(UnsupportedVersionError):
+            await made.verify_client(evidence, Binding(spki(KEY), "blue"), None, NOW)
 
 
 OTHER = keys.generate(KeyAlgorithm.ECDSA_P256)
