@@ -19,6 +19,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,16 +119,12 @@ class Device:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Connection]:
-        """A connection for as long as the block runs.
+        """A connection for as long as the block runs; waits for who holds the TPM, for five seconds at most.
 
         Raises:
             TPMAbsentError, TPMPermissionError, TPMBusyError
         """
-        try:
-            line = self._open()
-        except OSError as err:
-            raise explain(self.where, err) from err
-        connection = Connection(line, self)
+        connection = Connection(self._line(), self)
         try:
             yield connection
         finally:
@@ -135,6 +132,18 @@ class Device:
 
     def sleep(self, seconds: float) -> None:
         self._sleep(seconds)
+
+    def _line(self) -> _Line:
+        waits = iter(_WAITS)
+        while True:
+            try:
+                return self._open()
+            except OSError as err:
+                # /dev/tpm0 is for one at a time, and most hold it for a few commands.
+                seconds = next(waits, None) if err.errno == errno.EBUSY else None
+                if seconds is None:
+                    raise explain(self.where, err) from err
+                self._sleep(seconds)
 
 
 class Connection:
@@ -291,6 +300,8 @@ def explain(where: str, err: OSError) -> AttestationError:
             return TPMPermissionError(
                 f"the TPM at {where} may not be used: {err.strerror}", "run as root, or as a member of the group tss"
             )
+        case errno.ENOTTY | errno.EISDIR | errno.ENOTSOCK | errno.EPROTOTYPE:
+            return SettingsError(f"got {where}, expected the device or the socket of a TPM: {err.strerror}")
         case errno.EBUSY:
             return TPMBusyError(f"somebody else holds the TPM at {where}; {RESOURCE_MANAGER} is for many at a time")
         case _:
@@ -315,7 +326,11 @@ class _CharacterDevice:
     """One write is a command, one read its answer (Linux, Documentation/security/tpm)."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+        # A file that somebody has named by mistake would be written over.
+        if not stat.S_ISCHR(os.fstat(self._descriptor).st_mode):
+            os.close(self._descriptor)
+            raise OSError(errno.ENOTTY, "it is no device")
 
     def exchange(self, command: bytes) -> bytes:
         os.write(self._descriptor, command)

@@ -92,6 +92,15 @@ def test_a_path_that_is_not_there_is_an_absent_tpm(tmp_path: Path) -> None:
             pass
 
 
+def test_a_file_that_is_no_tpm_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "precious"
+    file.write_bytes(b"x" * 100)
+    for where in (str(file), str(tmp_path)):
+        with pytest.raises(SettingsError, match="expected the device or the socket of a TPM"):
+            _ask(Device(where))
+    assert file.read_bytes() == b"x" * 100
+
+
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
@@ -131,6 +140,27 @@ def test_a_tpm_that_never_gets_ready_is_busy(tpm: SoftwareTPM) -> None:
             _ask(asked.device())
         assert isinstance(caught.value, UnavailableError)
         assert 4 < sum(asked.waited) < 6
+
+
+@pytest.mark.parametrize("busy", [3, 100])
+def test_who_holds_the_device_is_waited_for(tpm: SoftwareTPM, busy: int) -> None:
+    waited: list[float] = []
+    device = Device(tpm.where, sleep=waited.append)
+    really, refusals = device._open, [OSError(errno.EBUSY, "Device or resource busy")] * busy
+
+    def opened() -> device_module._Line:
+        if refusals:
+            raise refusals.pop()
+        return really()
+
+    device._open = opened
+    if busy == 3:
+        assert _ask(device) == _MANUFACTURER
+        assert waited == [0.02, 0.05, 0.1]
+    else:
+        with pytest.raises(TPMBusyError, match="/dev/tpmrm0 is for many at a time"):
+            _ask(device)
+        assert 4 < sum(waited) < 6
 
 
 @pytest.mark.parametrize(
