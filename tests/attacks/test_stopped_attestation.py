@@ -6,26 +6,21 @@ down, the machine would be locked out of its own name for good.
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asking_machine import AskingMachine
 from asynctest import async_test
-from attested_world import BOOTSTRAPPERS, attested_world, identity
+from attested_world import attested_world, identity
 from controller_world import World
-from join_world import Told
 from kubevouch.agent import attestation_settings
 from kubevouch.agent.attestation_settings import AttestationSettings
-from kubevouch.agent.attested_request import obtain
-from kubevouch.agent.certificate_request import Poster, node_client
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.interface import AttestationRefusedError
-from kubevouch.agent.signing_requests import SigningRequests
-from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NAMESPACES
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.pki import keys
-from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.x509.x509_certificate import Certificate
 from proving_machine import by_null
 
@@ -93,29 +88,16 @@ class _Store(CertificateStore):
         self.countdown.is_done()
 
 
-class _Machine:
-    def __init__(self, at: World, folder: Path, name: str, settings: AttestationSettings) -> None:
-        self.at = at
-        self.store = _Store(folder)
-        self.name = name
-        self.settings = settings
+class _Machine(AskingMachine):
+    """Each call and each change of a file is a step."""
 
-    async def obtain(self, countdown: _Countdown) -> Certificate:
-        self.store.countdown = countdown
-        client: Any = _Client(self.at.as_user(USER, *BOOTSTRAPPERS), countdown)
-        cluster_id = (await self.at.client.get(NAMESPACES, "kube-system")).metadata.uid
-        with self.store.locked():
-            chain = await obtain(
-                self.store,
-                Poster(SigningRequests(client), (USER,), cluster_id=cluster_id),
-                node_client(self.name, attestation=self.settings),
-                TrustAnchors([self.at.server.pki.authority.certificate]),
-                self.at.clock,
-                Told(),
-                timeout=300.0,
-                random=random.Random(1).random,
-            )
-        return chain[0]
+    def __init__(self, at: World, folder: Path, name: str, settings: AttestationSettings) -> None:
+        super().__init__(at, folder, name, settings)
+        self.store = self._store = _Store(folder)
+
+    async def obtain_until(self, countdown: _Countdown) -> Certificate:
+        self._store.countdown = countdown
+        return await self.obtain(through=lambda client: _Client(client, countdown))
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -130,7 +112,7 @@ async def test_at_every_step(tmp_path: Path, after: bool) -> None:
             machine = _Machine(at, tmp_path / name, name, settings)
             off = False
             try:
-                leaf = await machine.obtain(_Countdown(number, after=after))
+                leaf = await machine.obtain_until(_Countdown(number, after=after))
             except _SwitchedOff:
                 off = True
                 # As agent, join and plug-in: whoever has a pair for these proofs asks for none.
@@ -138,7 +120,11 @@ async def test_at_every_step(tmp_path: Path, after: bool) -> None:
                 given = there is not None and attestation_settings.is_given_for(
                     machine.store.current_path, settings, there.leaf
                 )
-                leaf = there.leaf if there is not None and given else await machine.obtain(_Countdown(0, after=after))
+                leaf = (
+                    there.leaf
+                    if there is not None and given
+                    else await machine.obtain_until(_Countdown(0, after=after))
+                )
             found = await identity(at, name)
             assert found is not None
             # One key has ever been certified, and it is what the cluster knows the machine by.
@@ -161,11 +147,11 @@ async def test_a_copy_that_was_made_in_between_is_another_machine(tmp_path: Path
     async with attested_world() as at:
         machine = _Machine(at, tmp_path / "a", "worker-1", by_null("identity=m1", "renewable=false"))
         with pytest.raises(_SwitchedOff):
-            await machine.obtain(_Countdown(1, after=True))
+            await machine.obtain_until(_Countdown(1, after=True))
         copy = _Machine(at, tmp_path / "a", "worker-1", by_null("identity=m2"))
-        leaf = await machine.obtain(_Countdown(0, after=False))
+        leaf = await machine.obtain_until(_Countdown(0, after=False))
         with pytest.raises(AttestationRefusedError) as refused:
-            await copy.obtain(_Countdown(0, after=False))
+            await copy.obtain_until(_Countdown(0, after=False))
         assert refused.value.reason == "name-taken"
         found = await identity(at, "worker-1")
         assert found is not None and found.status.key_fingerprint == leaf.public_key.fingerprint().hex()
