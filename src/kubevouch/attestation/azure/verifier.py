@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     managed_identity: whether a token is required. None is read otherwise.
     tenants: directories whose identities count.
     audience, issuers, keys: of tokens; ``keys`` is an https URL or the path of a file.
-    resource_groups: of machines that may join; none means any. Needs ``machines``, or a token.
+    resource_groups: of machines that may join; none means any. Needs ``machines``.
     machines: ``api``, or the path of a file that ``az vm list --show-details --output json`` wrote; empty asks nobody,
         so that there are no names and addresses for serving certificates.
     credentials: the path of a file with an access token for the API; empty is the managed identity of the machine that
@@ -114,11 +114,9 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> AzureVerifi
             f"settings of {NAME}: got managedIdentity without tenants",
             hint="name the directory: all of them sign with the same keys",
         )
-    if read.resource_groups and not read.machines and read.managed_identity is ManagedIdentityUse.NONE:
-        raise SettingsError(
-            f"settings of {NAME}: got resourceGroups, which no document says",
-            hint="set machines: api, or managedIdentity: required",
-        )
+    if read.resource_groups and not read.machines:
+        # A token says a group, too: of whatever machine it was stolen from.
+        raise SettingsError(f"settings of {NAME}: got resourceGroups, which no document says", hint="set machines: api")
     text = settings.text_or_file(read.roots, read.roots_file, NAME, "roots")
     try:
         roots = TrustAnchors.from_pem(text)
@@ -186,19 +184,17 @@ class AzureVerifier:
         # 10. The API knows it, under the same vmId.
         machine = await self._machine(proof, said, identity)
         # 11. It is in a group whose machines may join.
-        known = machine.identifier if machine is not None else identity.holder if identity is not None else None
         groups = {each.lower() for each in self._settings.resource_groups}
-        if groups and (known is None or known.group not in groups):
-            got = known.group if known is not None else ""
+        if groups and (machine is None or machine.identifier.group not in groups):
+            got = machine.identifier.group if machine is not None else ""
             raise RefusedEvidenceError("resource-group", f"got {got!r}, whose machines may not join")
-        # What a set's identity is of is one of its machines, and which of them is the node's word.
-        named = known is not None and not known.is_set
         return Attested(
             provider=NAME,
             version=VERSION,
             identity=f"{said.subscription_id}/{said.vm_id}",
             strength=Strength.CLOUD,
-            provider_id=provider_id(known.canonical) if known is not None and named else "",
+            # Nothing but the API ties a resource id to the vmId of the document.
+            provider_id=provider_id(machine.identifier.canonical) if machine is not None else "",
             node_name=_node_name(machine) if self._settings.node_name else "",
             renewable=self._settings.reattest,
             addresses=await self._addresses(machine),
@@ -254,7 +250,11 @@ class AzureVerifier:
         if claimed is not None and claimed.subscription != said.subscription_id:
             raise RefusedEvidenceError("vm", "got the resource id of a machine of another subscription")
         found = await self._machines.find(said.vm_id, claimed.canonical if claimed is not None else "")
-        if found is None or (identity is not None and not identity.holder.covers(found.identifier)):
+        if (
+            found is None
+            or found.identifier.subscription != said.subscription_id
+            or (identity is not None and not identity.holder.covers(found.identifier))
+        ):
             raise RefusedEvidenceError(
                 "vm", f"the machine {said.vm_id} is not {proof.resource_id[:200]!r}, or the API knows none such"
             )
@@ -282,9 +282,9 @@ def _claims(said: AttestedData, identity: ManagedIdentity | None, machine: Virtu
     if identity is not None:
         yield Claim("azure.tenant", identity.tenant, _TOKEN, Strength.CLOUD)
         yield Claim("azure.principal", identity.principal, _TOKEN, Strength.CLOUD)
-        yield Claim("azure.resourceGroup", identity.holder.group, _TOKEN, Strength.CLOUD)
     if machine is not None:
         yield Claim("azure.resourceID", machine.identifier.canonical, _API, Strength.CLOUD)
+        yield Claim("azure.resourceGroup", machine.identifier.group, _API, Strength.CLOUD)
         yield Claim("azure.location", machine.location, _API, Strength.CLOUD)
         for key, value in sorted(machine.tags.items()):
             # Whoever may change the machine writes them: they choose a policy only.
