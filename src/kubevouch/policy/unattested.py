@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubevouch.api.attested import Strength
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.config.attestation_config import RENEWAL, AttestationConfiguration
 from kubevouch.pki.node_user import node_name_of
@@ -45,11 +46,19 @@ def objection(
             other = each.metadata.name
             text = f"node {other} is banned; kubevouch node unban {other} lets it come back"
             return Objection("banned", text, denied=True)
+    own = facts.username == facts.subject.common_name
+    # What has proven nothing is let in once, and gets no further by certificates that ask for no proof.
+    if own and named is not None and named.status.strength == Strength.INSECURE:
+        text = (
+            f"node {name} has proven nothing (insecure), which is never renewed and serves nobody: kubevouch node "
+            f"forget {name} lets it come back by another method"
+        )
+        return Objection("insecure", text)
     if facts.signer_name == KUBELET_SERVING_SIGNER:
         return None
     claimed = named is not None and bool(named.status.identity)
     methods = ", ".join(f"{ATTESTED_CLIENT_SIGNER_PREFIX}{each.provider}" for each in config.attestors)
-    if facts.username == facts.subject.common_name:
+    if own:
         if claimed and RENEWAL in config.remove_bindings:
             return Objection("renewal-without-proof", f"node {name} renews by proving again what it is: {methods}")
         return None

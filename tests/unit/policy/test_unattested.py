@@ -14,6 +14,10 @@ from kubevouch.wellknown import KUBELET_SERVING_SIGNER as SERVING
 
 TOKEN, NODE = "system:bootstrap:p9k2zq", "system:node:worker-7"
 PROVEN = NodeIdentity(metadata=ObjectMeta(name="worker-7"), status=NodeIdentityStatus(provider="tpm", identity="m-1"))
+NOTHING = NodeIdentity(
+    metadata=ObjectMeta(name="worker-7"),
+    status=NodeIdentityStatus(provider="insecure", identity="request:1", strength="insecure"),
+)
 EMPTY = NodeIdentity(metadata=ObjectMeta(name="worker-7"))
 BANNED = NodeIdentity(metadata=ObjectMeta(name="worker-6"), spec=NodeIdentitySpec(banned=True))
 OPEN, STRICT = "fallbacks: {bootstrapToken: true}\n", "removeBindings: [renewal]\n"
@@ -31,6 +35,9 @@ OPEN, STRICT = "fallbacks: {bootstrapToken: true}\n", "removeBindings: [renewal]
         (CLIENT, NODE, PROVEN, None, "", None),
         (CLIENT, NODE, PROVEN, None, STRICT, ("renewal-without-proof", False)),
         (CLIENT, NODE, None, None, STRICT, None),
+        (CLIENT, NODE, NOTHING, None, "", ("insecure", False)),
+        (SERVING, NODE, NOTHING, None, "", ("insecure", False)),
+        (CLIENT, TOKEN, NOTHING, None, OPEN, ("name-taken", True)),
         (CLIENT, NODE, BANNED, None, "", ("banned", True)),
         (CLIENT, "kubevouch:recovery:worker-7", PROVEN, None, OPEN, ("name-taken", False)),
         (CLIENT, "alice", None, None, "", None),

@@ -114,11 +114,11 @@ def test_what_is_no_join_token(secret: Secret) -> None:
         join_tokens.from_secret(secret)
 
 
-@pytest.mark.parametrize("text", ["", "a.b", TOKEN.text + "\n", TOKEN.text.upper(), TOKEN.token_id, "x" * 4000])
-def test_what_is_no_text_of_a_token(text: str) -> None:
-    with pytest.raises(JoinTokenError) as caught:
-        join_tokens.parse(text)
-    assert not text or text not in str(caught.value)
+def test_what_is_no_text_of_a_token() -> None:
+    for text in ("", "a.b", TOKEN.text + "\n", TOKEN.text.upper(), TOKEN.token_id, "x" * 4000):
+        with pytest.raises(JoinTokenError) as caught:
+            join_tokens.parse(text)
+        assert not text or text not in str(caught.value)
     assert join_tokens.parse(TOKEN.text) == TOKEN
 
 

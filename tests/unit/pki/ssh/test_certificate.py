@@ -28,7 +28,7 @@ def step(line: str, *, host: str = "node-1.example") -> str:
     return ""
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", LINES, ids=map(str, range(len(LINES))))
 def test_both_readers_see_the_same(line: str) -> None:
     ours, theirs = certificate.parse(line), load_ssh_public_identity(line.encode())
     assert isinstance(theirs, SSHCertificate)
