@@ -69,6 +69,8 @@ SUPPORTED_VERSIONS_ANNOTATION = "cluster.x-k8s.io/kubelet-authenticator-supporte
 # On a Cluster of Cluster API, whose definition has no spec.security: "true" or "false"; methods, by commas.
 KUBELET_AUTHENTICATION_ANNOTATION = "kubevouch.io/kubelet-authentication"
 AUTHORIZED_ATTESTORS_ANNOTATION = "kubevouch.io/authorized-attestors"
+# On a Machine: what it has to prove that it is, "tpm=sha256:07", by commas.
+IDENTITIES_ANNOTATION = "kubevouch.io/attested-identities"
 # On a KubeadmConfig: the token whose place another one takes, until what machines start with has that one.
 REPLACES_TOKEN_ANNOTATION = "kubevouch.io/replaces-bootstrap-token"
 # On its infrastructure object, whose definition has no such fields of its status.

@@ -275,8 +275,16 @@ class ConfigTokens:
     async def _finish(self, obj: CustomObject, bootstrap: Bootstrap, former: str) -> None:
         """Have machines start with the token that the configuration has by now."""
         meta = obj.metadata
+        try:
+            # Whoever writes KubeadmConfigs chooses both; no other text is put anywhere for him.
+            parse_token(former)
+            parse_token(bootstrap.token)
+        except BootstrapTokenError as err:
+            raise ReconcileError(f"the annotation {REPLACES_ANNOTATION} or the token is none: {err}") from err
         if bootstrap.data_secret:
             data = await self._client.get(SECRETS, bootstrap.data_secret, meta.namespace)
+            if all(each.uid != meta.uid for each in data.metadata.owner_references):
+                raise ReconcileError(f"the Secret {bootstrap.data_secret} is not that of this KubeadmConfig")
             text = data.data.get(_DATA_KEY, b"")
             if former.encode() in text:
                 await self._client.update(SECRETS, token_pools.with_token(data, _DATA_KEY, former, bootstrap.token))

@@ -111,7 +111,7 @@ def _read(what: str, text: str) -> ClusterRoleBinding | None:
         return None
     if binding.metadata.name != NAMES.get(what) or _approves(binding) != what:
         return None
-    groups = [each.name for each in binding.subjects or () if each.kind == "Group" and not each.namespace]
+    groups = [each.name for each in binding.subjects or () if each.kind == "Group"]
     return binding if groups == [_GROUPS[what]] and len(binding.subjects or ()) == 1 else None
 
 

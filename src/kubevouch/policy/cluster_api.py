@@ -19,7 +19,7 @@ from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.text import names
 from kubevouch.pki import rotation
 from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
-from kubevouch.policy.inventory import Machine
+from kubevouch.policy.inventory import Identity, Machine
 
 GROUP, BOOTSTRAP_GROUP = "cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"
 INFRASTRUCTURE_GROUP = "infrastructure.cluster.x-k8s.io"
@@ -43,6 +43,7 @@ MAX_POOL = 10_000
 """Machines of a MachinePool that are known: as many as its definition takes (v1beta2)."""
 _MOST_ADDRESSES = 100
 _MOST_ATTESTORS = 16
+_MOST_IDENTITIES = 16
 _MAX_TEXT = 1024
 _INSECURE = "insecure"
 
@@ -186,6 +187,7 @@ def machine_of(obj: CustomObject, cluster: ClusterFacts) -> Machine | None:
         node_name=node,
         names=() if node else tuple(dict.fromkeys(name for name in called if not _is_bad(name))),
         provider_id=_text(spec, "providerID"),
+        identities=_identities(meta.annotations.get(wellknown.IDENTITIES_ANNOTATION)),
         ready=not waits_for,
         waits_for=waits_for,
         cluster=cluster.key,
@@ -196,6 +198,16 @@ def machine_of(obj: CustomObject, cluster: ClusterFacts) -> Machine | None:
         dns_names=dns_names,
         source=f"machine/{meta.namespace}/{meta.name}",
     )
+
+
+def _identities(annotation: str | None) -> tuple[Identity, ...]:
+    """Those in a text such as ``tpm=sha256:07,x509pop=sha256:ab``; of one that cannot be read, one that nobody has."""
+    if annotation is None:
+        return ()
+    found = [each.strip().partition("=") for each in annotation.split(",")]
+    if len(found) > _MOST_IDENTITIES or not all(provider and identity for provider, _, identity in found):
+        return (Identity("", ""),)
+    return tuple(Identity(provider, identity) for provider, _, identity in found)
 
 
 def node_of(obj: CustomObject) -> str:

@@ -180,8 +180,11 @@ async def test_a_cluster_turns_them_off_and_on() -> None:
 async def test_a_cluster_that_is_paused_or_gone_decides_nothing() -> None:
     async with world() as at:
         objects = await serve(at, "v1beta2")
-        await objects.cluster(annotations={ATTESTS: "true"})
+        await objects.cluster(annotations={ATTESTS: "true", "cluster.x-k8s.io/paused": ""})
         running = start(at, None, has_clusters=True)
+        await calm(running)
+        assert await there(at) == {FIRST, NEXT}
+        await objects.change("Cluster", CLUSTER, {"metadata": {"annotations": {"cluster.x-k8s.io/paused": None}}})
         await calm(running)
         assert await there(at) == set()
         await objects.change("Cluster", CLUSTER, {"spec": {"paused": True}})

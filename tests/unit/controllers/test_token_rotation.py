@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 
 import pytest
 from msgspec import structs
@@ -16,7 +17,7 @@ from kubevouch.api.catalog import NODES, SECRETS
 from kubevouch.api.core_v1 import Node, Secret
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeSpec, NodeStatus
 from kubevouch.machinery.custom_object import CustomObject
-from kubevouch.machinery.meta import ObjectMeta
+from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.records import token_pools
 from kubevouch.records.bootstrap_tokens import (
     EXPIRATION_KEY,
@@ -129,6 +130,19 @@ async def test_the_token_of_a_pool_that_proves_itself_is_renewed_for_its_life(ve
         assert await tokens(at) == {TOKEN.text: NOW + 15 * MINUTE}
 
 
+@async_test
+async def test_the_token_of_a_pool_that_is_being_deleted_ends() -> None:
+    async with world() as at:
+        objects = await serve(at, "v1beta2")
+        await objects.cluster(annotations=ON)
+        await at.client.create(SECRETS, a_token(7))
+        await owned(objects, await objects.pool("pool-1"))
+        await objects.change("MachinePool", "pool-1", {"metadata": {"finalizers": ["example.com/drain"]}})
+        await objects.delete("MachinePool", "pool-1")
+        await run(at)
+        assert await tokens(at) == {TOKEN.text: NOW + 7 * MINUTE}
+
+
 @BOTH
 @async_test
 async def test_the_token_of_another_pool_is_replaced_with_the_data_that_machines_start_with(version: str) -> None:
@@ -136,10 +150,9 @@ async def test_the_token_of_another_pool_is_replaced_with_the_data_that_machines
         objects = await serve(at, version)
         await objects.cluster()
         await at.client.create(SECRETS, a_token(7))
-        before = {"value": DATA.encode(), "format": b"cloud-config"}
-        await at.client.create(SECRETS, Secret(metadata=ObjectMeta(name="pool-1", namespace=NAMESPACE), data=before))
         await allow_data(at)
         await owned(objects, await objects.pool("pool-1"))
+        await a_data_secret(at, objects, {"value": DATA.encode(), "format": b"cloud-config"})
         await objects.set_status("MachinePool", "pool-1", {"nodeRefs": [{"name": "a"}]})
         await run(at, replaces=True)
         found = await tokens(at)
@@ -173,17 +186,34 @@ async def test_a_replacement_that_was_cut_short_is_brought_to_its_end() -> None:
         # The configuration has the new token, what machines start with the former one.
         former = "abcdef.0123456789abcdef"
         await at.client.create(SECRETS, a_token(14))
-        await at.client.create(SECRETS, Secret(
-            metadata=ObjectMeta(name="pool-1", namespace=NAMESPACE), data={"value": f"token: {former}".encode()}
-        ))  # fmt: skip
         await allow_data(at)
         await owned(objects, await objects.pool("pool-1"))
+        await a_data_secret(at, objects, {"value": f"token: {former}".encode()})
         noted = {"metadata": {"annotations": {wellknown.REPLACES_TOKEN_ANNOTATION: former}}}
         await objects.change("KubeadmConfig", "pool-1", noted)
         await run(at, replaces=True)
         assert (await at.client.get(SECRETS, "pool-1", NAMESPACE)).data == {"value": f"token: {TOKEN.text}".encode()}
         config = await objects.get("KubeadmConfig", "pool-1")
         assert wellknown.REPLACES_TOKEN_ANNOTATION not in config.metadata.annotations
+
+
+@pytest.mark.parametrize(
+    ("former", "is_owned"), [("abcdef.0123456789abcdef", False), ("root", True), ("", True), (" ", True)]
+)
+@async_test
+async def test_no_text_of_whoever_writes_configurations_is_put_into_secrets(former: str, is_owned: bool) -> None:
+    async with world() as at:
+        objects = await serve(at, "v1beta2")
+        await objects.cluster()
+        await at.client.create(SECRETS, a_token(14))
+        await allow_data(at)
+        await owned(objects, await objects.pool("pool-1"))
+        data = {"value": b"root: abcdef.0123456789abcdef "}
+        await a_data_secret(at, objects, data, is_owned=is_owned)
+        noted = {"metadata": {"annotations": {wellknown.REPLACES_TOKEN_ANNOTATION: former}}}
+        await objects.change("KubeadmConfig", "pool-1", noted)
+        await run(at, replaces=True)
+        assert (await at.client.get(SECRETS, "pool-1", NAMESPACE)).data == data
 
 
 @async_test
@@ -219,6 +249,19 @@ async def test_nothing_is_renewed_for_whom_it_is_not_meant(what: str) -> None:
         assert await tokens(at) == {TOKEN.text: NOW + 7 * MINUTE}
 
 
+async def a_data_secret(at: World, objects: Objects, data: dict[str, bytes], *, is_owned: bool = True) -> None:
+    """What machines start with, as the bootstrap provider makes it."""
+    config = await objects.get("KubeadmConfig", "pool-1")
+    owner = OwnerReference(
+        api_version=config.api_version,
+        kind="KubeadmConfig",
+        name="pool-1",
+        uid=config.metadata.uid if is_owned else "x",
+    )
+    meta = ObjectMeta(name="pool-1", namespace=NAMESPACE, owner_references=[owner])
+    await at.client.create(SECRETS, Secret(metadata=meta, data=data))
+
+
 async def allow_data(at: World) -> None:
     """The operator has allowed what no rule for the whole cluster should."""
     user = f"system:serviceaccount:kube-system:{wellknown.CLUSTER_API_CONTROLLER}"
@@ -230,8 +273,6 @@ async def allow_data(at: World) -> None:
         ("rolebindings", {"roleRef": {"apiGroup": group, "kind": "Role", "name": "bootstrap-data"},
                           "subjects": [{"kind": "User", "apiGroup": group, "name": user}]}),
     ):  # fmt: skip
-        import json
-
         answer = await at.client.raw(
             "POST", f"/apis/{group}/v1/namespaces/{NAMESPACE}/{kind}", json.dumps({"metadata": meta, **more}).encode(),
             {"Content-Type": "application/json"},

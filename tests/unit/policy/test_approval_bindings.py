@@ -74,6 +74,7 @@ def test_what_was_taken_first_is_what_is_put_back() -> None:
         written(NEXT),
         written(WIDER),
         written(structs.replace(FIRST, subjects=[*FIRST.subjects, *WIDER.subjects])),
+        written(structs.replace(FIRST, subjects=[*FIRST.subjects, Subject(kind="User", name="eve")])),
         written(structs.replace(FIRST, subjects=[])),
         written(structs.replace(FIRST, role_ref=structs.replace(FIRST.role_ref, name="cluster-admin"))),
     ],

@@ -20,7 +20,7 @@ from kubevouch.policy.cluster_api import (
     machine_of,
     members_of,
 )
-from kubevouch.policy.inventory import Machine
+from kubevouch.policy.inventory import Identity, Machine
 
 CLUSTER = ClusterFacts(namespace="fleet", name="prod", attests=True, attestors=("tpm",))
 ATTESTS = wellknown.KUBELET_AUTHENTICATION_ANNOTATION
@@ -157,6 +157,25 @@ def test_a_pool_waits_and_ends_as_machines_do() -> None:
     assert first({}).waits_for == "the bootstrap data of its MachinePool is not ready"
     assert first({"nodeRefs": [{"name": "a"}]}).ready
     assert first({"nodeRefs": [{"name": "a"}]}, **leaving).waits_for == "its MachinePool is being deleted"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ("tpm=sha256:07", (Identity("tpm", "sha256:07"),)),
+        ("tpm=sha256:07, spiffe=spiffe://a/b=c", (Identity("tpm", "sha256:07"), Identity("spiffe", "spiffe://a/b=c"))),
+        # Nobody is let in because a word is misspelt.
+        ("", (Identity("", ""),)),
+        ("tpm", (Identity("", ""),)),
+        ("tpm=", (Identity("", ""),)),
+        ("tpm=a,", (Identity("", ""),)),
+        (",".join(["tpm=a"] * 17), (Identity("", ""),)),
+    ],
+)
+def test_what_a_machine_has_to_prove_that_it_is(annotation: str, expected: tuple[Identity, ...]) -> None:
+    found = machine_of(a_machine({}, annotations={wellknown.IDENTITIES_ANNOTATION: annotation}), CLUSTER)
+    assert found is not None
+    assert found.identities == expected
 
 
 # ------------------------------------------------------------------ Cluster
