@@ -6,6 +6,7 @@ Readers that keep the last of two values of one name, and those that keep the fi
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,8 +32,10 @@ def decode(text: bytes | str, into: type[T], what: str) -> T:
         RefusedEvidenceError: ``duplicate-key``; ``structure`` for anything else that is no such document.
     """
     try:
-        tree = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-        _verify_depth(tree, _DEEPEST)
+        # Of octets json would also take UTF-16 and UTF-32, and find out by itself which it is.
+        plain = text if isinstance(text, str) else text.decode()
+        tree = json.loads(plain, object_pairs_hook=_once, parse_constant=_no_number)
+        _verify_plain(tree, _DEEPEST)
         return msgspec.convert(tree, into)
     except _Repeated as err:
         raise RefusedEvidenceError("duplicate-key", f"{what} has {str(err)[:64]!r} twice") from err
@@ -53,8 +56,20 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-def _verify_depth(tree: Any, left: int) -> None:
+def _verify_plain(tree: Any, left: int) -> None:
+    """Whether all of it can be written down again: half a surrogate pair cannot, nor a number that others round."""
     if not left:
         raise ValueError(f"deeper than {_DEEPEST} levels")
-    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        _verify_depth(each, left - 1)
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            name.encode()
+            _verify_plain(value, left - 1)
+    elif isinstance(tree, list):
+        for each in tree:
+            _verify_plain(each, left - 1)
+    elif isinstance(tree, str):
+        tree.encode()
+    elif isinstance(tree, float) and not math.isfinite(tree):
+        raise ValueError("a number is too large")
+    elif isinstance(tree, int) and not -(1 << 63) <= tree < 1 << 64:
+        raise ValueError("an integer is too large")
