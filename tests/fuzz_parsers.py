@@ -13,10 +13,15 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from cloud_servers import aws
 from kubevouch.admission.dynamic import review
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import ConfigMap, Node
+from kubevouch.attestation import documents
 from kubevouch.attestation import request as evidence_request
+from kubevouch.attestation.aws import evidence as aws_evidence
+from kubevouch.attestation.aws import sts
+from kubevouch.attestation.aws.identity_document import verify_document
 from kubevouch.attestation.azure import attested_document, managed_identity
 from kubevouch.attestation.azure.evidence import Document
 from kubevouch.attestation.azure.intermediates import FOLDERS, verify_place
@@ -328,6 +333,42 @@ def signed_documents() -> list[bytes]:
     given = [json.loads((FIXTURES.parent / "evidence" / f"ev-{name}.json").read_text())["given"] for name in names]
     forms = [next(text for name, text in each.items() if name in ("rsa2048", "pkcs7", "signature")) for each in given]
     return [base64.b64decode(each) for each in forms]
+
+
+_EC2_NOW = dt.datetime(2026, 11, 22, 6, tzinfo=dt.UTC)
+_AWS = [
+    json.loads((FIXTURES.parent / "evidence" / f"ev-aws-{name}.json").read_text()) for name in ("iid-004", "sts-009")
+]
+
+
+def aws_proofs() -> list[bytes]:
+    """A document with a call."""
+    document, call = (each["given"] for each in _AWS)
+    text = base64.b64decode(document["document_b64"]).decode()
+    return [msgspec.json.encode({"document": text, "signature": document["rsa2048"], "request": call["request"]})]
+
+
+def aws_proof(data: bytes) -> object:
+    """As the verifier reads it, up to the call."""
+    proof = documents.decode(data, aws_evidence.Proof, "the proof of aws")
+    given, now = _AWS[1]["given"], _EC2_NOW
+    if proof.request is not None:
+        expected = next(text for name, text in given["request"]["headers"].items() if name.startswith("X-Node"))
+        sts.verify_request(proof.request, hosts=given["allowed_hosts"], expected=expected, now=now)
+    if proof.token:
+        sts.url_of_token(proof.token)
+    known = {each["region"]: each["pem"] for each in _AWS[0]["roots"] if each["form"] == "rsa2048"}
+
+    def certificates(region: str, _form: aws_evidence.Form) -> list[x509_certificate.Certificate]:
+        return [x509_certificate.parse_pem(known[region].encode())] if region in known else []
+
+    accounts = _AWS[0]["given"]["accounts"]
+    document = proof.document.encode()
+    return verify_document(document, proof.form, proof.signature, certificates, accounts=accounts, now=now)
+
+
+def ec2_answers() -> list[bytes]:
+    return [aws.reservations([aws.Instance(tags={"a": "b"})]).encode(), aws.reservations([]).encode()]
 
 
 def pem_request(data: bytes) -> object:

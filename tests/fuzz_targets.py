@@ -37,7 +37,10 @@ from fuzz_parsers import (
 from kubevouch.admission.dynamic import review
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
-from kubevouch.attestation.interface import RefusedEvidenceError
+from kubevouch.attestation.aws import sts
+from kubevouch.attestation.aws.ec2 import instance_in
+from kubevouch.attestation.http import Answer
+from kubevouch.attestation.interface import RefusedEvidenceError, UnavailableError
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.client import codec, execplugin, headers
 from kubevouch.client.frames import FrameError, JSONFramer, ProtobufFramer
@@ -281,6 +284,26 @@ TARGETS: dict[str, Target] = {
         (PKIError,),
         parsers.signed_documents(),
         (b"\x30\x80", b"\x24\x80", b"\xa0\x80", b"\0\0", b"\xa0\x00", b"\x31\x00", b"\x04\x82\xff\xff"),
+    ),
+    "aws-proof": Target(
+        parsers.aws_proof,
+        (RefusedEvidenceError,),
+        parsers.aws_proofs(),
+        (*JSON_WORDS, b"&Action=", b"%00", b";", b"https://", b"\\u0000", b"\\ud800", b"X-Amz-"),
+    ),
+    "ec2-answer": Target(
+        lambda data: instance_in(Answer(200, data), "i-0abc000000000000a"),
+        (UnavailableError,),
+        parsers.ec2_answers(),
+        (b"<item>", b"</item>", b"<a>" * 200, b"<!", b"&lt;", b"&#0;", b"<?xml encoding='x'?>", b"xmlns=''"),
+    ),
+    "sts-answer": Target(
+        lambda data: sts.caller_in(200, data),
+        (RefusedEvidenceError, UnavailableError),
+        [
+            b'{"GetCallerIdentityResponse":{"GetCallerIdentityResult":{"Arn":"arn:aws:sts::111122223333:assumed-role/r/x7"}}}'
+        ],
+        JSON_WORDS,
     ),
     "certificate-chain": Target(certificate_chain.verify_certificate_chain, (PKIError,), parsers.fixtures("*.pem")),
     "csr": Target(
