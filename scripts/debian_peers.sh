@@ -10,6 +10,8 @@ packages="libfaketime openssl systemd libsystemd-shared libkmod2 libip4tc2 libse
 packages="$packages swtpm swtpm-libs swtpm-tools libtpms0 libjson-glib-1.0-0 libglib2.0-0 tpm2-tools tpm2-openssl libefivar1"
 packages="$packages libtss2-esys-3.0.2-0 libtss2-fapi1 libtss2-mu0 libtss2-rc0 libtss2-sys1 libtss2-tctildr0 libjson-c5"
 packages="$packages libtss2-tcti-cmd0 libtss2-tcti-device0 libtss2-tcti-mssim0 libtss2-tcti-swtpm0 libcurl3-gnutls"
+packages="$packages libnghttp2-14 librtmp1 libssh2-1 libpsl5 libldap-2.5-0 libsasl2-2 libbrotli1 libgssapi-krb5-2"
+packages="$packages libkrb5-3 libk5crypto3 libkrb5support0 libkeyutils1"
 into=.peers/debian
 mkdir -p .peers
 exec 9<scripts/debian_peers.sh
