@@ -99,7 +99,11 @@ class TPMAttestor:
         if asked is None:
             raise AttestationError("got no challenge, expected one: a TPM answers only what it was asked")
         question = documents.decode(asked.content, Question, f"the challenge {asked.name}")
-        return msgspec.json.encode(await self._on_tpm(lambda tpm: self._proof(tpm, key, binding, question)))
+        try:
+            selections = [_selection(bank, chosen) for bank, chosen in question.pcrs.items()]
+        except StructureError as err:
+            raise AttestationError(f"the challenge {asked.name} asks for what no TPM has: {err}") from err
+        return msgspec.json.encode(await self._on_tpm(lambda tpm: self._proof(tpm, key, binding, question, selections)))
 
     async def provider_id(self) -> str:
         return ""
@@ -134,7 +138,14 @@ class TPMAttestor:
 
     # -------------------------------------------------------------- what only it can answer
 
-    def _proof(self, tpm: Connection, key: PrivateKey, binding: Binding, question: Question) -> Answer:
+    def _proof(
+        self,
+        tpm: Connection,
+        key: PrivateKey,
+        binding: Binding,
+        question: Question,
+        selections: Sequence[Selection],
+    ) -> Answer:
         attestation_key, _ = _attestation_key(tpm)
         secret = self._activate(tpm, attestation_key, question)
         answer = Answer(secret=secret)
@@ -149,8 +160,8 @@ class TPMAttestor:
                 "key-protection", "the cluster wants a key that cannot leave its TPM, and this one is in a file"
             )
         # A key in a file is in what the quote is made for, and nowhere else.
-        if question.pcrs:
-            quote = self._quote(tpm, attestation_key, binding, question)
+        if selections:
+            quote = self._quote(tpm, attestation_key, binding, selections, with_log=question.event_log)
             answer = msgspec.structs.replace(answer, quote=quote)
         return answer
 
@@ -182,8 +193,24 @@ class TPMAttestor:
                 tpm.flush(found.handle)
         return commands.first_sized(opened)
 
-    def _quote(self, tpm: Connection, attestation_key: int, binding: Binding, question: Question) -> Quote:
-        selections = [Selection(pcrs.parse_bank(bank), tuple(sorted(chosen))) for bank, chosen in question.pcrs.items()]
+    def _quote(
+        self,
+        tpm: Connection,
+        attestation_key: int,
+        binding: Binding,
+        selections: Sequence[Selection],
+        *,
+        with_log: bool,
+    ) -> Quote:
+        # Other policies of the cluster may ask for banks that this TPM does not keep.
+        kept = commands.capability_banks(tpm.run(commands.get_capability(commands.CAPABILITY_PCRS, 0, 1)))
+        selections = [
+            Selection(each.bank, there)
+            for each in selections
+            if (there := tuple(pcr for pcr in each.pcrs if pcr in kept.get(each.bank, ())))
+        ]
+        if not selections:
+            raise AttestationError(f"the TPM at {self._device.where} keeps none of the PCRs that the cluster asks for")
         for _ in range(_QUOTE_TRIES):
             values = _read(tpm, selections)
             statement, signature = commands.attested(
@@ -194,7 +221,7 @@ class TPMAttestor:
                 break
         else:
             raise AttestationError(f"the PCRs of {self._device.where} change faster than they can be read")
-        log, omitted = _event_log(self._event_log) if question.event_log else (b"", ())
+        log, omitted = _event_log(self._event_log) if with_log else (b"", ())
         return Quote(
             attest=statement,
             signature=signature,
@@ -207,19 +234,27 @@ class TPMAttestor:
         )
 
 
+def _selection(bank: str, chosen: Sequence[int]) -> Selection:
+    """Raises :class:`StructureError`."""
+    strange = [each for each in chosen if not 0 <= each <= pcrs.MAX_PCR]
+    if strange:
+        raise StructureError(f"got PCR {strange[0]:.6g}, expected 0 to {pcrs.MAX_PCR}")
+    return Selection(pcrs.parse_bank(bank), tuple(sorted(set(chosen))))
+
+
 def _attestation_key(tpm: Connection) -> tuple[int, Public]:
     made = tpm.run(commands.create_primary(commands.ENDORSEMENT, templates.ATTESTATION_KEY))
     return made.handle, public_area.parse_area(commands.first_sized(made))
 
 
 def _read(tpm: Connection, selections: Sequence[Selection]) -> dict[int, dict[int, bytes]]:
-    """The values of ``selections``; a bank that the TPM does not have is missing, as it is in its quotes."""
+    """The values of ``selections``, however few the TPM answers at a time."""
     found: dict[int, dict[int, bytes]] = {each.bank: {} for each in selections}
     missing = list(selections)
     while missing:
         _, values = commands.pcr_values(tpm.run(commands.pcr_read(missing)))
         if not values:
-            raise AttestationError(f"the TPM has no PCRs {', '.join(map(str, missing[0].pcrs))} of the bank asked for")
+            raise AttestationError("the TPM has PCRs that it does not tell")
         for bank, pcr, value in values:
             found[bank][pcr] = value
         missing = [

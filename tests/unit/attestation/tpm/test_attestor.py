@@ -163,14 +163,43 @@ async def test_pcrs_that_change_meanwhile_are_read_again(tpm: SoftwareTPM) -> No
             await _answer(attestor, key, binding, await _asked(attestor, binding, pcrs={"sha256": [0]}))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"sm3": [0]}, "asks for what no TPM has: got PCR bank 'sm3'"),
+        ({"sha256": [24]}, "got PCR 24, expected 0 to 23"),
+        ({"sha256": [0, -1]}, "got PCR -1"),
+        ({"sha256": [1 << 40]}, "got PCR 1.09951e"),
+    ],
+)
 @async_test
-async def test_a_bank_that_the_tpm_does_not_have_is_an_error(tpm: SoftwareTPM) -> None:
+async def test_pcrs_that_no_tpm_has_are_not_asked_for(
+    tpm: SoftwareTPM, wanted: dict[str, list[int]], message: str
+) -> None:
     attestor = await _attestor(tpm)
     key = await attestor.make_key()
     assert key is not None
     binding = _binding(key)
-    with pytest.raises(AttestationError, match="expected one of sha1, sha256"):
-        await _answer(attestor, key, binding, await _asked(attestor, binding, pcrs={"sm3": [0]}))
+    with pytest.raises(AttestationError, match=message):
+        await _answer(attestor, key, binding, await _asked(attestor, binding, pcrs=wanted))
+
+
+@async_test
+async def test_banks_that_the_tpm_does_not_keep_are_left_out(tmp_path: Path) -> None:
+    with software_tpm(tmp_path / "tpm") as tpm:
+        assert tpm.tool("pcrallocate", "sha1:none+sha256:all+sha384:none+sha512:none", folder=tmp_path).code == 0
+        tpm.stop()
+        tpm.start()
+        attestor = await _attestor(tpm)
+        key = await attestor.make_key()
+        assert key is not None
+        binding = _binding(key)
+        asked = await _asked(attestor, binding, pcrs={"sha384": [0], "sha256": [0, 7]})
+        quote = (await _answer(attestor, key, binding, asked)).quote
+        assert quote is not None
+        assert {bank: list(values) for bank, values in quote.pcrs.items()} == {"sha256": ["0", "7"]}
+        with pytest.raises(AttestationError, match="keeps none of the PCRs"):
+            await _answer(attestor, key, binding, await _asked(attestor, binding, pcrs={"sha384": [0]}))
 
 
 # ------------------------------------------------------------------ keys in files
