@@ -221,18 +221,29 @@ def machine_of(
     return machine
 
 
-def verify_machine(
-    wanted: Wanted, proofs: Sequence[Attested], key: str, machines: Iterable[Machine], foreign: Iterable[Machine]
-) -> None:
+def verify_own_name(wanted: Wanted, proven: Iterable[Machine]) -> None:
+    """6. That the machines which the inventory has of what was proven may be called so: nobody waits to be another one.
+
+    Raises:
+        RequestRefusedError: ``machine-name``
+    """
+    for each in proven:
+        if not may_be_called(each, wanted.node_name):
+            name = each.node_name or "a machine of another name"
+            raise RequestRefusedError(
+                "machine-name", f"the machine is {_source(each)}, {name}, and asks to be {wanted.node_name}"
+            )
+
+
+def verify_machine(wanted: Wanted, proofs: Sequence[Attested], key: str, machines: Iterable[Machine]) -> None:
     """That what was proven is what the inventory expects of this name.
 
     Args:
         key: hexadecimal SHA-256 of the SubjectPublicKeyInfo.
         machines: what the inventory has of this name.
-        foreign: what it has of the identities and provider ids that were proven.
 
     Raises:
-        RequestRefusedError: ``provider-id``, ``machine-identity``, ``machine-key``, ``machine-name``
+        RequestRefusedError: ``provider-id``, ``machine-identity``, ``machine-key``
     """
     # 11. The request, the proof and the inventory say the same provider id.
     said = {wanted.provider_id, *(each.provider_id for each in proofs)} - {""}
@@ -245,12 +256,6 @@ def verify_machine(
             raise RequestRefusedError("machine-key", f"{_source(each)} has other keys")
     if len(said) > 1:
         raise RequestRefusedError("provider-id", f"got {' and '.join(sorted(said))[:_SHOWN]}, expected one provider id")
-    for each in foreign:
-        if not may_be_called(each, wanted.node_name):
-            raise RequestRefusedError(
-                "machine-name", f"the machine is {_source(each)}, {each.node_name or 'a machine of another name'}, "
-                f"and asks to be {wanted.node_name}"
-            )  # fmt: skip
 
 
 def _verify_identity(machine: Machine, proofs: Sequence[Attested]) -> None:

@@ -106,8 +106,9 @@ def judged(case: dict[str, Any]) -> str:
             signer=given.get("signerName", SIGNER), by=required,
         )  # fmt: skip
         named = [each for each in machines if each.node_name == asked.node_name]
+        node_attestation.verify_own_name(asked, machines)
         node_attestation.machine_of(asked, named, required, now)
-        node_attestation.verify_machine(asked, proofs, "0" * 64, named, machines)
+        node_attestation.verify_machine(asked, proofs, "0" * 64, named)
         node_attestation.verify_node(asked, existing, proofs, claimed=False, vouched=False)
     except NotYetError:
         return "retry"
@@ -125,6 +126,33 @@ def test_the_table_is_kept_as_the_cases_say(case: dict[str, Any]) -> None:
         return
     expected = "approved" if then.get("approved") else "denied" if then.get("denied") else "retry"
     assert judged(case) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "approved"),
+        ({"machine": {"exists": True, "BootstrapReady": False, "nodeName": "worker-7"}}, "retry"),
+        ({"machine": {"exists": False}, "waited_s": 3600}, "denied"),
+        ({"machine": {"exists": True, "nodeName": "worker-8", "providerID": "demo://7"}}, "denied"),
+        ({"machine": {"exists": True, "nodeName": "worker-7", "providerID": "demo://8"}}, "denied"),
+        ({"attested_providerID": "demo://8"}, "denied"),
+        ({"request": "fx-csr-client-with-dns"}, "denied"),
+        ({"request": "fx-csr-two-orgs"}, "denied"),
+        ({"request": "fx-csr-no-org"}, "denied"),
+        ({"request": "fx-csr-bare-cn"}, "denied"),
+        ({"request": "fx-csr-asks-ca"}, "denied"),
+        ({"groups": ["system:bootstrappers", "system:authenticated"]}, "denied"),
+        ({"username": "system:node:worker-7", "groups": ["system:nodes", "system:authenticated"]}, "approved"),
+        ({"username": "system:node:worker-9", "groups": ["system:nodes", "system:authenticated"]}, "denied"),
+        ({"usages": ["digital signature", "key encipherment", "client auth"]}, "approved"),
+        ({"usages": ["client auth"]}, "denied"),
+        ({"existing_node": {"name": "worker-7", "ready": False, "providerID": "demo://5"}}, "approved"),
+        ({"existing_node": {"name": "worker-7", "ready": True, "providerID": "demo://7"}}, "approved"),
+    ],
+)  # fmt: skip
+def test_each_row_of_the_table_decides_by_itself(given: dict[str, Any], expected: str) -> None:
+    assert judged({"given": NODE_CASES["capi-014"]["given"] | given}) == expected
 
 
 def refusal(**changes: Any) -> str:
@@ -211,6 +239,11 @@ def test_a_machine_waits_until_it_may_join_and_only_by_what_its_cluster_takes() 
     assert caught.value.step == "machine-attestor"
 
 
+def expected(machine: Machine, asked: str, shown: Attested) -> None:
+    node_attestation.verify_own_name(wanted(asked), (machine,))
+    node_attestation.verify_machine(wanted(asked), (shown,), "0" * 64, (machine,))
+
+
 @pytest.mark.parametrize(
     ("machine", "asked", "shown", "step"),
     [
@@ -225,10 +258,10 @@ def test_a_machine_waits_until_it_may_join_and_only_by_what_its_cluster_takes() 
 )
 def test_what_was_proven_is_what_is_expected(machine: Machine, asked: str, shown: Attested, step: str) -> None:
     with pytest.raises(RequestRefusedError) as caught:
-        node_attestation.verify_machine(wanted(asked), (shown,), "0" * 64, (machine,), (machine,))
+        expected(machine, asked, shown)
     assert caught.value.step == step
     fits = Machine(node_name="worker-7", provider_id="demo://7", identities=(Identity("tpm", "m-1"),), keys=("0" * 64,))
-    node_attestation.verify_machine(wanted("demo://7"), (proof(provider_id="demo://7"),), "0" * 64, (fits,), (fits,))
+    expected(fits, "demo://7", proof(provider_id="demo://7"))
 
 
 # ------------------------------------------------------------------ names

@@ -121,11 +121,12 @@ class NodeAttestationApprover:
         wanted = node_attestation.read(facts, request, config)
         # Before anything is waited for: evidence ages, and a challenge is kept for whoever has answered it.
         proofs = await self._proofs.verified(csr, wanted.provider, facts, request, now)
+        node_attestation.verify_own_name(wanted, self._proven_machines(proofs, now))
         waited = now - facts.created if facts.created is not None else dt.timedelta()
         machines = current(self._named(wanted), now)
         machine = node_attestation.machine_of(wanted, machines, config, waited)
         self._verify_name(wanted, proofs)
-        node_attestation.verify_machine(wanted, proofs, facts.key_fingerprint, machines, self._foreign(proofs, now))
+        node_attestation.verify_machine(wanted, proofs, facts.key_fingerprint, machines)
         named = self._claims.named(wanted.node_name)
         claimed = named is not None and node_identities.is_same(proofs, named.status)
         vouched = machine is not None and _vouches(machine, proofs)
@@ -231,7 +232,7 @@ class NodeAttestationApprover:
             found += self._inventory.provided(wanted.provider_id)
         return tuple({id(each): each for each in found}.values())
 
-    def _foreign(self, proofs: Sequence[Attested], now: dt.datetime) -> tuple[Machine, ...]:
+    def _proven_machines(self, proofs: Sequence[Attested], now: dt.datetime) -> tuple[Machine, ...]:
         found: list[Machine] = []
         for each in proofs:
             found += self._inventory.identified(Identity(each.provider, each.identity))
