@@ -151,6 +151,8 @@ async def test_signers_who_are_not_azure(tmp_path: Path) -> None:
     async with AzureCloud(tmp_path, NOW) as cloud:
         nonce = azure_evidence.nonce(BINDING)
         assert await refused(verifier(cloud, tmp_path), shown(cloud.document(nonce, key=private_key(3)))) == "signature"
+        other_form = {**cloud.document(nonce), "encoding": "PKCS7"}
+        assert await refused(verifier(cloud, tmp_path), shown(other_form)) == "structure"
         for name, step in (
             ("metadata.azure.com", ""),
             ("METADATA.azure.com", ""),
