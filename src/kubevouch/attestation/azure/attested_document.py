@@ -127,14 +127,14 @@ def verify_content(content: bytes, *, nonce: str, subscriptions: Collection[str]
     if said.subscription_id.lower() not in {each.lower() for each in subscriptions}:
         raise RefusedEvidenceError("subscription", f"got {said.subscription_id[:64]!r}, which may not join")
     # 8. It says which: an identity that is compared, in one way of writing.
-    if not GUID.fullmatch(said.vm_id) or not GUID.fullmatch(said.subscription_id):
+    if not GUID.fullmatch(said.vm_id):
         raise RefusedEvidenceError("claims", f"got the vmId {said.vm_id[:64]!r}")
     return msgspec.structs.replace(said, vm_id=said.vm_id.lower(), subscription_id=said.subscription_id.lower())
 
 
 def _is_of(name: str, domain: str) -> bool:
-    label, dot, rest = name.partition(".")
-    return name == domain or (bool(dot) and rest == domain and _LABEL.fullmatch(label) is not None)
+    label, _, rest = name.partition(".")
+    return name == domain or (rest == domain and _LABEL.fullmatch(label) is not None)
 
 
 def _moment(text: str) -> dt.datetime:

@@ -127,5 +127,8 @@ def test_no_document_is_for_no_nonce() -> None:
 
 def test_clocks_may_differ_by_two_minutes() -> None:
     attested_document.verify_content(
-        during("03/01/31 12:02:00 -0000"), nonce="n" * 32, subscriptions=[SUBSCRIPTION], now=NOW
+        during("03/01/31 12:02:00 -0000", "03/01/31 12:00:00 -0000"),
+        nonce="n" * 32,
+        subscriptions=[SUBSCRIPTION],
+        now=NOW,
     )

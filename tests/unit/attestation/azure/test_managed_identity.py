@@ -115,3 +115,26 @@ def test_the_second_form_of_issuer() -> None:
 def test_names_of_machines_are_written_in_one_way(text: str, canonical: str) -> None:
     found = resource_ids.parse_machine(text)
     assert (found.canonical if found is not None else "") == canonical
+
+
+def test_a_token_is_of_any_machine_or_of_the_one_that_is_named() -> None:
+    assert managed_identity.verify(changed(), tenants=[TENANT], now=NOW).holder.group == "demo-rg"
+    for named in ("x", f"{SCOPE}/Microsoft.Compute/disks/a"):
+        with pytest.raises(RefusedEvidenceError):
+            managed_identity.verify(changed(), tenants=[TENANT], resource_id=named, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{SCOPE}/Microsoft.Network/networkInterfaces/nic-z", True),
+        (f"{SCOPE}/Microsoft.Compute/virtualMachineScaleSets/p/virtualMachines/3/networkInterfaces/nic", True),
+        (f"{SCOPE}/Microsoft.Network/networkInterfaces/nic..z", False),
+        (f"{SCOPE}/Microsoft.Network/networkInterfaces/nic/x", False),
+        (f"{SCOPE}/Microsoft.KeyVault/vaults/v", False),
+        (MACHINE, False),
+        ("", False),
+    ],
+)
+def test_nothing_but_interfaces_is_asked_for_as_one(text: str, expected: bool) -> None:
+    assert resource_ids.is_interface(text) is expected
