@@ -26,6 +26,14 @@ from kubevouch.attestation.interface import Asked, AttestationError, Binding, Re
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
+_DOMAINS = (
+    ("cn-", "amazonaws.com.cn"),
+    ("us-iso-", "c2s.ic.gov"),
+    ("us-isob-", "sc2s.sgov.gov"),
+    ("us-isof-", "csp.hci.ic.gov"),
+    ("eu-isoe-", "cloud.adc-e.uk"),
+    ("eusc-", "amazonaws.eu"),
+)
 _BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
 
@@ -112,4 +120,5 @@ def _read(document: str) -> Document:
 
 
 def _domain(region: str) -> str:
-    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    """Of a region's hosts; that of a partition that is not known here needs ``stsHost``."""
+    return next((domain for prefix, domain in _DOMAINS if region.startswith(prefix)), "amazonaws.com")

@@ -288,6 +288,23 @@ async def test_certificates_of_a_folder_need_no_restart(tmp_path: Path) -> None:
         assert await judged()
 
 
+@pytest.mark.parametrize(
+    ("region", "settings", "host"),
+    [
+        ("cn-north-1", {}, "sts.cn-north-1.amazonaws.com.cn"),
+        ("eu-west-1", {"stsHost": "sts-fips.eu-west-1.amazonaws.com"}, "sts-fips.eu-west-1.amazonaws.com"),
+    ],
+)
+@async_test
+async def test_the_call_is_for_the_sts_of_the_region(
+    tmp_path: Path, region: str, settings: dict[str, str], host: str
+) -> None:
+    async with world(tmp_path, region=region, zone=f"{region}a") as there:
+        proof = await there.proof(**settings)
+        assert proof.request is not None
+        assert (proof.request.url, proof.request.headers["host"]) == (f"https://{host}/", host)
+
+
 SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "no accounts": ({"accounts": []}, "expected numbers of twelve digits"),
     "a number for an account": ({"accounts": [111122223333]}, "Expected `str`"),
