@@ -13,15 +13,22 @@ import pytest
 
 from asynctest import async_test
 from kubevouch.agent.daemon import Agent
+from kubevouch.agent.discovery import token_discovery
 from kubevouch.agent.interface import SettingsError
 from kubevouch.agent.node_access import ClusterFiles
 from kubevouch.agent.options import AgentOptions
-from kubevouch.api.kubevouch_v1alpha1.catalog import NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS, NODE_IDENTITIES
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    CertificateRevocation,
+    CertificateRevocationSpec,
+    RevocationTargets,
+)
 from kubevouch.cli.cluster import rest_config_of
 from kubevouch.client.interface import Client
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.config.kubeconfig import User
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.phases import node_identities
 from kubevouch.pki import keys
 from kubevouch.pki.tpm import resident_key
@@ -186,3 +193,39 @@ async def test_a_key_that_never_leaves_its_tpm_is_renewed_and_made_anew_once_it_
             await copied.begin()
             copied.prepare()
             assert "message: name-taken: " in await asked(copied)
+
+
+@async_test
+async def test_a_certificate_that_is_no_longer_accepted_is_replaced_without_waiting(tmp_path: Path, up: Up) -> None:
+    """Its token is in its settings only, and on the disk for as long as it takes."""
+    address, token, pin = up.join_arguments
+    bootstrap = tmp_path / "etc/bootstrap-kubelet.conf"
+    files = ClusterFiles(
+        tmp_path / "etc/kubelet.conf", bootstrap, discovery=token_discovery(address, token, [pin], timeout=120)
+    )
+    options = AgentOptions(
+        "worker-9", files, cert_dir=tmp_path / "pki", socket=tmp_path / "agent.sock", healthz=None,
+        attestation=by_null("identity=m9"),
+    )  # fmt: skip
+    agent = Agent(options, CLOCK, lambda: 0.5)
+    await agent.begin()
+    agent.prepare()
+    await agent.client.step()
+    before = agent.client.pair
+    assert before is not None and not bootstrap.exists()
+    await agent.begin_again()
+    assert not bootstrap.exists()
+    async with operator(up) as client:
+        spec = CertificateRevocationSpec(
+            revoked=RevocationTargets(certificates=[before.leaf.fingerprint().hex()]), reason="superseded"
+        )
+        await client.create(
+            CERTIFICATE_REVOCATIONS, CertificateRevocation(metadata=ObjectMeta(name="worker-9"), spec=spec)
+        )
+    while agent.access.accepts(before):
+        await agent.follow_operator()
+    await agent.begin_again()
+    assert bootstrap.exists()
+    await agent.client.step()
+    assert leaf(agent) != before.leaf and not bootstrap.exists()
+    assert agent.client.standing.asking == ""

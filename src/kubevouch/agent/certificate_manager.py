@@ -112,6 +112,8 @@ class CertificateManager:
         self._ordered: tuple[RenewalOrder | None, TrustAnchors | None, StoredPair | None, dt.datetime | None]
         self._ordered = (None, None, None, None)
         self._algorithm: KeyAlgorithm | None = None
+        # The last pair with which the API server has answered 401.
+        self._refused: StoredPair | None = None
 
     # -------------------------------------------------------------- from outside
 
@@ -122,6 +124,12 @@ class CertificateManager:
 
     def look(self) -> None:
         """Look again now: what is wanted may have changed."""
+        self._wake.set()
+
+    def refused(self) -> None:
+        """The API server does not accept the pair that there is."""
+        self._refused = self.pair
+        self._access.refused(self.pair)
         self._wake.set()
 
     @property
@@ -223,6 +231,11 @@ class CertificateManager:
             forced=self._forced,
             trusted=self._is_trusted(template, anchors),
             fitting_key=template is None or self._algorithm in (None, template.algorithm),
+            # A machine that can prove itself need not wait until its time has come.
+            accepted=template is None
+            or template.attestation is None
+            or self.pair is None
+            or self.pair is not self._refused,
             proven=template is None
             or self.pair is None
             or is_given_for(self._store.current_path, template.attestation, self.pair.leaf),
@@ -324,6 +337,7 @@ class CertificateManager:
         except _FAILURES as err:
             if isinstance(err.__cause__, APIStatusError) and err.__cause__.code == 401:
                 self._access.refused(pair)
+                self._refused = pair
             self._failed(err, number)
             return
         former = self.pair

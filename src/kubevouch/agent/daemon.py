@@ -136,8 +136,22 @@ class Agent:
         if self._options.attestation is not None:
             await attested_request.prepare(self._options.attestation, self._clock)
         files = self._options.files
+        if not files.kubeconfig.exists():
+            await self._find()
+
+    async def begin_again(self) -> None:
+        """As :meth:`begin`, once the certificate is of no use; for machines that have more than a token to show."""
+        if self._options.attestation is None or self.access.accepts(self.client.pair):
+            return
+        try:
+            await self._find()
+        except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            log.warning("the cluster could not be found again", error=str(err))
+
+    async def _find(self) -> None:
+        files = self._options.files
         path, discovery = files.bootstrap_kubeconfig, files.discovery
-        if path is None or path.exists() or files.kubeconfig.exists() or not isinstance(discovery, TokenDiscovery):
+        if path is None or path.exists() or not isinstance(discovery, TokenDiscovery):
             return
         cluster = await discover(discovery, self._clock, LoggingObserver(step="discovery"), self._random)
         make_folder(path.parent)
@@ -219,6 +233,7 @@ class Agent:
             await self._clock.sleep(share * self._options.refresh_seconds * (0.5 + self._random()))
             await self.access.refresh()
             await self.follow_operator()
+            await self.begin_again()
             if self.access.wants_recovery_key and self.client.usable:
                 log.info("the certificate is renewed early, so that a recovery key is registered")
                 self.client.rotate_now()
@@ -234,6 +249,9 @@ class Agent:
             async with self._as_node() as client:
                 identity = await client.get(NODE_IDENTITIES, self._options.node_name)
         except (AgentError, TransportError, APIStatusError, ClientConfigurationError, OSError) as err:
+            if isinstance(err, APIStatusError) and err.code == 401:
+                # Forgotten, or banned: what it proves now tells which.
+                self.client.refused()
             # Clusters that are no kubevouch's own let nobody read it by themselves.
             log.debug("what the operator says of this node cannot be read", error=str(err))
             return

@@ -178,6 +178,10 @@ class NodeAccess:
             await self._cluster_info(self.bundle())
         return recorded or self._cluster_id
 
+    def accepts(self, pair: StoredPair | None) -> bool:
+        """Whether the cluster may be asked with ``pair``, as far as is known."""
+        return pair is not None and pair is not self._refused and rotation.usable(pair.leaf, now=self._clock.now())
+
     def refused(self, pair: StoredPair | None) -> None:
         if pair is not None:
             log.warning("the API server does not accept the node's certificate", serial=f"{pair.leaf.serial:x}")
@@ -268,8 +272,7 @@ class NodeAccess:
         # Without the token's user nothing is known of who may have asked; the key still has to match.
         known = token_name or bootstrap is None
         usernames = tuple(name for name in (node_user, token_name) if name and known)
-        good = pair is not None and pair is not self._refused and rotation.usable(pair.leaf, now=self._clock.now())
-        if bootstrap is not None and not good:
+        if bootstrap is not None and not self.accepts(pair):
             return bootstrap, f"the credential of {self._files.bootstrap_kubeconfig}", usernames
         if pair is None:
             raise SettingsError(

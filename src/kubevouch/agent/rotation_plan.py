@@ -40,6 +40,7 @@ class Reason(StrEnum):
     FORCED = "somebody asked for it"
     MISSING = "there is no certificate"
     EXPIRED = "the certificate has expired"
+    REFUSED = "the cluster does not accept the certificate"
     OTHER_NAMES = "the certificate does not say what is wanted"
     UNTRUSTED = "the certificate's CA is no longer trusted"
     OTHER_CA = "the cluster has another CA now"
@@ -92,6 +93,7 @@ class Situation:
         wanted: None while nothing can be asked for.
         trusted: whether a CA that is trusted has signed the current certificate.
         fitting_key: whether the current key is of the wanted algorithm.
+        accepted: whether the API server has not refused the current certificate.
         proven: whether the current certificate was given for what would be shown now.
         trust_begins: when the oldest trusted CA certificate begins; before that a clock is wrong.
         retry_at: monotonic time of the next attempt after a failed one.
@@ -106,6 +108,7 @@ class Situation:
     forced: bool = False
     trusted: bool = True
     fitting_key: bool = True
+    accepted: bool = True
     proven: bool = True
     trust_begins: dt.datetime | None = None
     retry_at: float = 0.0
@@ -165,6 +168,8 @@ def _reason(situation: Situation, wanted: WantedCertificate) -> Reason | None:
         return Reason.MISSING
     if not rotation.usable(current, now=situation.now) or situation.monotonic > times.expires_monotonic:
         return Reason.EXPIRED
+    if not situation.accepted:
+        return Reason.REFUSED
     if not rotation.satisfies(current, wanted):
         return Reason.OTHER_NAMES
     if not situation.trusted:
