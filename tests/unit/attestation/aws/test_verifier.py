@@ -300,7 +300,7 @@ async def test_the_call_is_for_the_sts_of_the_region(
     tmp_path: Path, region: str, settings: dict[str, str], host: str
 ) -> None:
     async with world(tmp_path, region=region, zone=f"{region}a") as there:
-        proof = await there.proof(**settings)
+        proof = await there.proof(BINDING, **settings)
         assert proof.request is not None
         assert (proof.request.url, proof.request.headers["host"]) == (f"https://{host}/", host)
 
