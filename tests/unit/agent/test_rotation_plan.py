@@ -59,6 +59,8 @@ def test_the_deadline_counts_from_the_start_of_the_certificate() -> None:
         (replace(GOOD, wanted=rotation.node_client("worker-2")), Reason.OTHER_NAMES),
         (replace(GOOD, trusted=False), Reason.UNTRUSTED),
         (replace(GOOD, fitting_key=False), Reason.OTHER_KEY),
+        (replace(GOOD, accepted=False), Reason.REFUSED),
+        (replace(GOOD, proven=False), Reason.OTHER_PROOF),
         (replace(GOOD, renew_at=NOW), Reason.OTHER_CA),
         # The wall clock was set back while time went on.
         (replace(_after(8.1), now=NOW), Reason.DEADLINE),
