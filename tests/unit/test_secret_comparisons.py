@@ -11,16 +11,18 @@ import pytest
 import kubevouch
 
 _SOURCES = Path(kubevouch.__file__).parent
+_OBJECTS = ("secret", "proof")
 _SECRET_WORDS = ("secret", "password", "hmac", "mac", "proof")
 
 
 def holds_a_secret(node: ast.expr) -> bool:
-    """Whether a name in it ends in such a word. A ``secret`` is the object of that kind; constants name types."""
+    """Whether a name in it ends in such a word. A ``secret`` or ``proof`` is an object, whose members are looked at by
+    their own names; constants name types."""
     for part in ast.walk(node):
         name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
-        if name != "secret" and not name.isupper() and name.rpartition("_")[2] in _SECRET_WORDS:
+        if name not in _OBJECTS and not name.isupper() and name.rpartition("_")[2] in _SECRET_WORDS:
             return True
-        if isinstance(part, ast.Attribute) and name == "secret":
+        if isinstance(part, ast.Attribute) and name in _OBJECTS:
             return True
     return False
 
@@ -46,6 +48,9 @@ def plain_comparisons(source: str) -> Iterator[int]:
         ("secret == ''", []),
         ("secret_name == other", []),
         ("secret.type == wellknown.TLS_SECRET", []),
+        ("proof.version != VERSION_READ", []),
+        ("answer.proof == expected", [1]),
+        ("recovery_proof == expected", [1]),
     ],
 )
 def test_the_rule_itself(source: str, lines: list[int]) -> None:
