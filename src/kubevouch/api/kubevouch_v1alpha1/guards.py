@@ -173,6 +173,21 @@ _CHALLENGER_POLICY = MutatingAdmissionPolicy(
     ),
 )
 
+# They are cleared away after two minutes. One with a finalizer stays, and whoever has a token could fill the store.
+_CHALLENGE_POLICY = ValidatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_CHALLENGES),
+    spec=ValidatingAdmissionPolicySpec(
+        match_constraints=_about(ATTESTATION_CHALLENGES, "CREATE"),
+        validations=[
+            Validation(
+                expression="!has(object.metadata.finalizers) && !has(object.metadata.ownerReferences)",
+                message="a challenge has no finalizers and no ownerReferences: it goes when it has ended",
+                reason="Forbidden",
+            )
+        ],
+    ),
+)
+
 
 def _guard(policy: ValidatingAdmissionPolicy | MutatingAdmissionPolicy) -> Sequence[tuple[Resource[Any], Object]]:
     """The policy, and a binding of its name that holds everybody to it."""
@@ -217,6 +232,7 @@ GUARDS: Sequence[tuple[Resource[Any], Object]] = (
     *_guard(_ONE_LINE_POLICY),
     *_guard(_AUTHOR_POLICY),
     *_guard(_CHALLENGER_POLICY),
+    *_guard(_CHALLENGE_POLICY),
     *_guard(_NODES_POLICY),
 )
 """Policies and their bindings."""
