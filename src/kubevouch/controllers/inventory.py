@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -137,12 +137,19 @@ class MachineInventory:
 
         informer.add_handler(ChangeHandler(changed))
 
-    def add_source(self, has_loaded: Callable[[], bool]) -> Callable[[str, Machine | None], None]:
-        """One more source. Returns what has a key of its own say of a machine, or nothing any more."""
+    def add_source(self, has_loaded: Callable[[], bool]) -> Callable[[Mapping[str, Machine | None]], None]:
+        """One more source. Returns what has keys of its own say of a machine, or nothing any more.
+
+        Listeners are told once of each name, however many machines may have it.
+        """
         known = _Known()
         known.has_loaded = has_loaded
         self._sources.append(known)
-        return lambda key, machine: self._tell(known.put(key, machine))
+
+        def put(said: Mapping[str, Machine | None]) -> None:
+            self._tell({name for key, machine in said.items() for name in known.put(key, machine)})
+
+        return put
 
     def _tell(self, node_names: Iterable[str]) -> None:
         for name in node_names:

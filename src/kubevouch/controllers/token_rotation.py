@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
@@ -71,10 +71,10 @@ _RENEWED, _REPLACED = "a bootstrap token is renewed", "a bootstrap token is repl
 class Tokens:
     """Tokens in the cluster that machines join."""
 
-    def __init__(self, client: Client, clock: Clock, choose: Callable[[], Token] = generate_token) -> None:
+    def __init__(self, client: Client, secrets: Lister[Secret], clock: Clock) -> None:
         self._client = client
+        self._secrets = secrets
         self._clock = clock
-        self._choose = choose
 
     @property
     def now(self) -> dt.datetime:
@@ -89,6 +89,10 @@ class Tokens:
         return Stored(now + remaining if remaining else None)
 
     async def get(self, token_id: str) -> Secret | None:
+        known = self._secrets.get(secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
+        if known is not None:
+            return known
+        # One that a cache does not have yet is none that was lost.
         try:
             return await self._client.get(SECRETS, secret_name(token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
         except APIStatusError as err:
@@ -102,7 +106,7 @@ class Tokens:
 
     async def replace(self, former: Secret, expires: dt.datetime) -> Token:
         """Make one more with the same settings."""
-        token = self._choose()
+        token = generate_token()
         await self._client.create(SECRETS, token_pools.replaced(former, token, expires))
         return token
 
@@ -324,7 +328,7 @@ def build(context: Context) -> QueueController:
     client, management = context.connect(NAME), context.management
     secrets = token_informer(context, client)
     nodes = context.informers.informer(NODES, client=client)
-    tokens = Tokens(client, context.clock)
+    tokens = Tokens(client, secrets.lister, context.clock)
     configs: ConfigTokens | None = None
     if management is not None:
         there = management.connect(wellknown.CLUSTER_API_CONTROLLER)

@@ -42,3 +42,15 @@ def test_the_names_that_a_machine_may_have() -> None:
     assert [may_be_called(JOINED, name) for name in ("worker-7", "worker-8")] == [True, False]
     assert [may_be_called(COMING, name) for name in ("worker-9", "worker-8")] == [True, False]
     assert may_be_called(OF_A_POOL, "anything")
+
+
+def test_who_waits_is_told_once_however_many_machines_come() -> None:
+    inventory, heard = MachineInventory(), list[str]()
+    inventory.on_change(heard.append)
+    put = inventory.add_source(lambda: True)
+    put({f"pool/{number}": Machine(provider_id=f"demo://{number}") for number in range(1000)})
+    assert heard == [""]
+    assert inventory.provided("demo://999")
+    put(dict.fromkeys(f"pool/{number}" for number in range(1000)))
+    assert heard == ["", ""]
+    assert not inventory.provided("demo://999")

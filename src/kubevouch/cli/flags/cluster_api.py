@@ -13,7 +13,10 @@ from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 
 if TYPE_CHECKING:
+    from kubevouch.client.rest_config import RESTConfig
     from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
+
+_IN_CLUSTER = Path("in-cluster")
 
 cluster_api_flags = together(
     click.option(
@@ -22,7 +25,7 @@ cluster_api_flags = together(
     ),
     click.option(
         "--management-kubeconfig", type=click.Path(path_type=Path, dir_okay=False),
-        help="Kubeconfig of the cluster in which it is.  [default: this cluster]",
+        help="Kubeconfig of the cluster in which it is; in-cluster is that of this pod.  [default: this cluster]",
     ),
     click.option(
         "--bootstrap-token-ttl", type=DURATION, default="15m", show_default=True,
@@ -66,9 +69,14 @@ def take_cluster_api(flags: dict[str, Any]) -> ClusterAPIOptions | None:
         )
     if not LEAST_TTL <= ttl <= MOST_TTL:
         raise ui.CLIError(f"got --bootstrap-token-ttl {ttl}, expected {LEAST_TTL} to {MOST_TTL}", code=ExitCode.INVALID)
-    management = None
-    if kubeconfig is not None:
-        from kubevouch.cli.cluster import rest_config_of
+    return ClusterAPIOptions(namespace, name, _management(kubeconfig), ttl, replaces)
 
-        management = rest_config_of(kubeconfig)
-    return ClusterAPIOptions(namespace, name, management, ttl, replaces)
+
+def _management(kubeconfig: Path | None) -> RESTConfig | None:
+    if kubeconfig is None:
+        return None
+    from kubevouch.cli.cluster import rest_config_of
+    from kubevouch.client.rest_config import in_cluster
+
+    # A controller belongs into the management cluster, says the proposal: there its pod has an account.
+    return in_cluster() if kubeconfig == _IN_CLUSTER else rest_config_of(kubeconfig)

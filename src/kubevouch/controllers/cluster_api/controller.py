@@ -21,6 +21,7 @@ from kubevouch.controllers.interface import (
     DONE,
     RESYNC_SECONDS,
     Context,
+    IgnorableError,
     ReconcileError,
     Request,
     Result,
@@ -49,17 +50,29 @@ class InfrastructureSigners:
     """Keeps the signers' names where machines that are made can be told of them."""
 
     def __init__(
-        self, client: Client, kinds: FollowedKinds, seen: ClusterSeen, attestors: Sequence[str] | None
+        self,
+        client: Client,
+        kinds: FollowedKinds,
+        seen: ClusterSeen,
+        attestors: Sequence[str] | None,
+        cluster: str,
     ) -> None:
-        """``attestors``: the methods that are verified here; None if nobody does."""
+        """``attestors``: the methods that are verified here; None if nobody does. ``cluster``: its name, for people."""
         self._client = client
         self._kinds = kinds
         self._seen = seen
         self._attestors = attestors
+        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result:  # noqa: ARG002 - there is one Cluster
         facts = self._seen.facts
-        if facts is None or facts.paused or facts.attests is None or facts.infrastructure is None:
+        if facts is None:
+            if not self._kinds.have_loaded():
+                raise IgnorableError("not all kinds of Cluster API have been read")
+            # A name that is misspelt looks as if no machine were expected.
+            log.warning("there is no such Cluster, so that none of its machines is expected", cluster=self._cluster)
+            return Result(RESYNC_SECONDS)
+        if facts.paused or facts.attests is None or facts.infrastructure is None:
             return DONE
         about = facts.infrastructure
         resource = self._kinds.resource(about.group, about.kind)
@@ -140,6 +153,7 @@ def build(context: Context) -> QueueController | None:
     # Nobody is sent to a signer for which nobody decides.
     attests = context.attestation is not None and wellknown.NODE_ATTESTATION_CONTROLLER in context.running
     attestors = tuple(context.attestation.verifiers) if context.attestation is not None and attests else None
-    signers = InfrastructureSigners(client, kinds, seen, attestors)
-    controller = QueueController(NAME, signers, context.clock)
+    name = f"{management.namespace}/{management.name}"
+    controller = QueueController(NAME, InfrastructureSigners(client, kinds, seen, attestors, name), context.clock)
+    controller.queue.add(ALL)
     return controller

@@ -9,7 +9,8 @@ from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.policy.cluster_api import ClusterFacts, machine_of, members_of, pool_of
 from kubevouch.policy.inventory import Machine
 
-Put = Callable[[str, Machine | None], None]
+Said = dict[str, Machine | None]
+Put = Callable[[Said], None]
 
 
 class ClusterMachines:
@@ -33,17 +34,19 @@ class ClusterMachines:
         if cluster == self._cluster:
             return
         self._cluster = cluster
+        said: Said = {}
         for key, obj in self._machines.items():
-            self._put_machine(key, obj)
+            said |= self._of_machine(key, obj)
         for key, obj in self._pools.items():
-            self._put_pool(key, obj)
+            said |= self._of_pool(key, obj)
+        self._put(said)
 
     def saw_machine(self, obj: CustomObject, gone: bool) -> None:
         key = object_key(obj)
         former = self._machines.pop(key, None)
         if not gone:
             self._machines[key] = obj
-        self._put_machine(key, None if gone else obj)
+        said = self._of_machine(key, None if gone else obj)
         for pool in {pool_of(each) for each in (former, obj) if each is not None} - {""}:
             pool_key = f"{obj.metadata.namespace}/{pool}"
             ids = self._known.setdefault(pool_key, {})
@@ -56,27 +59,26 @@ class ClusterMachines:
             if not ids:
                 del self._known[pool_key]
             if changed and pool_key in self._pools:
-                self._put_pool(pool_key, self._pools[pool_key])
+                said |= self._of_pool(pool_key, self._pools[pool_key])
+        self._put(said)
 
     def saw_pool(self, obj: CustomObject, gone: bool) -> None:
         key = object_key(obj)
         self._pools.pop(key, None)
         if not gone:
             self._pools[key] = obj
-        self._put_pool(key, None if gone else obj)
+        self._put(self._of_pool(key, None if gone else obj))
 
-    def _put_machine(self, key: str, obj: CustomObject | None) -> None:
+    def _of_machine(self, key: str, obj: CustomObject | None) -> Said:
         cluster = self._cluster
-        self._put(f"machine/{key}", None if obj is None or cluster is None else machine_of(obj, cluster))
+        return {f"machine/{key}": None if obj is None or cluster is None else machine_of(obj, cluster)}
 
-    def _put_pool(self, key: str, obj: CustomObject | None) -> None:
+    def _of_pool(self, key: str, obj: CustomObject | None) -> Said:
         cluster = self._cluster
         have_machines = set(self._known.get(key, {}).values())
         members = () if obj is None or cluster is None else members_of(obj, cluster)
         wanted = {each.provider_id: each for each in members if each.provider_id not in have_machines}
-        for provider_id in self._members.pop(key, frozenset()) - wanted.keys():
-            self._put(f"machinepool/{key}/{provider_id}", None)
-        for provider_id, machine in wanted.items():
-            self._put(f"machinepool/{key}/{provider_id}", machine)
+        said: Said = {f"machinepool/{key}/{each}": None for each in self._members.pop(key, frozenset()) - wanted.keys()}
         if wanted:
             self._members[key] = frozenset(wanted)
+        return said | {f"machinepool/{key}/{provider_id}": machine for provider_id, machine in wanted.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from aio import until
 from asynctest import async_test
@@ -224,6 +225,22 @@ async def test_those_of_others_are_left_alone_and_nothing_is_told_while_a_cluste
         await objects.change("Cluster", CLUSTER, {"spec": {"paused": True}, "metadata": {"annotations": ON}})
         await controllers.settle()
         assert (await told(objects))[0] == tuple(theirs.values())
+
+
+@async_test
+async def test_a_cluster_that_is_not_there_is_told_of() -> None:
+    async with world() as at:
+        objects = await serve(at, "v1beta2")
+        controllers = Controllers(at)
+        await controllers.settle()
+        with capture_logs() as logs:
+            await controllers.again()
+        assert [each["cluster"] for each in logs if "no such Cluster" in each["event"]] == ["default/prod"]
+        await objects.cluster()
+        await controllers.settle()
+        with capture_logs() as logs:
+            await controllers.again()
+        assert not [each for each in logs if "no such Cluster" in each["event"]]
 
 
 def test_without_cluster_api_there_is_nothing_to_do() -> None:

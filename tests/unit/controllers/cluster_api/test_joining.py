@@ -83,11 +83,11 @@ async def test_a_machine_has_its_own_name_and_its_own_provider_id() -> None:
         await objects.machine("worker-7", "demo://7")
         await objects.machine("worker-8", "demo://8")
         wrong_id = await asked(at, Machine(at, "worker-7", "m-8", provider_id="demo://8"))
-        assert await became(at, wrong_id) == "denied: provider-id"
+        assert await became(at, wrong_id) == "denied: machine-name"
         # Its Node is called otherwise by now.
         await objects.set_status("Machine", "worker-8", {"nodeRef": {"name": "ip-8"}})
         other_name = await asked(at, Machine(at, "worker-8", "m-8", token="aaaaaa", provider_id="demo://8"))
-        assert await became(at, other_name) == "waits"
+        assert await became(at, other_name) == "denied: machine-name"
         assert await became(at, await asked(at, Machine(at, "ip-8", "m-8", provider_id="demo://8"))) == "issued"
 
 
