@@ -348,6 +348,7 @@ async def test_what_keeps_a_node_from_a_proof(tmp_path: Path) -> None:
         {"machines": "", "resourceGroups": ["g"], **WITH_TOKEN},
         {"intermediates": ["http://169.254.169.254"]},
         {"intermediates": ["http://a.test/../"]},
+        {"intermediates": ["http://a.test/./"]},
         {"intermediates": ["ftp://a.test/"]},
         {"keys": "http://a.test"},
         {"region": "x"},
