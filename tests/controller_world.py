@@ -193,6 +193,10 @@ class World:
                 await running.settle()
             await self.clock.run(seconds)
 
+    @property
+    def latest(self) -> RunningControllers:
+        return self._running[-1]
+
     async def stop(self, running: RunningControllers) -> None:
         self._running.remove(running)
         await running.close()

@@ -164,6 +164,16 @@ async def test_requests_that_are_not_what_they_should_be_are_denied() -> None:
 
 
 @async_test
+async def test_evidence_counts_at_the_signer_of_its_method_only() -> None:
+    async with attested_world("attestors: [{provider: 'null'}, {provider: insecure}]\n") as at:
+        machine = Machine(at, "worker-7", "m-1")
+        proof = await machine.evidence(await machine.challenge())
+        other = {"signer_name": "cluster.x-k8s.io/kube-apiserver-client-kubelet-insecure"}
+        assert outcome(await machine.file(machine.request(proof), **other)) == "denied: provider"
+        assert outcome(await machine.file(machine.request(proof))) == "issued"
+
+
+@async_test
 async def test_a_version_that_is_not_read_is_answered_by_those_that_are() -> None:
     async with attested_world("attestors: [{provider: 'null', settings: {versions: [v3, v2]}}]\n") as at:
         machine = Machine(at, "worker-7", "m-1")
@@ -302,12 +312,17 @@ async def expect(at: World, name: str, **spec: Any) -> None:
 
 @async_test
 async def test_a_machine_is_waited_for_and_has_to_be_the_one_that_is_expected() -> None:
-    async with attested_world(NULL + "machines: Required\nmachineGraceSeconds: 600\n", INVENTORY) as at:
+    text = NULL + "machines: Required\nmachineGraceSeconds: 600\n"
+    async with attested_world(text, INVENTORY) as at:
         machine = Machine(at, "worker-7", "m-1", provider_id="demo://7")
         filed = await machine.join()
         assert outcome(filed) == "waits"
-        # Longer than its challenge lasts: it was answered in time.
-        at.clock.advance(300)
+        # Longer than its challenge lasts, and than a program: it was answered in time, and is kept for whoever comes.
+        await at.clock.run(300)
+        await at.settle()
+        await at.stop(at.latest)
+        at.start(*CONTROLLERS, INVENTORY, attesting=configured(text))
+        await at.settle()
         await expect(at, "worker-7", identities=[ProvenIdentity(provider="null", identity="m-1")])
         await at.settle()
         assert outcome(await at.client.get(CERTIFICATE_SIGNING_REQUESTS, filed.metadata.name)) == "issued"
