@@ -176,6 +176,7 @@ class Machine:
     cluster: Cluster
     folder: Path
     told: Told = field(default_factory=Told)
+    cluster_id: str = CLUSTER_ID
     network: Network = field(init=False)
 
     def __post_init__(self) -> None:
@@ -199,7 +200,7 @@ class Machine:
             async with LoopbackAccess(self.network, NODE).connected(self.store.current()) as poster:
                 chain = await obtain(
                     self.store,
-                    replace(poster, cluster_id=CLUSTER_ID),
+                    replace(poster, cluster_id=self.cluster_id),
                     replace(node_client(NODE, attestation=settings), by_plugin=by_plugin),
                     self.network.anchors,
                     self.cluster.clock,

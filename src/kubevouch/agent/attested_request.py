@@ -393,6 +393,10 @@ class _Attempt:
         return self._made[1]
 
     async def _prove(self) -> bytes:
+        if not self._poster.cluster_id:
+            self._observer.warning(
+                "the cluster does not say which it is: proofs are bound to none, and methods that look refuse them"
+            )
         proofs, told = [], []
         for method in self._methods:
             evidence = await self._proof(method.attestor)

@@ -67,6 +67,14 @@ async def test_without_a_challenge_the_proof_is_bound_to_key_and_cluster(tmp_pat
         assert clerk.challenges == []
 
 
+@async_test
+async def test_a_cluster_that_does_not_say_which_it_is(tmp_path: Path) -> None:
+    async with attested_cluster() as cluster, Clerk(cluster).at_work():
+        machine = Machine(cluster, tmp_path, cluster_id="")
+        await machine.obtain(by_null())
+        assert [each.partition(":")[0] for each in machine.told.warnings] == ["the cluster does not say which it is"]
+
+
 # ------------------------------------------------------------------ versions
 
 
