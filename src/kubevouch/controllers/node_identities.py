@@ -17,7 +17,7 @@ from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.nodes import Taint
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS, NODE_IDENTITIES
-from kubevouch.api.kubevouch_v1alpha1.node_identities import RENEWAL_FAILED, NodeIdentity
+from kubevouch.api.kubevouch_v1alpha1.node_identities import RENEWAL_FAILED, NodeIdentity, NodeIdentityStatus
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
@@ -27,7 +27,7 @@ from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Request, Result
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
-from kubevouch.policy import node_attestation
+from kubevouch.policy import node_attestation, node_identities
 from kubevouch.revocation.node_revocation import of_node
 from kubevouch.util.clock import Clock
 
@@ -79,12 +79,24 @@ class IdentityKeeper:
         return DONE
 
     async def _release(self, identity: NodeIdentity, uid: str) -> None:
-        """Let go of the name; a ban stays, with whom it is about. A cache may be older than what it is held against."""
+        """Let go of the name; a ban stays, with whom it is about, and so does for whom the operator has kept the name.
+
+        A cache may be older than what it is held against.
+        """
         name = identity.metadata.name
         node = await find(self._client, NODES, name)
         if node is not None and node.metadata.uid == uid and node.metadata.deletion_timestamp is None:
             return
         if identity.spec.banned:
+            return
+        expected = identity.spec.expect_new_hardware
+        had = {each for _, each in node_identities.recorded(identity.status)}
+        if expected is not None and expected.identity and expected.identity not in had:
+            # Whoever replaces a machine deletes its Node, too: the name is that of the one machine all the same.
+            nobody = NodeIdentityStatus(history=identity.status.history, replaced_until=identity.status.replaced_until)
+            await self._client.update(
+                NODE_IDENTITIES, msgspec.structs.replace(identity, status=nobody), subresource="status"
+            )
             return
         meta = identity.metadata
         exactly = DeleteOptions(preconditions=Preconditions(uid=meta.uid, resource_version=meta.resource_version))

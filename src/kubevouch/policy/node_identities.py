@@ -80,7 +80,7 @@ def decide(asked: Asked, named: NodeIdentity | None, others: Iterable[NodeIdenti
 
     Args:
         named: the identity of this name, if there is one.
-        others: those of other names that have to do with the machine: the same identity, or the same key.
+        others: those of other names that have to do with the machine: the same identity, provider id or key.
 
     Raises:
         IdentityRefusedError: the machine does not get the name, and nothing of ``named`` changes.
@@ -101,7 +101,7 @@ def decide(asked: Asked, named: NodeIdentity | None, others: Iterable[NodeIdenti
         fresh = NodeIdentityStatus(history=former.history, replaced_until=_until(named))
         return Decided(event=REPLACE, status=_written(asked, fresh, REPLACE, now))
     # 4. A proof that anybody who has seen it can show again is good for one key, or for who is the node already.
-    same_key = asked.key in {former.key_fingerprint, *(each.key_fingerprint for each in former.granted)}
+    same_key = asked.key in keys_of(former)
     if not asked.proofs[0].renewable and not asked.own and not same_key:
         raise IdentityRefusedError(
             "already-used",
@@ -195,6 +195,11 @@ def recorded(status: NodeIdentityStatus) -> tuple[tuple[str, str], ...]:
     return ((status.provider, status.identity), *((each.provider, each.identity) for each in status.also))
 
 
+def keys_of(status: NodeIdentityStatus) -> frozenset[str]:
+    """Hexadecimal SHA-256 of the keys that the machine has certificates of."""
+    return frozenset({status.key_fingerprint, *(each.key_fingerprint for each in status.granted)}) - {""}
+
+
 def _verify_not_banned(*identities: NodeIdentity) -> None:
     for each in identities:
         if not each.spec.banned:
@@ -208,8 +213,9 @@ def _verify_not_banned(*identities: NodeIdentity) -> None:
 
 def _verify_one_name(asked: Asked, others: Sequence[NodeIdentity]) -> None:
     wanted = set(identities_of(asked.proofs))
+    wanted |= {("provider id", each.provider_id) for each in asked.proofs if each.provider_id}
     for each in others:
-        shared = wanted & set(recorded(each.status))
+        shared = wanted & {*recorded(each.status), ("provider id", each.status.provider_id)}
         if shared:
             provider, identity = sorted(shared)[0]
             name = each.metadata.name
@@ -226,7 +232,7 @@ def _verify_expected(asked: Asked, named: NodeIdentity | None) -> None:
     if expected is not None and expected.identity and expected.identity not in {each.identity for each in asked.proofs}:
         raise IdentityRefusedError(
             "other-hardware", f"node {asked.node_name} is expected to be {expected.identity[:_SHOWN]}, got "
-            f"{_shown(asked.proofs[0])}"
+            f"{_shown(asked.proofs[0])}: kubevouch node forget {asked.node_name} lets any machine come",
         )  # fmt: skip
 
 

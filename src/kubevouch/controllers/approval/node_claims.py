@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -31,14 +31,19 @@ from kubevouch.util.clock import Clock
 
 log = structlog.get_logger("controllers.node_claims")
 
-_IDENTITY_INDEX, _KEY_INDEX = "identity", "key"
+_IDENTITY_INDEX, _KEY_INDEX, _PROVIDER_ID_INDEX = "identity", "key", "provider-id"
+_INDEXES: Mapping[str, Callable[[NodeIdentity], Iterable[str]]] = {
+    _IDENTITY_INDEX: lambda each: [_identity_key(*known) for known in node_identities.recorded(each.status)],
+    _KEY_INDEX: lambda each: node_identities.keys_of(each.status),
+    _PROVIDER_ID_INDEX: lambda each: {each.status.provider_id} - {""},
+}
 
 
 class NodeClaims:
     """Args: ``informer``: of NodeIdentities."""
 
     def __init__(self, client: Client, informer: SharedInformer[NodeIdentity], clock: Clock) -> None:
-        for index, function in ((_IDENTITY_INDEX, _identity_keys), (_KEY_INDEX, _fingerprints)):
+        for index, function in _INDEXES.items():
             informer.indexer.add_index(index, function)
         self._client = client
         self._identities = informer.lister
@@ -54,12 +59,14 @@ class NodeClaims:
         return next((each for each in self._identities.by_index(_KEY_INDEX, key) if each.spec.banned), None)
 
     def others(self, asked: Asked) -> list[NodeIdentity]:
-        """Other names that the same machine, or the same key, has."""
+        """Other names that the same machine, or the same key, has; by another method, too, as far as that is known."""
         found = [
             each
             for provider, identity in node_identities.identities_of(asked.proofs)
             for each in self._identities.by_index(_IDENTITY_INDEX, _identity_key(provider, identity))
         ]
+        for each in asked.proofs:
+            found += self._identities.by_index(_PROVIDER_ID_INDEX, each.provider_id) if each.provider_id else ()
         found += self._identities.by_index(_KEY_INDEX, asked.key)
         return list({each.metadata.name: each for each in found}.values())
 
@@ -178,14 +185,6 @@ def unwritten(what: str, err: APIStatusError | TransportError) -> ReconcileError
     """That ``what`` is not written; nothing to worry about if somebody else was first, as he may be at any time."""
     is_race = isinstance(err, APIStatusError) and err.reason in (Reason.CONFLICT, Reason.ALREADY_EXISTS)
     return (IgnorableError if is_race else ReconcileError)(f"{what} cannot be written: {err}")
-
-
-def _identity_keys(identity: NodeIdentity) -> Iterable[str]:
-    return [_identity_key(*each) for each in node_identities.recorded(identity.status)]
-
-
-def _fingerprints(identity: NodeIdentity) -> Iterable[str]:
-    return {identity.status.key_fingerprint, *(each.key_fingerprint for each in identity.status.granted)} - {""}
 
 
 def _identity_key(provider: str, identity: str) -> str:
