@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asynctest import async_test
-from attested_world import Machine, attested_world, identity, outcome
+from attested_world import NULL, Machine, attested_world, events, identity, outcome
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1.nodes import Node
 from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import AttestationChallenge, AttestationChallengeSpec
@@ -16,6 +16,9 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.phases import node_identities
+from kubevouch.pki import keys
+from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 _OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-7", uid="1", block_owner_deletion=True)
 
@@ -70,3 +73,17 @@ async def test_one_machine_has_one_name_and_one_ban_whatever_method_it_shows_its
         evades = Machine(at, "worker-9", "by-a-third", provider_id=instance)
         assert outcome(await evades.join()) == "denied: banned"
         assert outcome(await Machine(at, "worker-9", "by-a-third", provider_id=f"{instance}-2").join()) == "issued"
+
+
+@async_test
+async def test_a_copied_certificate_gives_no_other_one_by_kubernetes_own_signer() -> None:
+    stock = KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+    for text, wanted in ((NULL, "waits"), (f"{NULL}fallbacks: {{selfRenewal: true}}\n", "issued")):
+        async with attested_world(text) as at:
+            machine = Machine(at, "worker-7", "m-1")
+            await machine.join()
+            machine.become_node()
+            machine.key = keys.generate(KeyAlgorithm.ECDSA_P256)
+            assert outcome(await machine.file(machine.request(), signer_name=stock)) == wanted
+            assert ("AttestationFallback" in await events(at)) == (wanted == "issued")
+            assert outcome(await machine.join()) == "issued"

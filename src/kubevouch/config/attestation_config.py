@@ -94,6 +94,9 @@ class Fallbacks(Struct):
     bootstrap_token: Annotated[
         bool, wire(1, "A bootstrap token gives a name that no machine has proven itself for, as without attestation.")
     ] = False
+    self_renewal: Annotated[
+        bool, wire(2, "A node that has proven more than that it had a token renews by the certificate that it has.")
+    ] = False
 
 
 class AttestationConfiguration(Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubevouch.api.attested import Strength
+from kubevouch.api.attested import Strength, at_least
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.config.attestation_config import RENEWAL, AttestationConfiguration
 from kubevouch.pki.node_user import node_name_of
@@ -59,7 +59,7 @@ def objection(
     claimed = named is not None and bool(named.status.identity)
     methods = ", ".join(f"{ATTESTED_CLIENT_SIGNER_PREFIX}{each.provider}" for each in config.attestors)
     if own:
-        if claimed and RENEWAL in config.remove_bindings:
+        if named is not None and not _may_renew(named, config):
             return Objection("renewal-without-proof", f"node {name} renews by proving again what it is: {methods}")
         return None
     if claimed:
@@ -72,7 +72,27 @@ def objection(
     return None
 
 
-def is_fallback(facts: RequestFacts) -> bool:
-    """Whether it is a way that is weaker than a proof, and that the operator has opened."""
-    is_client = facts.signer_name == KUBE_APISERVER_CLIENT_KUBELET_SIGNER
-    return is_client and facts.username.startswith(BOOTSTRAP_USER_PREFIX)
+def _may_renew(named: NodeIdentity, config: AttestationConfiguration) -> bool:
+    """Whether the node renews by a certificate: whoever copies that does, too, for longer than the proof is worth.
+
+    Who has shown a token has nothing else to show.
+    """
+    if not named.status.identity:
+        return True
+    if RENEWAL in config.remove_bindings:
+        return False
+    return config.fallbacks.self_renewal or at_least(Strength.TOKEN, Strength(named.status.strength))
+
+
+def is_fallback(facts: RequestFacts, named: NodeIdentity | None) -> bool:
+    """Whether it is a way that is weaker than a proof, and that the operator has opened.
+
+    Args:
+        named: the identity of the node that asks.
+    """
+    if facts.signer_name != KUBE_APISERVER_CLIENT_KUBELET_SIGNER:
+        return False
+    own = facts.username == facts.subject.common_name
+    return facts.username.startswith(BOOTSTRAP_USER_PREFIX) or (
+        own and named is not None and bool(named.status.identity)
+    )

@@ -13,7 +13,13 @@ from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER as CLIENT
 from kubevouch.wellknown import KUBELET_SERVING_SIGNER as SERVING
 
 TOKEN, NODE = "system:bootstrap:p9k2zq", "system:node:worker-7"
-PROVEN = NodeIdentity(metadata=ObjectMeta(name="worker-7"), status=NodeIdentityStatus(provider="tpm", identity="m-1"))
+PROVEN = NodeIdentity(
+    metadata=ObjectMeta(name="worker-7"), status=NodeIdentityStatus(provider="tpm", identity="m-1", strength="tpm")
+)
+BY_TOKEN = NodeIdentity(
+    metadata=ObjectMeta(name="worker-7"),
+    status=NodeIdentityStatus(provider="join-token", identity="worker-7", strength="token"),
+)
 NOTHING = NodeIdentity(
     metadata=ObjectMeta(name="worker-7"),
     status=NodeIdentityStatus(provider="insecure", identity="request:1", strength="insecure"),
@@ -21,6 +27,7 @@ NOTHING = NodeIdentity(
 EMPTY = NodeIdentity(metadata=ObjectMeta(name="worker-7"))
 BANNED = NodeIdentity(metadata=ObjectMeta(name="worker-6"), spec=NodeIdentitySpec(banned=True))
 OPEN, STRICT = "fallbacks: {bootstrapToken: true}\n", "removeBindings: [renewal]\n"
+RENEWS = "fallbacks: {selfRenewal: true}\n"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,11 @@ OPEN, STRICT = "fallbacks: {bootstrapToken: true}\n", "removeBindings: [renewal]
         (CLIENT, TOKEN, PROVEN, None, OPEN, ("name-taken", True)),
         (CLIENT, TOKEN, PROVEN, None, "", ("name-taken", True)),
         (CLIENT, TOKEN, None, BANNED, OPEN, ("banned", True)),
-        (CLIENT, NODE, PROVEN, None, "", None),
+        (CLIENT, NODE, PROVEN, None, "", ("renewal-without-proof", False)),
+        (CLIENT, NODE, PROVEN, None, RENEWS, None),
+        (CLIENT, NODE, PROVEN, None, RENEWS + STRICT, ("renewal-without-proof", False)),
+        (CLIENT, NODE, BY_TOKEN, None, "", None),
+        (CLIENT, NODE, BY_TOKEN, None, STRICT, ("renewal-without-proof", False)),
         (CLIENT, NODE, PROVEN, None, STRICT, ("renewal-without-proof", False)),
         (CLIENT, NODE, None, None, STRICT, None),
         (CLIENT, NODE, NOTHING, None, "", ("insecure", False)),
@@ -62,4 +73,5 @@ def test_what_speaks_against_a_request_without_a_proof(
     )  # fmt: skip
     found = unattested.objection(facts, named, banned, config)
     assert (None if found is None else (found.step, found.denied)) == said
-    assert unattested.is_fallback(facts) == (signer == CLIENT and user == TOKEN)
+    is_proven = user == NODE and named is not None and bool(named.status.identity)
+    assert unattested.is_fallback(facts, named) == (signer == CLIENT and (user == TOKEN or is_proven))

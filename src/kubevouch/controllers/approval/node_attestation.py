@@ -191,12 +191,11 @@ class NodeAttestationApprover:
         if node_attestation.is_serving(facts.signer_name) and named is not None:
             seconds = node_attestation.serving_seconds(self._attestation.config, named)
             await self._claims.grant(named.metadata.name, facts.uid, facts.key_fingerprint, seconds)
-        elif unattested.is_fallback(facts):
+        elif unattested.is_fallback(facts, named):
             name = facts.subject.common_name
-            log.warning("a machine joins without a proof", name=name, requester=facts.username, csr=facts.name)
-            await self._claims.tell_request(
-                facts, FALLBACK_EVENT, f"{name} joins by a bootstrap token, without a proof"
-            )
+            what = "joins by a bootstrap token" if named is None else "renews by the certificate that it has"
+            log.warning("a machine gets a certificate without a proof", name=name, csr=facts.name, how=what)
+            await self._claims.tell_request(facts, FALLBACK_EVENT, f"{name} {what}, without a proof")
 
     # -------------------------------------------------------------- what there is to know
 
