@@ -13,6 +13,7 @@ from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1.nodes import Node
 from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import AttestationChallenge, AttestationChallengeSpec
 from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import MAX_IDENTITY
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.phases import node_identities
@@ -87,3 +88,10 @@ async def test_a_copied_certificate_gives_no_other_one_by_kubernetes_own_signer(
             assert outcome(await machine.file(machine.request(), signer_name=stock)) == wanted
             assert ("AttestationFallback" in await events(at)) == (wanted == "issued")
             assert outcome(await machine.join()) == "issued"
+
+
+@async_test
+async def test_an_identity_that_no_claim_can_hold_is_refused_and_not_tried_for_ever() -> None:
+    async with attested_world() as at:
+        assert outcome(await Machine(at, "worker-7", "m" * MAX_IDENTITY).join()) == "issued"
+        assert outcome(await Machine(at, "worker-8", "m" * (MAX_IDENTITY + 1)).join()) == "denied: identity"

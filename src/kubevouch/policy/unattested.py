@@ -56,14 +56,14 @@ def objection(
         return Objection("insecure", text)
     if facts.signer_name == KUBELET_SERVING_SIGNER:
         return None
-    claimed = named is not None and bool(named.status.identity)
+    claimed = named is not None and (bool(named.status.identity) or _is_kept(named))
     methods = ", ".join(f"{ATTESTED_CLIENT_SIGNER_PREFIX}{each.provider}" for each in config.attestors)
     if own:
         if named is not None and not _may_renew(named, config):
             return Objection("renewal-without-proof", f"node {name} renews by proving again what it is: {methods}")
         return None
     if claimed:
-        text = f"node {name} is a machine that has proven what it is, and this request proves nothing: {methods}"
+        text = f"node {name} is of a machine that proves what it is, and this request proves nothing: {methods}"
         return Objection("name-taken", text, denied=facts.username.startswith(BOOTSTRAP_USER_PREFIX))
     if facts.username.startswith(BOOTSTRAP_USER_PREFIX) and not config.fallbacks.bootstrap_token:
         return Objection(
@@ -72,13 +72,19 @@ def objection(
     return None
 
 
+def _is_kept(named: NodeIdentity) -> bool:
+    """Whether the operator has kept the name for a machine that he has named, and that has yet to come."""
+    expected = named.spec.expect_new_hardware
+    return expected is not None and bool(expected.identity)
+
+
 def _may_renew(named: NodeIdentity, config: AttestationConfiguration) -> bool:
     """Whether the node renews by a certificate: whoever copies that does, too, for longer than the proof is worth.
 
     Who has shown a token has nothing else to show.
     """
     if not named.status.identity:
-        return True
+        return not _is_kept(named)
     if RENEWAL in config.remove_bindings:
         return False
     return config.fallbacks.self_renewal or at_least(Strength.TOKEN, Strength(named.status.strength))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity, NodeIdentitySpec, NodeIdentityStatus
+from kubevouch.api.kubevouch_v1alpha1.node_identities import (
+    ExpectedHardware,
+    NodeIdentity,
+    NodeIdentitySpec,
+    NodeIdentityStatus,
+)
 from kubevouch.config import attestation_config
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.policy import unattested
@@ -24,6 +29,10 @@ NOTHING = NodeIdentity(
     metadata=ObjectMeta(name="worker-7"),
     status=NodeIdentityStatus(provider="insecure", identity="request:1", strength="insecure"),
 )
+KEPT = NodeIdentity(
+    metadata=ObjectMeta(name="worker-7"),
+    spec=NodeIdentitySpec(expect_new_hardware=ExpectedHardware(identity="m-2")),
+)
 EMPTY = NodeIdentity(metadata=ObjectMeta(name="worker-7"))
 BANNED = NodeIdentity(metadata=ObjectMeta(name="worker-6"), spec=NodeIdentitySpec(banned=True))
 OPEN, STRICT = "fallbacks: {bootstrapToken: true}\n", "removeBindings: [renewal]\n"
@@ -37,11 +46,14 @@ RENEWS = "fallbacks: {selfRenewal: true}\n"
         (CLIENT, TOKEN, EMPTY, None, "", ("proof-missing", False)),
         (CLIENT, TOKEN, None, None, OPEN, None),
         (CLIENT, TOKEN, PROVEN, None, OPEN, ("name-taken", True)),
+        (CLIENT, TOKEN, KEPT, None, OPEN, ("name-taken", True)),
         (CLIENT, TOKEN, PROVEN, None, "", ("name-taken", True)),
         (CLIENT, TOKEN, None, BANNED, OPEN, ("banned", True)),
         (CLIENT, NODE, PROVEN, None, "", ("renewal-without-proof", False)),
         (CLIENT, NODE, PROVEN, None, RENEWS, None),
         (CLIENT, NODE, PROVEN, None, RENEWS + STRICT, ("renewal-without-proof", False)),
+        (CLIENT, NODE, KEPT, None, RENEWS, ("renewal-without-proof", False)),
+        (CLIENT, NODE, EMPTY, None, "", None),
         (CLIENT, NODE, BY_TOKEN, None, "", None),
         (CLIENT, NODE, BY_TOKEN, None, STRICT, ("renewal-without-proof", False)),
         (CLIENT, NODE, PROVEN, None, STRICT, ("renewal-without-proof", False)),

@@ -18,13 +18,14 @@ CLAIMED: Final = "Claimed"
 RENEWAL_FAILED: Final = "RenewalFailed"
 """Condition: the machine did not prove again what it is; ``reason`` is the step that failed."""
 
+MAX_IDENTITY = 1024
 MAX_HISTORY = 32
 MAX_CLAIMS = 64
 MAX_PROOFS = 4
 MAX_GRANTS = 4
 
 _SHORT = {"maxLength": 63}
-_TEXT = {"maxLength": 1024}
+_TEXT = {"maxLength": MAX_IDENTITY}
 _DIGEST = {"maxLength": 64}
 
 

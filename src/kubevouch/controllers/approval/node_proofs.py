@@ -14,6 +14,7 @@ from kubevouch import wellknown
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import READY, AttestationChallenge
 from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
+from kubevouch.api.kubevouch_v1alpha1.node_identities import MAX_IDENTITY
 from kubevouch.attestation import request as blocks
 from kubevouch.attestation.interface import (
     Attested,
@@ -96,6 +97,11 @@ class NodeProofs:
             found = await self._verifiers[each.provider].verify_client(each, binding, challenge, now)
             if found.provider != each.provider or not found.identity:
                 raise RefusedEvidenceError("identity", f"{each.provider} names no machine")
+            # A claim that cannot be written down would be tried for ever.
+            if len(found.identity.encode()) > MAX_IDENTITY:
+                raise RefusedEvidenceError(
+                    "identity", f"{each.provider} names a machine with more than {MAX_IDENTITY} octets"
+                )
             proofs.append(found)
         return tuple(proofs)
 
