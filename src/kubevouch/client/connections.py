@@ -51,6 +51,10 @@ class Connections:
 
     def drop_stream(self, response: aiohttp.ClientResponse) -> None:
         self._streams.discard(response)
+        if response.connection is not None and response.connection.transport is not None:
+            # More may come at any time. To close it properly would be to wait for the server's word, and nobody waits
+            # for a connection that has left the pool: a program that ends now would leave it open.
+            response.connection.transport.abort()
         response.close()
         self.release()
 

@@ -56,7 +56,7 @@ async def test_a_machine_joins_and_joining_again_changes_nothing(tmp_path: Path)
         told = Told()
         options = JoinOptions(world.discovery(), "worker-1", rootfs)
         joined = await join(options, CLOCK, told)
-        assert told.steps == list(Step)
+        assert told.steps == [each for each in Step if each is not Step.PROVEN]
         assert told.details[told.steps.index(Step.APPROVED)].endswith(WHY)
         assert not told.warnings
         async with client_from_kubeconfig(joined.kubelet_conf, component="test") as client:
