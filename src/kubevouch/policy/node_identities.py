@@ -29,6 +29,7 @@ from kubevouch.api.kubevouch_v1alpha1.node_identities import (
     NodeIdentityStatus,
 )
 from kubevouch.api.meta_v1 import Condition
+from kubevouch.config.attestation_config import CALLBACK
 from kubevouch.machinery.text.times import Time
 from kubevouch.wellknown import CONDITION_TRUE
 
@@ -158,8 +159,15 @@ def with_failed_renewal(
 
 
 def identities_of(proofs: Sequence[Attested]) -> tuple[tuple[str, str], ...]:
-    """Method and identity of each proof."""
-    return tuple((each.provider, each.identity) for each in proofs)
+    """Method and identity of each proof that says which machine it is.
+
+    Beside another proof an answer from an address says where it is: addresses change, and are another machine's then.
+    """
+    first, *others = _places_last(proofs)
+    return (
+        (first.provider, first.identity),
+        *((each.provider, each.identity) for each in others if each.provider != CALLBACK),
+    )
 
 
 def attested_of(status: NodeIdentityStatus) -> Attested:
@@ -189,10 +197,15 @@ def is_same(proofs: Sequence[Attested], status: NodeIdentityStatus) -> bool:
 
 
 def recorded(status: NodeIdentityStatus) -> tuple[tuple[str, str], ...]:
-    """Method and identity of each proof that stands behind a claim; none where nobody has the name."""
+    """As :func:`identities_of`, of the proofs that stand behind a claim; none where nobody has the name."""
     if not status.identity:
         return ()
-    return ((status.provider, status.identity), *((each.provider, each.identity) for each in status.also))
+    others = ((each.provider, each.identity) for each in status.also if each.provider != CALLBACK)
+    return ((status.provider, status.identity), *others)
+
+
+def _places_last(proofs: Sequence[Attested]) -> list[Attested]:
+    return sorted(proofs, key=lambda each: each.provider == CALLBACK)
 
 
 def keys_of(status: NodeIdentityStatus) -> frozenset[str]:
@@ -265,7 +278,7 @@ def _shown(proof: Attested) -> str:
 
 
 def _written(asked: Asked, former: NodeIdentityStatus, event: str, now: dt.datetime) -> NodeIdentityStatus:
-    first, *others = asked.proofs
+    first, *others = _places_last(asked.proofs)
     moment = Time.of(now)
     claims = [
         AttestedClaim(
@@ -278,9 +291,9 @@ def _written(asked: Asked, former: NodeIdentityStatus, event: str, now: dt.datet
         for proof in asked.proofs
         for each in proof.claims
     ]
-    also = {(each.provider, each.identity): each for each in former.also}
+    also = {each.provider: each for each in former.also}
     for each in others:
-        also[each.provider, each.identity] = AttestedProof(
+        also[each.provider] = AttestedProof(
             provider=each.provider,
             identity=each.identity,
             strength=str(each.strength),

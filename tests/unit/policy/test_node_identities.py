@@ -174,3 +174,21 @@ def test_claims_history_and_grants_are_bounded() -> None:
 def test_nobody_has_a_name_without_an_identity() -> None:
     assert node_identities.recorded(NodeIdentityStatus(provider="tpm")) == ()
     assert not node_identities.is_same((proof(""),), NodeIdentityStatus(provider="tpm"))
+
+
+def test_an_address_where_a_machine_answers_is_no_part_of_what_it_is() -> None:
+    """Whoever had an address before would keep, or take, the name of whoever has it next."""
+
+    def at(address: str) -> Attested:
+        return proof(address, "callback")
+
+    first = owned(asked(proof(), at("10.0.0.7")))
+    for number, proofs in enumerate([(proof(), at("10.0.0.8")), (at("10.0.0.9"), proof()), (proof(),)]):
+        moved = asked(*proofs, uid=f"u{number}", own=True)
+        first = owned(moved, named=first)
+        assert (first.status.provider, first.status.identity) == ("tpm", "m-1")
+        assert len(first.status.also) == 1
+    other = asked(proof("m-2"), at("10.0.0.9"), name="worker-8", key=K2)
+    assert decide(other, None, (first,), NOW).event == "Claimed"
+    alone = owned(asked(at("10.0.0.7")))
+    assert refusal(asked(at("10.0.0.8"), uid="u2"), alone) == "name-taken"
