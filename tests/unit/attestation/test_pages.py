@@ -46,8 +46,12 @@ SETTINGS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
 }
 # Where the steps of a method are, beside its own folder.
 STEPS = {
-    "x509pop": ["pki/device_chain.py"],
-    "sshpop": ["pki/ssh"],
+    "callback": ["attestation/answering.py"],
+    "insecure": ["attestation/answering.py"],
+    "spiffe": ["attestation/answering.py"],
+    "tofu": ["attestation/answering.py"],
+    "x509pop": ["attestation/answering.py", "pki/device_chain.py"],
+    "sshpop": ["attestation/answering.py", "pki/ssh"],
     "join-token": ["records/join_tokens.py"],
 }
 _REFUSALS = {"RefusedEvidenceError", "DeviceChainError", "SSHError", "JoinTokenRefusedError"}

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.aws import sts
 from kubevouch.attestation.aws.ec2 import EC2
 from kubevouch.attestation.aws.evidence import (
@@ -36,13 +37,11 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.util.clock import Clock
 
@@ -153,7 +152,7 @@ def _credentials(path: str) -> Credentials:
     return found
 
 
-class AWSVerifier:
+class AWSVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -169,19 +168,13 @@ class AWSVerifier:
     def needs_challenge(self) -> bool:
         return self._settings.freshness is Freshness.STS
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
         """Steps: ``nonce``, those of the document, of the call, of the caller, and of the instance."""
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of aws")
-        if self.needs_challenge and challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of aws")
+        if self.needs_challenge:
+            require(challenge)
         told = verify_document(
             proof.document.encode(),
             proof.form,

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.api_access import TokenFile
 from kubevouch.attestation.azure import attested_document, managed_identity, resource_ids
 from kubevouch.attestation.azure.attested_document import PUBLIC_DOMAIN, AttestedData
@@ -34,13 +35,11 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.published_keys import PublishedKeys, fetch_with
 from kubevouch.machinery.text import names as name_rules
@@ -140,7 +139,7 @@ def _machines(read: Settings, web: Web, sources: Sources) -> VirtualMachines | N
     return VirtualMachinesAPI(web, sources.clock, token, read.api)
 
 
-class AzureVerifier:
+class AzureVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -159,18 +158,11 @@ class AzureVerifier:
         self._keys = keys
         self._machines = machines
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version != VERSION:
-            raise UnsupportedVersionError(NAME, evidence.version, self.versions)
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
-        proof = documents.decode(evidence.data, Proof, "the proof of azure")
+        require(challenge)
+        proof = self.shown(evidence, Proof, "the proof of azure")
         # 1. 2. Somebody has signed it.
         opened = attested_document.open_document(proof.document)
         # 3. 4. Azure has.
@@ -216,9 +208,6 @@ class AzureVerifier:
             dns_names=tuple(filter(None, (_node_name(machine),))),
         )
         return serving_names.among(own, names)
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
     async def _identity(self, proof: Proof, said: AttestedData, now: dt.datetime) -> ManagedIdentity | None:
         """Raises :class:`RefusedEvidenceError`: ``token`` for none, ``resource`` for that of another subscription."""

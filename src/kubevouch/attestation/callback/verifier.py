@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import re2
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.callback.evidence import MAX_ANSWER, NAME, PORT, VERSIONS, Proof, answer, path
 from kubevouch.attestation.http import Answer, Web
 from kubevouch.attestation.interface import (
@@ -27,13 +28,11 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.machinery.text import names
 
@@ -88,7 +87,7 @@ def _pattern(text: str) -> Any:
     return re2.compile(text, options)
 
 
-class CallbackVerifier:
+class CallbackVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -101,19 +100,12 @@ class CallbackVerifier:
         self._port = port
         self._web = web
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
         """Steps: ``structure``, ``nonce``, ``host``, ``network``, ``answer``. Who does not answer is asked again."""
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of callback")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of callback")
+        require(challenge)
         address = verify_host(proof.host, self._patterns)
         called = (address,) if address is not None else await _resolved(proof.host)
         for each in called:

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.api_access import TokenFile
 from kubevouch.attestation.gcp import identity_token
 from kubevouch.attestation.gcp.evidence import NAME, VERSION, TokenEvidence, audience, provider_id
@@ -33,13 +34,11 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.published_keys import PublishedKeys, fetch_with
 
@@ -103,7 +102,7 @@ def make_instances(read: Settings, web: Web, sources: Sources) -> Instances | No
     return InstancesAPI(web, sources.clock, token, read.api)
 
 
-class GCPVerifier:
+class GCPVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -115,17 +114,11 @@ class GCPVerifier:
         self._keys = keys
         self._instances = instances
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version != VERSION:
-            raise UnsupportedVersionError(NAME, evidence.version, self.versions)
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
-        shown = documents.decode(evidence.data, TokenEvidence, "an identity token")
+        require(challenge)
+        shown = self.shown(evidence, TokenEvidence, "an identity token")
         # 1. to 4. Google has signed it.
         payload = await self._keys.payload(shown.token)
         # 5. to 10.
@@ -158,9 +151,6 @@ class GCPVerifier:
 
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         return await serving(self._instances, attested, tuple(names))
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
 
 async def known_instance(instances: Instances, project: str, zone: str, name: str, identifier: str) -> Instance:

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kubevouch.attestation import documents, settings
+from kubevouch.attestation.answering import Answering
 from kubevouch.attestation.gcp import instance_identity
 from kubevouch.attestation.gcp.evidence import provider_id
 from kubevouch.attestation.gcp.identity_token import INSTANCE_ID, NAME, PROJECT, ZONE
@@ -39,12 +40,10 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.request import GKE
 from kubevouch.pki.errors import ParseError, StructureError
@@ -197,7 +196,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> GKEVerifier
     return GKEVerifier(read, instances)
 
 
-class GKEVerifier:
+class GKEVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = GKE
@@ -208,16 +207,10 @@ class GKEVerifier:
         self._settings = settings_
         self._instances = instances
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Those nodes ask for none."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version != VERSION:
-            raise UnsupportedVersionError(GKE, evidence.version, self.versions)
-        shown = documents.decode(evidence.data, Shown, "the blocks of a node of GKE")
+        shown = self.shown(evidence, Shown, "the blocks of a node of GKE")
         # 1. to 4.
         said = parse_identity(shown.identity, self._settings.projects, self._settings.zones)
         # 5. The instance is there, and the one that it says it is.
@@ -255,6 +248,3 @@ class GKEVerifier:
 
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         return await serving(self._instances, attested, tuple(names))
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name

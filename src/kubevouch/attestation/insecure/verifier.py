@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from kubevouch.attestation import documents, settings
+from kubevouch.attestation import settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.insecure.evidence import NAME, PROVES, VERSIONS, WARNING, Proof
 from kubevouch.attestation.interface import (
     Attested,
@@ -18,11 +19,9 @@ from kubevouch.attestation.interface import (
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     Sources,
     Strength,
-    UnsupportedVersionError,
 )
 
 log = structlog.get_logger("attestation.insecure")
@@ -38,27 +37,20 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> InsecureVer
     return InsecureVerifier()
 
 
-class InsecureVerifier:
+class InsecureVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
     versions: Sequence[str] = VERSIONS
     needs_challenge = True
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of insecure")
+        proof = self.shown(evidence, Proof, "the proof of insecure")
         if proof.proves != PROVES:
             raise RefusedEvidenceError("structure", f"got {proof.proves[:64]!r}, expected {PROVES!r}")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        require(challenge)
         log.warning(WARNING)
         return Attested(
             provider=NAME,

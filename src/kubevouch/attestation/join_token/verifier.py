@@ -12,20 +12,19 @@ import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import SECRETS
-from kubevouch.attestation import documents, settings
+from kubevouch.attestation import settings
+from kubevouch.attestation.answering import Answering
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.join_token.evidence import NAME, VERSIONS, Proof
 from kubevouch.client.interface import Client, TransportError
@@ -53,7 +52,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> JoinTokenVe
     return JoinTokenVerifier(sources.client)
 
 
-class JoinTokenVerifier:
+class JoinTokenVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -63,10 +62,6 @@ class JoinTokenVerifier:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce, which is signed if somebody has asked for one."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
@@ -74,9 +69,7 @@ class JoinTokenVerifier:
 
         The use is stored before it counts, for this key only. Who is stopped in between comes again with the same key.
         """
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of join-token")
+        proof = self.shown(evidence, Proof, "the proof of join-token")
         try:
             record = await self._use(proof, binding, now)
             join_tokens.verify_in_time(record)
@@ -100,9 +93,6 @@ class JoinTokenVerifier:
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         """None: a token knows no addresses."""
         return {}
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
     async def _use(self, proof: Proof, binding: Binding, now: dt.datetime) -> Record:
         """The token, which is used up by this key from now on.

@@ -9,20 +9,19 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, settings
+from kubevouch.attestation import settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.spiffe.evidence import NAME, VERSIONS, SpiffeID, is_trust_domain, parse_id
 from kubevouch.attestation.x509pop.evidence import Proof
@@ -63,7 +62,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> SpiffeVerif
     return made
 
 
-class SpiffeVerifier:
+class SpiffeVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -73,18 +72,11 @@ class SpiffeVerifier:
     def __init__(self, settings_: Settings) -> None:
         self._settings = settings_
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of spiffe")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of spiffe")
+        require(challenge)
         try:
             authorities = self.authorities()
         except SettingsError as err:
@@ -108,9 +100,6 @@ class SpiffeVerifier:
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         """None: an SVID's DNS names are whatever its registration entry says."""
         return {}
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
     def authorities(self) -> TrustAnchors:
         """As they are now: a trust domain changes its authorities within days. Raises :class:`SettingsError`."""

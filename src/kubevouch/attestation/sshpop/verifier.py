@@ -11,20 +11,19 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
     UnavailableError,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.sshpop.evidence import (
     NAME,
@@ -81,7 +80,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> SSHPopVerif
     return made
 
 
-class SSHPopVerifier:
+class SSHPopVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -93,18 +92,11 @@ class SSHPopVerifier:
         self._settings = settings_
         self._read: tuple[files.Stamp, RevocationList] | None = None
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of sshpop")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of sshpop")
+        require(challenge)
         try:
             revocations = self.revocations()
         except SettingsError as err:
@@ -136,9 +128,6 @@ class SSHPopVerifier:
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         """The principals of the certificate."""
         return serving_names.among(attested, names)
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
     def revocations(self) -> RevocationList | None:
         """As the file is now: whoever writes one wants it to count.

@@ -9,18 +9,17 @@ from typing import Any
 
 import msgspec
 
-from kubevouch.attestation import documents, settings
+from kubevouch.attestation import settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     Sources,
     Strength,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.tofu.evidence import NAME, VERSIONS, Proof, signed_message
 from kubevouch.pki import keys
@@ -41,25 +40,18 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> TofuVerifie
     return TofuVerifier()
 
 
-class TofuVerifier:
+class TofuVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
     versions: Sequence[str] = VERSIONS
     needs_challenge = True
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of tofu")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of tofu")
+        require(challenge)
         key = verify_proof(proof, digest=binding.digest, spki=binding.spki)
         identity = f"sha256:{hashlib.sha256(key.canonical_info).hexdigest()}"
         return Attested(

@@ -13,19 +13,18 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
 
-from kubevouch.attestation import documents, serving_names, settings
+from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.interface import (
     Attested,
     Binding,
     Challenge,
     Claim,
     Evidence,
-    Random,
     RefusedEvidenceError,
     SettingsError,
     Sources,
     Strength,
-    UnsupportedVersionError,
 )
 from kubevouch.attestation.x509pop.evidence import (
     MAX_SIGNATURE_BYTES,
@@ -82,7 +81,7 @@ def make_verifier(settings_: Mapping[str, Any], sources: Sources) -> X509PopVeri
     return X509PopVerifier(roots, read.node_name, frozenset(each.lower() for each in read.revoked))
 
 
-class X509PopVerifier:
+class X509PopVerifier(Answering):
     """A :class:`~kubevouch.attestation.interface.Verifier`."""
 
     name = NAME
@@ -94,18 +93,11 @@ class X509PopVerifier:
         self._node_name = node_name
         self._revoked = revoked
 
-    def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
-        """Nothing but the nonce."""
-        return Challenge()
-
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:
-        if evidence.version not in VERSIONS:
-            raise UnsupportedVersionError(NAME, evidence.version, VERSIONS)
-        proof = documents.decode(evidence.data, Proof, "the proof of x509pop")
-        if challenge is None:
-            raise RefusedEvidenceError("nonce", "got no challenge, expected the answer to one")
+        proof = self.shown(evidence, Proof, "the proof of x509pop")
+        require(challenge)
         chain = verify_proof(proof, self._roots, nonce=binding.digest, now=now)
         for each in chain:
             if each.fingerprint().hex() in self._revoked:
@@ -128,9 +120,6 @@ class X509PopVerifier:
     async def verify_serving(self, attested: Attested, names: Iterable[str], now: dt.datetime) -> Mapping[str, str]:
         """Those in the device's own certificate."""
         return serving_names.among(attested, names)
-
-    def machine_name(self, attested: Attested) -> str:
-        return attested.node_name
 
 
 def verify_proof(proof: Proof, roots: TrustAnchors, *, nonce: bytes, now: dt.datetime) -> tuple[Certificate, ...]:

@@ -27,8 +27,8 @@ def test_the_steps() -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RefusedEvidenceError":
                 raised.add(ast.literal_eval(node.args[0]))
-    # The last is raised by documents.decode.
-    assert listed == raised | {"duplicate-key"}
+    # The last are raised by documents.decode, and for a proof without a challenge.
+    assert listed == raised | {"duplicate-key", "nonce"}
 
 
 def test_the_settings() -> None:
