@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 import structlog
@@ -47,6 +47,7 @@ NONCE_BYTES = 32
 MAX_CONTENT = 16 << 10
 """Octets that a method may ask with, and remember: a machine chooses some of them."""
 MAX_OF_ONE = 5000
+MAX_BYTES_OF_ONE = 32 << 20
 """Challenges that one requester may have at a time, as open requests: a fleet joins with one token."""
 REQUESTER_INDEX, UID_INDEX = "requester", "uid"
 WORKERS = 8
@@ -98,7 +99,7 @@ class ChallengeMaker:
         return bool(used_by) and any(is_open(each) for each in self._csrs.by_index(UID_INDEX, used_by))
 
     def _is_too_many(self, challenge: AttestationChallenge) -> bool:
-        return len(self._challenges.by_index(REQUESTER_INDEX, challenge.spec.requester)) > MAX_OF_ONE
+        return are_too_many(self._challenges.by_index(REQUESTER_INDEX, challenge.spec.requester))
 
     async def _ask(self, challenge: AttestationChallenge, now: dt.datetime) -> None:
         """Raises :class:`IgnorableError` while who has to be asked is away."""
@@ -184,6 +185,11 @@ def ends_at(challenge: AttestationChallenge, now: dt.datetime) -> dt.datetime:
     if ends is not None:
         return ends.datetime()
     return (now if created is None else created.datetime()) + LASTS
+
+
+def are_too_many(challenges: Collection[AttestationChallenge]) -> bool:
+    """Of one requester, who chooses how long each is."""
+    return len(challenges) > MAX_OF_ONE or sum(len(each.spec.opening) for each in challenges) > MAX_BYTES_OF_ONE
 
 
 def _refused(reason: str, message: str, now: dt.datetime) -> AttestationChallengeStatus:

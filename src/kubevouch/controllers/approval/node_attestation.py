@@ -74,7 +74,10 @@ class NodeAttestationApprover:
         inventory: MachineInventory,
         clock: Clock,
         metrics: ApprovalMetrics = UNCOUNTED,
+        *,
+        trusts_annotations: bool = False,
     ) -> None:
+        self._trusts_annotations = trusts_annotations
         self._client = client
         self._attestation = attestation
         self._metrics = metrics
@@ -139,7 +142,7 @@ class NodeAttestationApprover:
         asked = Asked(
             node_name=wanted.node_name, proofs=proofs, key=facts.key_fingerprint, uid=facts.uid,
             requester=facts.username, seconds=node_attestation.seconds_for(config, group, proofs, now), own=wanted.own,
-            address=csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, ""),
+            address=self._source(csr),
         )  # fmt: skip
         # Asked again when the name is taken: here it keeps nobody waiting, or using a token up, who has no chance.
         node_identities.decide(asked, named, self._claims.others(asked), now)
@@ -217,6 +220,10 @@ class NodeAttestationApprover:
         if not against.denied:
             return _waits(against.step, against.message, retry=False)
         return _denied(against.step, against.message)
+
+    def _source(self, csr: CertificateSigningRequest) -> str:
+        """From where it came, where the API server says so: another one keeps what the requester has written there."""
+        return csr.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "") if self._trusts_annotations else ""
 
     def _verify_name(self, wanted: Wanted, proofs: Sequence[Attested]) -> None:
         settings = {each.provider: each for each in self._attestation.config.attestors}
@@ -331,5 +338,12 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
     controller.watch(identities)
     controller.watch(nodes)
     return NodeAttestationApprover(
-        client, context.attestation, claims, nodes.lister, context.inventory, context.clock, context.approval_metrics
+        client,
+        context.attestation,
+        claims,
+        nodes.lister,
+        context.inventory,
+        context.clock,
+        context.approval_metrics,
+        trusts_annotations=context.count is not None,
     )
