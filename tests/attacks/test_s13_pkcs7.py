@@ -37,7 +37,11 @@ def test_nothing_reads_pkcs7_or_pkcs12_with_a_library() -> None:
         for name in _names(node)
         if "pkcs7" in name.lower() or "pkcs12" in name.lower()
     }
-    assert named == set()
+    # What AWS calls one of its forms; pki/x509/cms.py reads it.
+    assert {each.rpartition(" ")[2] for each in named} <= {"PKCS7"}
+    assert {each.partition(":")[0] for each in named} == {
+        "attestation/aws/identity_document.py", "phases/attestation_roots.py",
+    }  # fmt: skip
 
 
 def _names(node: ast.AST) -> list[str]:

@@ -21,6 +21,8 @@ import aiohttp
 from yarl import URL
 
 from kubevouch.attestation.interface import CountingSources, SettingsError, Sources, UnavailableError
+from kubevouch.client.interface import ClientConfigurationError
+from kubevouch.client.tls import ClientTLS, client_context
 
 MAX_BODY = 64 << 10
 """Octets of an answer."""
@@ -190,8 +192,8 @@ class _Resolver(aiohttp.ThreadedResolver):
 
 def _context(ca_file: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except OSError as err:  # ssl.SSLError too
+        return client_context(ClientTLS(Path(ca_file).read_bytes() if ca_file else None))
+    except (OSError, ClientConfigurationError) as err:
         raise SettingsError(f"{Path(ca_file)}: no certificates can be read: {err}") from err
 
 

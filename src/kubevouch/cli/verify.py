@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.exit_codes import ExitCode
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
@@ -37,9 +38,14 @@ def receipt(file: Path, key: str, certificate: Path | None, output: str) -> None
         found = receipts.verify(file, known, certificate)
     except ReceiptError as err:
         raise ui.CLIError(f"{file} proves nothing: {err}", hint="get it again from who has the ledger") from err
+    except receipts.NoCertificateError as err:
+        raise ui.CLIError(
+            str(err), hint="give the certificate that the receipt is about", code=ExitCode.INVALID
+        ) from err
     join = found.join
-    proofs = join.evidence.proofs if join.evidence is not None else []
-    strengths = [str(each.get("strength", "")) for each in proofs if isinstance(each, dict)]
+    shown = join.evidence.proofs if join.evidence is not None else []
+    proofs = [each for each in shown if isinstance(each, dict)] if isinstance(shown, list) else []
+    strengths = [str(each.get("strength", "")) for each in proofs]
     if output != "text":
         tree: dict[str, Any] = {
             "subject": found.subject, "certificate": found.certificate, "node": join.node,
@@ -62,7 +68,5 @@ def receipt(file: Path, key: str, certificate: Path | None, output: str) -> None
         if value:
             ui.field(label, value)
     for each in proofs:
-        if isinstance(each, dict):
-            shown = f"{each.get('provider', '')} ({each.get('strength', '')}), {each.get('identity', '')}"
-            ui.field("evidence", shown)
-            ui.field("its digest", str(each.get("evidenceDigest", "")))
+        ui.field("evidence", f"{each.get('provider', '')} ({each.get('strength', '')}), {each.get('identity', '')}")
+        ui.field("its digest", str(each.get("evidenceDigest", "")))

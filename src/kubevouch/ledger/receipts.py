@@ -125,7 +125,8 @@ def make(decision: Recorded, issued: Recorded, key: Ed25519PrivateKey, name: str
     """
     entry, decided = issued.entry, decision.entry
     assert entry.not_before is not None and entry.not_after is not None  # an entry of this kind has them
-    proofs = decided.evidence
+    # As the approver has written it: {"proofs": […]}.
+    proofs = decided.evidence.get("proofs") if isinstance(decided.evidence, dict) else None
     join = Join(
         node=entry.node,
         serial=entry.serial,

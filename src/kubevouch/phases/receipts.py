@@ -1,7 +1,8 @@
 """Receipts out of a ledger, and what one says to somebody who has none.
 
-ReceiptError    see :mod:`kubevouch.ledger.receipts`
-AuditError      nothing can be shown; ``hint`` says what to do
+ReceiptError          see :mod:`kubevouch.ledger.receipts`
+NoCertificateError    the file that a receipt is to be held against is none
+AuditError            nothing can be shown; ``hint`` says what to do
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from kubevouch.phases.ledger_audit import AuditError
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.util import files
+
+
+class NoCertificateError(ValueError):
+    """The file that a receipt is to be held against is none."""
 
 
 def make(path: Path, serial: str) -> str:
@@ -57,7 +62,7 @@ def verify(path: Path, key: VerifierKey, certificate: Path | None) -> Receipt:
     """What the receipt in a file says, if ``key`` has signed it and it is about ``certificate``.
 
     Raises:
-        ReceiptError, OSError
+        ReceiptError, NoCertificateError, OSError
     """
     try:
         receipt = receipts.verified(files.read_regular(path, receipts.MAX_BYTES).decode(), key)
@@ -67,7 +72,7 @@ def verify(path: Path, key: VerifierKey, certificate: Path | None) -> Receipt:
         try:
             leaf = x509_certificate.parse_bundle(certificate.read_bytes())[0]
         except ParseError as err:
-            raise ReceiptError(f"got {certificate}, which holds no certificate in PEM: {err}") from err
+            raise NoCertificateError(f"got {certificate}, which holds no certificate in PEM: {err}") from err
         digest = leaf.fingerprint().hex()
         if digest != receipt.certificate:
             raise ReceiptError(f"it is about a certificate of SHA-256 {receipt.certificate}, {certificate} is {digest}")

@@ -17,12 +17,16 @@ from kubevouch.cli.main import run
 from kubevouch.ledger import checkpoints, receipts
 from kubevouch.ledger.entries import Recorded
 from kubevouch.ledger.receipts import ReceiptError
+from throwaway_ca import ThrowawayCA
 
 KEY = Ed25519PrivateKey.generate()
 KNOWN = checkpoints.verifier_key("example.com/ledger", KEY)
 PROOFS = [{"provider": "tpm", "identity": "sha256:ab", "strength": "measured", "evidenceDigest": "cd"}]
 DECIDED = Recorded(
-    3, msgspec.structs.replace(world.entry(3), approver="node-attestation", rules="ef", evidence=PROOFS, trace=[1])
+    3,
+    msgspec.structs.replace(
+        world.entry(3), approver="node-attestation", rules="ef", evidence={"proofs": PROOFS}, trace=[1]
+    ),
 )
 ISSUED = Recorded(5, world.entry(5))
 
@@ -125,7 +129,20 @@ def test_it_is_about_one_certificate(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(checked) == ExitCode.DONE
     assert "system:node:n1" in capsys.readouterr().out
 
+    assert run([*checked, "--certificate", str(tmp_path / "c.pem")]) == ExitCode.INVALID
+    assert capsys.readouterr().err.startswith("error: got ")
+    other = ThrowawayCA().issue("other").certificate
+    (tmp_path / "c.pem").write_bytes(other)
     assert run([*checked, "--certificate", str(tmp_path / "c.pem")]) == ExitCode.FAILED
-    assert capsys.readouterr().err.startswith("error: ")
+    assert "it is about a certificate of SHA-256" in capsys.readouterr().err
     assert run(["issued", "receipt", "99", "--ledger", str(ledger)]) == ExitCode.FAILED
     assert "no certificate with the serial number 99" in capsys.readouterr().err
+
+
+def test_what_was_proven_is_told(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r").write_text(text)
+    checked = ["verify", "receipt", str(tmp_path / "r"), "--key", str(KNOWN)]
+    assert run(checked) == ExitCode.DONE
+    assert "tpm (measured), sha256:ab" in capsys.readouterr().out
+    assert run([*checked, "-o", "json"]) == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out)["strength"] == "measured"
