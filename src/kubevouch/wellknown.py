@@ -86,6 +86,8 @@ CSR_FAILED = "Failed"
 POD_CERTIFICATE_ISSUED = "Issued"
 # Ours: nothing approves the request, and why.
 JOIN_STUCK_ANNOTATION = "kubevouch.io/join-stuck"
+# The reason it begins with where machines prove what they are, and this one has shown a token only.
+PROOF_MISSING_REASON = "ProofMissing"
 
 CONDITION_TRUE = "True"
 CONDITION_FALSE = "False"

@@ -124,6 +124,7 @@ class _Patience:
         self._attested = attested
         self._approved = False
         self._told = ""
+        self._proof_missing = False
 
     def saw(self, csr: CertificateSigningRequest) -> None:
         if has_condition(csr, wellknown.CSR_APPROVED) and not self._approved:
@@ -131,8 +132,15 @@ class _Patience:
             who, why = approval_of(csr)
             self._observer.done(Step.APPROVED, f"by {who}: {why}" if why else f"by {who}")
         stuck = csr.metadata.annotations.get(wellknown.JOIN_STUCK_ANNOTATION, "")
+        self._proof_missing = stuck.startswith(f"{wellknown.PROOF_MISSING_REASON}: ")
         if stuck and not self._approved:
             self.because(f"request {csr.metadata.name} waits: {stuck[:_LONGEST_REASON]}")
+
+    def hint(self) -> str:
+        """What to do when the time is over."""
+        if self._proof_missing and not self._approved:
+            return "machines prove here what they are: join with --attest NAME"
+        return "the request stays; have it approved and join again"
 
     async def tell_later(self, name: str, clock: Clock) -> None:
         """A controller decides within milliseconds; what takes longer probably waits for a person."""
@@ -179,7 +187,7 @@ async def wait_for_certificate(
     except TimeoutError as err:
         raise NotIssuedError(
             f"timed out after {timeout:.0f} s waiting for the certificate of request {csr.metadata.name}",
-            "the request stays; have it approved and join again",
+            patience.hint(),
         ) from err
     finally:
         teller.cancel()

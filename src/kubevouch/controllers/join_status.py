@@ -156,7 +156,7 @@ class JoinStatus:
         except ParseError:
             return None
         against = unattested.objection(facts, None, None, self._attestation)
-        return None if against is None else Outlook("ProofMissing", against.message)
+        return None if against is None else Outlook(wellknown.PROOF_MISSING_REASON, against.message)
 
     async def _wait_for_name(self, csr: CertificateSigningRequest) -> Outlook | None:
         """What the approving controller would wait for; it says so in its log only."""

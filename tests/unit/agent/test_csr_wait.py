@@ -33,6 +33,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
 
@@ -116,6 +117,33 @@ async def test_a_request_that_is_made_anew_under_the_name_is_not_ours(tmp_path: 
             with pytest.raises(NotIssuedError, match=r"was deleted|changed UIDs"):
                 await waiting
         assert Step.ISSUED not in told.steps
+
+
+@pytest.mark.parametrize(
+    ("stuck", "hint"),
+    [
+        ("ProofMissing: a token is none", "machines prove here what they are: join with --attest NAME"),
+        ("NameNotFree: ProofMissing: no", "the request stays; have it approved and join again"),
+    ],
+)
+@async_test
+async def test_what_to_do_when_the_time_is_over(tmp_path: Path, stuck: str, hint: str) -> None:
+    async with join_world(tmp_path) as world:
+        template = node_client("worker-1")
+        spec = CertificateSigningRequestSpec(
+            request=build_request(keys.generate(KeyAlgorithm.ECDSA_P256), template.subject),
+            signer_name=template.signer_name,
+            usages=["digital signature", "client auth"],
+        )
+        metadata = ObjectMeta(name="node-csr-x", annotations={wellknown.JOIN_STUCK_ANNOTATION: stuck})
+        csr = CertificateSigningRequest(metadata=metadata, spec=spec)
+        requests, told, clock = SigningRequests(world.server.client), Told(), FakeClock()
+        waiting = asyncio.create_task(wait_for_certificate(requests, csr, clock, told, timeout=120.0))
+        await clock.until_asleep(2)
+        clock.advance(120.0)
+        with pytest.raises(NotIssuedError, match="timed out after 120 s") as over:
+            await waiting
+        assert over.value.hint == hint
 
 
 def _attested(
