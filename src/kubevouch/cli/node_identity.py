@@ -55,7 +55,7 @@ def identity(node_name: str, output: str, kubeconfig: Path | None) -> None:
     status = found.status
     for label, value in (
         ("node", found.metadata.name),
-        ("state", _state(found)),
+        ("state", shown_state(found)),
         ("provider", status.provider),
         ("identity", status.identity),
         ("provider id", status.provider_id),
@@ -180,13 +180,18 @@ def claim_lines(found: NodeIdentity) -> list[str]:
 def _row(each: NodeIdentity) -> tuple[str, ...]:
     status = each.status
     last = str(status.last_seen or "")
-    return (each.metadata.name, status.provider, status.strength, last, _state(each), status.identity)
+    return (each.metadata.name, status.provider, status.strength, last, shown_state(each), status.identity)
 
 
-def _state(each: NodeIdentity) -> str:
+def shown_state(each: NodeIdentity) -> str:
+    """Banned, open for other hardware, claimed or free, as it is at this moment."""
     if each.spec.banned:
         return f"banned: {each.spec.banned_reason}" if each.spec.banned_reason else "banned"
-    if each.spec.expect_new_hardware is not None:
+    from kubevouch.policy.node_identities import expects_new_hardware
+    from kubevouch.util.clock import SystemClock
+
+    # The spec keeps what the operator once allowed, also after it was used.
+    if each.spec.expect_new_hardware is not None and expects_new_hardware(each, SystemClock().now()):
         return f"other hardware until {each.spec.expect_new_hardware.until}"
     return "claimed" if each.status.identity else "free"
 
@@ -194,5 +199,5 @@ def _state(each: NodeIdentity) -> str:
 def _tree(each: NodeIdentity) -> dict[str, Any]:
     from kubevouch.machinery.codec import json_codec
 
-    tree: dict[str, Any] = {"node": each.metadata.name, "state": _state(each)}
+    tree: dict[str, Any] = {"node": each.metadata.name, "state": shown_state(each)}
     return tree | {"spec": json_codec.to_builtins(each.spec), "status": json_codec.to_builtins(each.status)}

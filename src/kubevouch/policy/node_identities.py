@@ -251,12 +251,18 @@ def _verify_expected(asked: Asked, named: NodeIdentity | None) -> None:
 
 def _may_replace(asked: Asked, named: NodeIdentity, now: dt.datetime) -> bool:
     expected = named.spec.expect_new_hardware
+    if expected is None or not expects_new_hardware(named, now):
+        return False
+    return not expected.identity or expected.identity in {each.identity for each in asked.proofs}
+
+
+def expects_new_hardware(named: NodeIdentity, now: dt.datetime) -> bool:
+    """Whether another machine may still take the name over: the time is not up, and none has done it."""
+    expected = named.spec.expect_new_hardware
     if expected is None or expected.until is None or now > expected.until.datetime():
         return False
     used = named.status.replaced_until
-    if used is not None and expected.until.datetime() <= used.datetime():
-        return False
-    return not expected.identity or expected.identity in {each.identity for each in asked.proofs}
+    return used is None or expected.until.datetime() > used.datetime()
 
 
 def _until(named: NodeIdentity) -> Time | None:

@@ -13,9 +13,12 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS, NO
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
 from kubevouch.api.kubevouch_v1alpha1.node_identities import (
     AttestedClaim,
+    ExpectedHardware,
     NodeIdentity,
+    NodeIdentitySpec,
     NodeIdentityStatus,
 )
+from kubevouch.cli import node_identity
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import cli
 from kubevouch.machinery.codec import json_codec
@@ -130,6 +133,23 @@ def test_renewal_and_other_hardware_are_the_operators_word(cluster: Cluster, run
         more = {"replace": ["--expect-new-hardware"], "forget": ["--yes"]}.get(command, [])
         code, told = run(command, "nobody", *more)
         assert code == ExitCode.FAILED and "nobody" in told
+
+
+@pytest.mark.parametrize(
+    ("until", "used", "shown"),
+    [
+        ("9999-01-01T00:00:00Z", None, "other hardware until 9999-01-01T00:00:00Z"),
+        ("9999-01-01T00:00:00Z", "9999-01-01T00:00:00Z", "claimed"),
+        ("9999-01-01T00:00:00Z", "9998-01-01T00:00:00Z", "other hardware until 9999-01-01T00:00:00Z"),
+        ("2000-01-01T00:00:00Z", None, "claimed"),
+    ],
+)
+def test_a_permission_that_is_used_or_over_is_no_state(until: str, used: str | None, shown: str) -> None:
+    replaced = None if used is None else Time.parse(used)
+    status = msgspec.structs.replace(STATUS, replaced_until=replaced)
+    spec = NodeIdentitySpec(expect_new_hardware=ExpectedHardware(until=Time.parse(until)))
+    each = NodeIdentity(metadata=ObjectMeta(name="n"), spec=spec, status=status)
+    assert node_identity.shown_state(each) == shown
 
 
 def test_what_is_forgotten_is_gone(cluster: Cluster, run: Run, claimed: str) -> None:
