@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -137,25 +138,41 @@ def renew_now(node_name: str, kubeconfig: Path | None) -> None:
 @click.command()
 @node_argument
 @click.option("--expect-new-hardware", is_flag=True, required=True, help="That this is meant: the former machine ends.")
-@click.option("--identity", default="", help="The one machine that may come; any if not given.")
+@click.option("--identity", help="The one machine that may come; any if not given.")
 @click.option("--within", type=DURATION, default="1h", show_default=True, help="How long it may take to come.")
 @kubeconfig_option
 def replace(
-    node_name: str, expect_new_hardware: bool, identity: str, within: dt.timedelta, kubeconfig: Path | None
+    node_name: str, expect_new_hardware: bool, identity: str | None, within: dt.timedelta, kubeconfig: Path | None
 ) -> None:
     """Let another machine take the name NODE, once: for a machine whose hardware was replaced."""
+    from kubevouch.api.kubevouch_v1alpha1.node_identities import MAX_IDENTITY
     from kubevouch.phases import node_identities as phase
     from kubevouch.util.clock import SystemClock
 
     assert expect_new_hardware  # click requires it
     if within <= dt.timedelta():
         raise click.UsageError("got --within 0, expected the time that the other machine needs")
+    if identity is not None and not is_an_identity(identity):
+        raise click.UsageError(
+            f"got --identity {identity[:64]!r}, expected the identity of one machine as its method proves it: "
+            f"not blank, no control characters, {MAX_IDENTITY} octets at most"
+        )
     until = SystemClock().now() + within
-    _asked(kubeconfig, lambda client: phase.replace(client, node_name, until, identity))
-    ui.step(f"another machine may take the name {node_name}", f"until {until:%Y-%m-%dT%H:%M:%SZ}")
+    _asked(kubeconfig, lambda client: phase.replace(client, node_name, until, identity or ""))
+    who = "another machine" if identity is None else f"the machine {identity}"
+    ui.step(f"{who} may take the name {node_name}", f"until {until:%Y-%m-%dT%H:%M:%SZ}")
 
 
 COMMANDS = (identities, identity, ban, unban, forget, renew_now, replace)
+
+
+def is_an_identity(text: str) -> bool:
+    """Whether any method of attestation could name a machine so. A blank one, of a variable that is not set, would let
+    any machine come."""
+    from kubevouch.api.kubevouch_v1alpha1.node_identities import MAX_IDENTITY
+
+    odd = any(unicodedata.category(each) in ("Cc", "Cs") for each in text)
+    return bool(text.strip()) and not odd and len(text.encode()) <= MAX_IDENTITY
 
 
 def _asked(kubeconfig: Path | None, ask: Callable[[Client], Awaitable[T]]) -> T:

@@ -125,7 +125,12 @@ def test_renewal_and_other_hardware_are_the_operators_word(cluster: Cluster, run
     assert spec(cluster, claimed)["renewAfter"]
     assert run("replace", claimed)[0] == 2
     assert run("replace", claimed, "--expect-new-hardware", "--within", "0")[0] == 2
-    assert run("replace", claimed, "--expect-new-hardware", "--identity", "sha256:cd")[0] == 0
+    for cannot_be in ("", "  ", "sha256:cd\n", "\x1b[2J", "\udcff", "x" * 1025, "é" * 513):
+        code, told = run("replace", claimed, "--expect-new-hardware", "--identity", cannot_be)
+        assert code == 2 and "got --identity" in told, cannot_be
+    assert not spec(cluster, claimed).get("expectNewHardware")
+    code, told = run("replace", claimed, "--expect-new-hardware", "--identity", "sha256:cd")
+    assert code == 0 and f"the machine sha256:cd may take the name {claimed}" in told
     expected = spec(cluster, claimed)["expectNewHardware"]
     assert isinstance(expected, dict) and expected["identity"] == "sha256:cd" and expected["until"]
     assert "other hardware until" in run("identities")[1]
