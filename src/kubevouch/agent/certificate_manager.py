@@ -27,6 +27,8 @@ from kubevouch.agent.interface import (
     AttestationUnavailableError,
     CertificateStoreError,
     CertificateStoreInUseError,
+    CredentialRefusedError,
+    MachineBannedError,
     RequestDeniedError,
     WrongCertificateError,
 )
@@ -347,6 +349,7 @@ class CertificateManager:
         standing.rotations += 1
         standing.last_rotation = self._clock.now()
         standing.last_error, standing.hint, standing.server_answers = "", "", True
+        standing.refused = False
         self._retries.reset()
         self._retry_at = 0.0
         await self._taken(former)
@@ -399,6 +402,7 @@ class CertificateManager:
         standing.failures += 1
         standing.last_error, standing.hint = _words(err)
         standing.last_error_at = now
+        standing.refused = isinstance(err, MachineBannedError | CredentialRefusedError)
         cause = err if isinstance(err, TransportError | APIStatusError) else err.__cause__
         if isinstance(cause, TransportError | APIStatusError):
             standing.server_answers = answers(cause)

@@ -65,6 +65,8 @@ class Standing:
     last_error: str = ""
     last_error_at: dt.datetime | None = None
     server_answers: bool | None = None
+    refused: bool = False
+    """The last attempt ended with the cluster's word that it knows the machine no more, or that it is banned."""
     hint: str = ""
     hooks: list[str] = field(default_factory=list)
 

@@ -45,6 +45,7 @@ def facts(standing: Standing, now: dt.datetime) -> dict[str, Any]:
         "lastErrorTime": _time(standing.last_error_at),
         "hint": standing.hint,
         "serverAnswers": standing.server_answers,
+        "refused": standing.refused,
         "hooks": list(standing.hooks),
     }
 
@@ -89,6 +90,21 @@ def recovery(keys: RecoveryKeys | None, *, allowed: bool | None, ended: bool = F
         return "a recovery key is made and registered with the next renewal"
     why = "it is not known yet whether the cluster allows it" if allowed is None else "the cluster does not allow it"
     return f"none: {why}; after its certificate has ended, this machine has to join again"
+
+
+def headline(status: dict[str, Any]) -> tuple[str, bool]:
+    """How the node stands, in one line, and whether that is well.
+
+    A certificate that has not ended is worth nothing where the cluster accepts it no more.
+    """
+    node = f"node {status['nodeName']}"
+    if not status["healthy"]:
+        return f"{node} is not well: {status['health']}", False
+    # An agent that was not restarted after an update says nothing of it.
+    refused = [each for each in status["certificates"] if each["name"] == CLIENT and each.get("refused")]
+    if refused:
+        return f"{node}: the cluster does not accept it: {refused[0]['lastError']}", False
+    return f"{node} is well", True
 
 
 def words(certificate: dict[str, Any], now: dt.datetime) -> list[str]:

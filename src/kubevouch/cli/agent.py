@@ -232,22 +232,23 @@ async def _run(options: AgentOptions) -> None:
 def status(socket_path: Path, output: str) -> None:
     """Show which certificates this machine has, until when, and what happens next."""
     from kubevouch.agent.control import ask_status
-    from kubevouch.agent.report import words
+    from kubevouch.agent.report import headline, words
     from kubevouch.util.clock import SystemClock
 
     found = run_async(ask_status(socket_path))
+    line, well = headline(found)
     if output != "text":
         ui.document(found, output)
     else:
-        ui.say(f"node {found['nodeName']} is {'well' if found['healthy'] else 'not well: ' + found['health']}")
+        ui.say(ui.one_line(line))
         for certificate in found["certificates"]:
-            for line in words(certificate, SystemClock().now()):
-                ui.say(line if not line.startswith(" ") else f"  {ui.one_line(line)}")
+            for each in words(certificate, SystemClock().now()):
+                ui.say(each if not each.startswith(" ") else f"  {ui.one_line(each)}")
         ui.say(f"trusts the CA certificates {found['trustBundle']}")
         # An agent that was not restarted after an update says nothing of it.
         if found.get("recovery"):
             ui.say(f"recovery: {found['recovery']}")
-    if not found["healthy"]:
+    if not well:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 

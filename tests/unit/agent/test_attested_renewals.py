@@ -96,14 +96,14 @@ async def test_banned_and_then_not(tmp_path: Path) -> None:
             assert len(it.heard.failures) == times
             cluster.clock.advance(60 * 2**times)
         assert "is denied, reason: AttestationRefused, message: banned: " in it.manager.standing.last_error
-        assert "kubevouch node unban" in it.manager.standing.hint
+        assert "kubevouch node unban" in it.manager.standing.hint and it.manager.standing.refused
         assert pair_of(it).leaf == first.leaf and it.manager.usable
         pending = keys.public_key_of(keys.load_pem(it.store.pending_key_path.read_bytes()))
         clerk.verdict = lambda *_: ""
         cluster.clock.advance(HOUR)
         await renewed(it, 2)
         assert pair_of(it).leaf.public_key == pending
-        assert it.manager.standing.last_error == ""
+        assert it.manager.standing.last_error == "" and not it.manager.standing.refused
 
 
 @async_test

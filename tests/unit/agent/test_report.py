@@ -44,6 +44,22 @@ def test_words_say_what_happens_next_and_what_to_do() -> None:
     ]
 
 
+def test_the_headline_says_whether_the_cluster_accepts_the_node() -> None:
+    client = Standing("client", "/pki/current.pem", not_after=NOW + DAY, last_error="the attempt was late")
+    serving = Standing("serving", "/pki/serving.pem", refused=True, last_error="no")
+    status = {"nodeName": "a", "healthy": True, "health": ""}
+
+    def shown(**more: object) -> tuple[str, bool]:
+        return report.headline(status | {"certificates": [facts(each, NOW) for each in (client, serving)]} | more)
+
+    assert shown() == ("node a is well", True)
+    client.refused, client.last_error = True, "banned: cloned disk"
+    assert shown() == ("node a: the cluster does not accept it: banned: cloned disk", False)
+    assert shown(healthy=False, health="it has expired") == ("node a is not well: it has expired", False)
+    # Of an agent of a former version.
+    assert shown(certificates=[{"name": "client", "lastError": "no"}]) == ("node a is well", True)
+
+
 @async_test
 async def test_metrics_under_kubelets_names(tmp_path: Path) -> None:
     async with Cluster(now=NOW, controllers=("*",)) as cluster:
