@@ -60,7 +60,7 @@ def credential(
     """
     from kubevouch.agent.attestation_settings import is_given_for
     from kubevouch.agent.certificate_store import CertificateStore
-    from kubevouch.agent.interface import CertificateStoreError
+    from kubevouch.agent.interface import CertificateStoreError, SettingsError
     from kubevouch.phases import exec_credential as phase
     from kubevouch.util.clock import SystemClock
 
@@ -87,6 +87,8 @@ def credential(
                 pair = _renewed(store, kubeconfig, bootstrap_kubeconfig, node_name, timeout, attestation)
             except phase.CredentialError as err:
                 if pair is None or action is phase.Action.OBTAIN:
+                    if isinstance(err.__cause__, SettingsError):
+                        raise err.__cause__ from err
                     raise
                 ui.warning(f"the certificate was not renewed, and is used until {pair.leaf.not_after:%F %T} UTC: {err}")
         doubt = phase.stranger(request, pair)

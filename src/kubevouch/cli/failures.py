@@ -48,6 +48,10 @@ def explain(err: BaseException) -> Failure | None:
         return _of_system(err, hint)
     # Errors of our own layers carry what to do.
     if hasattr(err, "hint"):
+        from kubevouch.agent.interface import SettingsError
+
+        if isinstance(err, SettingsError):
+            return Failure(str(err), hint, ExitCode.INVALID)
         return Failure(str(err), hint, ExitCode.FAILED)
     return None
 

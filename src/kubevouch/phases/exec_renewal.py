@@ -6,7 +6,7 @@ import random as random_module
 from dataclasses import replace
 
 from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
-from kubevouch.agent.attested_request import obtain
+from kubevouch.agent.attested_request import obtain, prepare
 from kubevouch.agent.certificate_request import node_client
 from kubevouch.agent.certificate_store import CertificateStore, StoredPair
 from kubevouch.agent.interface import AgentError, CertificateStoreInUseError, CredentialRefusedError
@@ -74,6 +74,9 @@ async def _renew(
         action = plan(None if pair is None else pair.leaf, now=clock.now(), proven=proven)
         if pair is not None and action is Action.KEEP:
             return pair
+        if attestation is not None:
+            # As join and agent do: what can never work is said before anybody is asked.
+            await prepare(attestation, clock)
         bootstrap = files.bootstrap_kubeconfig
         if action is Action.OBTAIN and (bootstrap is None or not bootstrap.exists()):
             raise _nothing_to_ask_with(store, pair)

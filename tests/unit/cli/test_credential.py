@@ -14,12 +14,17 @@ import pytest
 import aio
 import processes
 from joined_node import LIFETIME, USER, JoinedNode, join_node_aside
-from kubevouch.agent import attestation_settings
+from kubevouch.agent import attestation_settings, node_kubeconfig
+from kubevouch.agent.discovery import DiscoveredCluster
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.main import run
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.config.kubeconfig import EXEC_API_VERSIONS
 from kubevouch.machinery.text.times import Time
+from kubevouch.phases.kubeconfig import write
+from kubevouch.records.bootstrap_tokens import parse_token
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util.clock import SystemClock
@@ -175,6 +180,27 @@ def test_a_machine_that_never_joined(tmp_path: Path) -> None:
     ended = processes.kubevouch("credential", "--rootfs", "./none", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (1, "")
     assert ended.stderr.startswith("error: there is no certificate in none/var/lib/kubelet/pki\nhint: let the machine ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--provider", "nonsense"], "nonsense"),
+        (["--provider", "x509pop"], "x509pop: "),
+        (["--provider", "x509pop", "--provider-setting", "certificate=/no", "--provider-setting", "key=/no"], "/no"),
+        (["--node-name", "a_b"], "the node name 'a_b' cannot be used"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_with_the_code_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str], why: str
+) -> None:
+    """As join and agent do, before anything is asked."""
+    proven = DiscoveredCluster("https://127.0.0.1:1", ThrowawayCA().bundle)
+    write(tmp_path / "bootstrap.conf", node_kubeconfig.for_token(proven, parse_token("abcdef.0123456789abcdef")))
+    files = ["--rootfs", str(tmp_path), "--bootstrap-kubeconfig", str(tmp_path / "bootstrap.conf")]
+    assert run(["credential", *files, "--node-name", "n", *flags]) == ExitCode.INVALID
+    said = capfd.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and why in said.err
 
 
 def test_files_that_are_no_pair(node: JoinedNode, tmp_path: Path) -> None:
