@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -13,6 +15,7 @@ from kubevouch.client import stored
 from kubevouch.client.interface import Client
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 
+_AT_A_TIME = 16
 _NAMESPACE = wellknown.KUBE_SYSTEM_NAMESPACE
 
 Stored = dict[str, ConfigMap | None]
@@ -30,7 +33,18 @@ async def find_further(client: Client, names: Iterable[str]) -> Stored:
     Raises:
         APIStatusError, TransportError
     """
-    return {name: await find(client, name) for name in names}
+    found: Stored = {}
+    # Some at a time: each is a way to the server and back.
+    for some in batched(names, _AT_A_TIME):
+        found |= zip(some, await asyncio.gather(*(find(client, name) for name in some)), strict=True)
+    return found
+
+
+def batched(names: Iterable[str], most: int) -> Iterator[Sequence[str]]:
+    """Parts of at most ``most``, in order; itertools has it from Python 3.12 on."""
+    left = iter(names)
+    while part := list(islice(left, most)):
+        yield part
 
 
 def data_of(found: Mapping[str, ConfigMap | None]) -> dict[str, Mapping[str, str]]:

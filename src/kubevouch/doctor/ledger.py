@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kubevouch.api.core_v1 import ConfigMap
-from kubevouch.client.config_map_overflow import find, find_further
+from kubevouch.client.config_map_overflow import find_further
 from kubevouch.client.interface import Client
 from kubevouch.doctor.findings import Code, Finding, argument
 from kubevouch.records import certificate_ledger
@@ -37,6 +37,5 @@ def judge(config_maps: Mapping[str, ConfigMap]) -> Iterator[Finding]:
 async def examine(client: Client) -> list[Finding]:
     """Raises APIStatusError, TransportError."""
     names = [f"{certificate_ledger.PREFIX}{shard}" for shard in certificate_ledger.SHARDS]
-    found = {name: await find(client, name) for name in names}
-    found |= await find_further(client, LAYOUT.further)
+    found = await find_further(client, [*names, *LAYOUT.further])
     return list(judge({name: each for name, each in found.items() if each is not None}))
