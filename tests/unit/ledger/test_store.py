@@ -198,13 +198,14 @@ async def test_whether_one_was_issued_is_known_without_reading(tmp_path: Path, m
         assert asked == []
         assert await issued(ledger, 149, 100) and await issued(ledger, 2, 0) and await issued(ledger, 2, None)
         assert not await issued(ledger, 9000, None) and not await issued(ledger, 9000, 89)
-        assert len(asked) == 5
+        # Those that are there are read; of others the filter knows most, and whom it takes for one differs by run.
+        assert 3 <= len(asked) <= 5
     async with opened(tmp_path / "ledger.db") as ledger:
         asked.clear()
         assert not await issued(ledger, 9000, 131)
         assert asked == []
         assert await issued(ledger, 149, 140) and await issued(ledger, 50, 48) and not await issued(ledger, 9000, 90)
-        assert len(asked) == 3
+        assert 2 <= len(asked) <= 3
         # What was approved a moment ago has not been signed.
         asked.clear()
         decided = msgspec.structs.replace(world.entry(600), created=world.NOW, at=world.NOW + dt.timedelta(hours=1))
