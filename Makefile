@@ -132,7 +132,8 @@ attack: venv
 # Mixed work for as long as it is given, and where the memory is meanwhile.
 endurance: venv
 	$(PY) benchmarks/endurance.py --seconds $(strip $(ENDURANCE_SECONDS))
-	KUBEVOUCH_AGENTS=200 $(PY) -m pytest tests/integration/test_agent_fleet.py -n $(strip $(WORKERS)) $(PYTEST_FLAGS)
+	KUBEVOUCH_AGENTS=200 KUBEVOUCH_KILLS=15 KUBEVOUCH_STRIDE=1 $(PY) -m pytest tests/integration/test_agent_fleet.py \
+	    tests/integration/test_up_kill.py tests/integration/test_node_recovery.py -n $(strip $(WORKERS)) $(PYTEST_FLAGS)
 
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \

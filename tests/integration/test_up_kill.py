@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -21,7 +22,8 @@ from kubevouch.pki.x509.subject import Subject
 from processes import KUBEVOUCH, Up, environment
 from wire import CSRS, Wire
 
-ROUNDS = 15
+# make endurance has 15.
+ROUNDS = int(os.environ.get("KUBEVOUCH_KILLS", "6"))
 WRITERS = 4
 MAPS = "/api/v1/namespaces/default/configmaps"
 
