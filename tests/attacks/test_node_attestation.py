@@ -69,7 +69,7 @@ async def test_one_machine_has_one_name_and_one_ban_whatever_method_it_shows_its
         assert outcome(await Machine(at, "worker-7", "by-one", provider_id=instance).join()) == "issued"
         again = Machine(at, "worker-8", "by-another", provider_id=instance)
         assert outcome(await again.join()) == "denied: has-another-name"
-        await node_identities.ban(at.client, "worker-7", "stolen", at.clock.now())
+        await node_identities.ban(at.client, "worker-7", "stolen")
         await at.settle()
         evades = Machine(at, "worker-9", "by-a-third", provider_id=instance)
         assert outcome(await evades.join()) == "denied: banned"

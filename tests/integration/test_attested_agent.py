@@ -104,7 +104,7 @@ async def test_proven_banned_lifted_forgotten_and_told_to_renew(tmp_path: Path, 
             "m1", first.public_key.fingerprint().hex(),
         )  # fmt: skip
         # The certificate is revoked with the ban, so it takes the token to hear of it: nothing of that is a way in.
-        await node_identities.ban(client, "worker-1", "stolen", CLOCK.now())
+        await node_identities.ban(client, "worker-1", "stolen")
         assert "does not accept the node's certificate" in await asked(agent)
         # In the second of the ban itself the revocation is what denies it.
         refused = await asked(agent)

@@ -87,11 +87,10 @@ def ban(node_name: str, why: str, yes: bool, kubeconfig: Path | None) -> None:
     It stays so until kubevouch node unban. kubevouch node forget is for a machine that may prove itself anew.
     """
     from kubevouch.phases import node_identities as phase
-    from kubevouch.util.clock import SystemClock
 
     if not yes and not ui.confirmed(f"Ban the machine of node {node_name}?"):
         raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
-    _asked(kubeconfig, lambda client: phase.ban(client, node_name, why, SystemClock().now()))
+    _asked(kubeconfig, lambda client: phase.ban(client, node_name, why))
     ui.step(f"the machine of node {node_name} is banned, and its certificates count no more")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
 
 from kubevouch.api.core_v1 import ConfigMap, Secret
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
@@ -30,6 +31,20 @@ async def find(client: Client, resource: Resource[K], name: str, namespace: str 
         if err.code != 404:
             raise
         return None
+
+
+async def server_time(client: Client, resource: Resource[K], tried: K) -> dt.datetime:
+    """The API server's own, by which certificates are issued: this machine's clock may be behind it.
+
+    Args:
+        tried: an object whose creation is only tried out, of a kind that the caller may create anyhow.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    made = await client.create(resource, tried, WriteOptions(dry_run=True))
+    assert made.metadata.creation_timestamp is not None  # the server sets it
+    return made.metadata.creation_timestamp.datetime()
 
 
 async def unopposed(work: Callable[[], Awaitable[R]]) -> R:

@@ -46,7 +46,7 @@ async def identity(client: Client, node_name: str) -> NodeIdentity:
     return found
 
 
-async def ban(client: Client, node_name: str, why: str, now: dt.datetime) -> None:
+async def ban(client: Client, node_name: str, why: str) -> None:
     """No certificate for the machine from now on, and those that it has count no more. It can be done again.
 
     The ban first: what is issued between the two is revoked as well.
@@ -59,10 +59,12 @@ async def ban(client: Client, node_name: str, why: str, now: dt.datetime) -> Non
         return msgspec.structs.replace(spec, banned=True, banned_reason=why or spec.banned_reason)
 
     await _change(client, node_name, banned, create=True)
+    message = why or "the machine is banned"
+    tried = of_node(node_name, dt.datetime.fromtimestamp(0, dt.UTC), message, _BY, banned=True)
+    tried = msgspec.structs.replace(tried, metadata=ObjectMeta(generate_name="banned-"))
+    now = await stored.server_time(client, CERTIFICATE_REVOCATIONS, tried)
     try:
-        await client.create(
-            CERTIFICATE_REVOCATIONS, of_node(node_name, now, why or "the machine is banned", _BY, banned=True)
-        )
+        await client.create(CERTIFICATE_REVOCATIONS, of_node(node_name, now, message, _BY, banned=True))
     except APIStatusError as err:
         if err.reason != Reason.ALREADY_EXISTS:
             raise

@@ -14,7 +14,7 @@ from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client import stored
 from kubevouch.client.config_map_overflow import data_of, find, find_further, write
-from kubevouch.client.interface import Client, WriteOptions
+from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
@@ -52,7 +52,8 @@ async def remove(client: Client, node_name: str, why: str = "") -> Removed:
     Raises:
         NodeRemovalError, APIStatusError, TransportError
     """
-    now = await _server_time(client)
+    meta = ObjectMeta(name=f"{node_records.PREFIX}time", namespace=node_records.NAMESPACE)
+    now = await stored.server_time(client, CONFIG_MAPS, ConfigMap(metadata=meta))
     until = now + DEFAULT_SIGNING_DURATION
     record = await _change(
         client,
@@ -115,17 +116,6 @@ async def lockouts(client: Client, clock: Clock) -> dict[str, NodeRecord]:
     now = clock.now()
     current = {name: node_records.current(record, now) for name, record in found.items()}
     return {name: current[name] for name in sorted(current) if current[name].locked is not None}
-
-
-async def _server_time(client: Client) -> dt.datetime:
-    """The API server's own, by which certificates are issued: this machine's clock may be behind it.
-
-    A creation that is only tried out tells it, with the right that is needed anyhow.
-    """
-    meta = ObjectMeta(name=f"{node_records.PREFIX}time", namespace=node_records.NAMESPACE)
-    tried = await client.create(CONFIG_MAPS, ConfigMap(metadata=meta), WriteOptions(dry_run=True))
-    assert tried.metadata.creation_timestamp is not None  # the server sets it
-    return tried.metadata.creation_timestamp.datetime()
 
 
 async def _change(client: Client, node_name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeRecord:

@@ -109,6 +109,14 @@ def test_a_ban_is_an_object_and_a_revocation_and_can_be_taken_back(cluster: Clus
     assert run("unban", claimed)[0] == ExitCode.FAILED
 
 
+def test_a_ban_reaches_what_was_issued_by_the_servers_clock(cluster: Cluster, run: Run, claimed: str) -> None:
+    """The clock of whoever types it may be behind, as this cluster's, which stands still, is ahead."""
+    cluster.clock.advance(3600)
+    assert run("ban", claimed, "--yes")[0] == 0
+    (held,) = holds(cluster, claimed)
+    assert held.spec.revoked.issued_until == Time.of(cluster.clock.now().replace(microsecond=0))
+
+
 def test_lifting_a_removal_leaves_a_ban(cluster: Cluster, run: Run, claimed: str) -> None:
     assert run("ban", claimed, "--yes")[0] == run("remove", claimed, "--yes")[0] == run("lift", claimed)[0] == 0
     left = holds(cluster, claimed)
