@@ -141,37 +141,26 @@ _REVOCATION_POLICY = ValidatingAdmissionPolicy(
         ],
     ),
 )
-_REVOKER_POLICY = MutatingAdmissionPolicy(
-    metadata=ObjectMeta(name=_REVOKERS),
-    spec=MutatingAdmissionPolicySpec(
-        match_constraints=_about(CERTIFICATE_REVOCATIONS, "CREATE"),
-        reinvocation_policy=NEVER,
-        mutations=[
-            Mutation(
-                patch_type=APPLY_CONFIGURATION,
-                apply_configuration=ApplyConfiguration(
-                    expression="Object{spec: Object.spec{requestedBy: request.userInfo.username}}"
-                ),
-            )
-        ],
-    ),
-)
+
+
+def _stamping(name: str, resource: Resource[Any], field: str) -> MutatingAdmissionPolicy:
+    """Who creates the object stands in this field of its spec, whatever he has written there."""
+    stamped = f"Object{{spec: Object.spec{{{field}: request.userInfo.username}}}}"
+    return MutatingAdmissionPolicy(
+        metadata=ObjectMeta(name=name),
+        spec=MutatingAdmissionPolicySpec(
+            match_constraints=_about(resource, "CREATE"),
+            reinvocation_policy=NEVER,
+            mutations=[
+                Mutation(patch_type=APPLY_CONFIGURATION, apply_configuration=ApplyConfiguration(expression=stamped))
+            ],
+        ),
+    )
+
+
+_REVOKER_POLICY = _stamping(_REVOKERS, CERTIFICATE_REVOCATIONS, "requestedBy")
 # How many one machine, or one token, may have at a time is counted by who made them.
-_CHALLENGER_POLICY = MutatingAdmissionPolicy(
-    metadata=ObjectMeta(name=_CHALLENGES),
-    spec=MutatingAdmissionPolicySpec(
-        match_constraints=_about(ATTESTATION_CHALLENGES, "CREATE"),
-        reinvocation_policy=NEVER,
-        mutations=[
-            Mutation(
-                patch_type=APPLY_CONFIGURATION,
-                apply_configuration=ApplyConfiguration(
-                    expression="Object{spec: Object.spec{requester: request.userInfo.username}}"
-                ),
-            )
-        ],
-    ),
-)
+_CHALLENGER_POLICY = _stamping(_CHALLENGES, ATTESTATION_CHALLENGES, "requester")
 
 # They are cleared away after two minutes. One with a finalizer stays, and whoever has a token could fill the store.
 _CHALLENGE_POLICY = ValidatingAdmissionPolicy(
