@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from kubevouch import wellknown
@@ -118,26 +118,20 @@ def _may_show(method: Method, made: Sequence[str]) -> tuple[str, ...]:
     return tuple(made[: made.index(method.oldest) + 1])
 
 
-class _own_errors:  # noqa: N801  # read as a statement
+@contextmanager
+def _own_errors(name: str) -> Iterator[None]:
     """What a method raises becomes what an agent raises."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, _trace: object) -> None:
-        match err:
-            case interface.SettingsError():
-                raise SettingsError(f"{self._name}: {err}", err.hint) from err
-            case interface.UnavailableError():
-                raise AttestationUnavailableError(f"{self._name}: {err}", retry_after=err.retry_after) from err
-            case interface.RefusedEvidenceError():
-                # With another key it may be right: this one may be of another TPM, or no TPM's at all.
-                raise AttestationRefusedError(f"{self._name}: {err}", spent=True, reason=err.step) from err
-            case interface.AttestationError():
-                raise AttestationRefusedError(f"{self._name}: {err}") from err
+    try:
+        yield
+    except interface.SettingsError as err:
+        raise SettingsError(f"{name}: {err}", err.hint) from err
+    except interface.UnavailableError as err:
+        raise AttestationUnavailableError(f"{name}: {err}", retry_after=err.retry_after) from err
+    except interface.RefusedEvidenceError as err:
+        # With another key it may be right: this one may be of another TPM, or no TPM's at all.
+        raise AttestationRefusedError(f"{name}: {err}", spent=True, reason=err.step) from err
+    except interface.AttestationError as err:
+        raise AttestationRefusedError(f"{name}: {err}") from err
 
 
 # ------------------------------------------------------------------ decisions
