@@ -23,6 +23,7 @@ from kubevouch.attestation.aws.identity_document import Document
 from kubevouch.attestation.aws.metadata import ENDPOINT, IDENTITY, MetadataService
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import Asked, AttestationError, Binding, RefusedEvidenceError
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -56,7 +57,7 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> AWSAttest
     return AWSAttestor(settings.read(settings_, Settings, NAME), clock)
 
 
-class AWSAttestor:
+class AWSAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
@@ -70,12 +71,6 @@ class AWSAttestor:
     @property
     def needs_challenge(self) -> bool:
         return self._settings.freshness is Freshness.STS
-
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
 
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         document = await self._metadata.text(f"{IDENTITY}/document")
@@ -107,9 +102,6 @@ class AWSAttestor:
 
     async def provider_id(self) -> str:
         return _read(await self._metadata.text(f"{IDENTITY}/document")).provider_id
-
-    async def close(self) -> None:
-        return None
 
 
 def _read(document: str) -> Document:

@@ -13,6 +13,7 @@ from kubevouch.attestation.azure.managed_identity import AUDIENCE
 from kubevouch.attestation.azure.metadata import METADATA, MetadataService
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import Asked, AttestationError, Binding, SettingsError
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -41,7 +42,7 @@ async def make_attestor(settings: Mapping[str, str], clock: Clock) -> AzureAttes
     return AzureAttestor(MetadataService(Web(), base), audience)
 
 
-class AzureAttestor:
+class AzureAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`.
 
     Args:
@@ -56,12 +57,6 @@ class AzureAttestor:
         self._metadata = metadata
         self._audience = audience
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         document = await self._metadata.document(nonce(binding))
         token = (await self._metadata.token(self._audience)).access_token if self._audience else ""
@@ -75,6 +70,3 @@ class AzureAttestor:
         if machine is None:
             raise AttestationError(f"the metadata service calls this machine {found[:200]!r}, which is no machine")
         return provider_id(machine.canonical)
-
-    async def close(self) -> None:
-        return None

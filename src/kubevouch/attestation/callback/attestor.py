@@ -11,6 +11,7 @@ import msgspec
 from kubevouch.attestation import settings
 from kubevouch.attestation.callback.evidence import NAME, PORT, VERSIONS, Proof, answer, path
 from kubevouch.attestation.interface import Asked, Binding, UnavailableError
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -35,7 +36,7 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> CallbackA
     return CallbackAttestor(settings.read(settings_, Settings, NAME, texts=True))
 
 
-class CallbackAttestor:
+class CallbackAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
@@ -48,20 +49,11 @@ class CallbackAttestor:
         # By path: of the newest proof for a key.
         self._answers: dict[str, bytes] = {}
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         self._answers[path(binding.spki)] = answer(binding.digest)
         if self._server is None:
             await self._listen()
         return msgspec.json.encode(Proof(host=self._settings.host))
-
-    async def provider_id(self) -> str:
-        return ""
 
     async def close(self) -> None:
         if self._server is not None:

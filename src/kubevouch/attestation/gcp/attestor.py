@@ -11,6 +11,7 @@ from kubevouch.attestation.gcp.evidence import NAME, VERSION, TokenEvidence, aud
 from kubevouch.attestation.gcp.metadata import METADATA, MetadataService, NoSuchValueError
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import Asked, AttestationError, Binding, SettingsError
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -34,7 +35,7 @@ async def make_attestor(settings: Mapping[str, str], clock: Clock) -> GCPAttesto
     return GCPAttestor(MetadataService(Web(), base), settings.get("serviceAccount", "default"))
 
 
-class GCPAttestor:
+class GCPAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
@@ -44,12 +45,6 @@ class GCPAttestor:
     def __init__(self, metadata: MetadataService, account: str) -> None:
         self._metadata = metadata
         self._account = account
-
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
 
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         try:
@@ -66,6 +61,3 @@ class GCPAttestor:
         project = await self._metadata.get("/project/project-id")
         zone = await self._metadata.get("/instance/zone")
         return provider_id(project, zone.rpartition("/")[2], await self._metadata.get("/instance/name"))
-
-    async def close(self) -> None:
-        return None

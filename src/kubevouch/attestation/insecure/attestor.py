@@ -10,6 +10,7 @@ import structlog
 from kubevouch.attestation import settings
 from kubevouch.attestation.insecure.evidence import NAME, PROVES, VERSIONS, WARNING, Proof
 from kubevouch.attestation.interface import Asked, Binding
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
 
@@ -26,25 +27,13 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> InsecureA
     return InsecureAttestor()
 
 
-class InsecureAttestor:
+class InsecureAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
     versions: Sequence[str] = VERSIONS
     needs_challenge = True
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         log.warning(WARNING)
         return msgspec.json.encode(Proof(proves=PROVES))
-
-    async def provider_id(self) -> str:
-        return ""
-
-    async def close(self) -> None:
-        return None

@@ -10,6 +10,7 @@ import msgspec
 from kubevouch.attestation import settings
 from kubevouch.attestation.interface import Asked, Binding, SettingsError
 from kubevouch.attestation.join_token.evidence import NAME, VERSIONS, Proof
+from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.records import join_tokens
 from kubevouch.records.join_tokens import JoinToken, JoinTokenError
@@ -32,7 +33,7 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> JoinToken
     return attestor
 
 
-class JoinTokenAttestor:
+class JoinTokenAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
@@ -42,22 +43,10 @@ class JoinTokenAttestor:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         token = self.load()
         signature = token.sign(binding.cluster_id, binding.digest)
         return msgspec.json.encode(Proof(token_id=token.token_id, signature=signature))
-
-    async def provider_id(self) -> str:
-        return ""
-
-    async def close(self) -> None:
-        return None
 
     def load(self) -> JoinToken:
         """Raises :class:`SettingsError`."""

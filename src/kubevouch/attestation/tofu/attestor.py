@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubevouch.attestation import settings
 from kubevouch.attestation.interface import Asked, Binding, SettingsError
+from kubevouch.attestation.showing import Showing
 from kubevouch.attestation.tofu.evidence import NAME, VERSIONS, Proof, signed_message
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
@@ -36,7 +37,7 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> TofuAttes
     return attestor
 
 
-class TofuAttestor:
+class TofuAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`."""
 
     name = NAME
@@ -46,22 +47,10 @@ class TofuAttestor:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         machine = self.load()
         signature = machine.sign(signed_message(binding.digest), ec.ECDSA(hashes.SHA256()))
         return msgspec.json.encode(Proof(key=keys.public_key_of(machine).canonical_info, signature=signature))
-
-    async def provider_id(self) -> str:
-        return ""
-
-    async def close(self) -> None:
-        return None
 
     def load(self) -> ec.EllipticCurvePrivateKey:
         """The machine's key; made where there is none, and never in the place of one that cannot be read.

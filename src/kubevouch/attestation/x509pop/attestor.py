@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from kubevouch.attestation import settings
 from kubevouch.attestation.interface import Asked, Binding, SettingsError
+from kubevouch.attestation.showing import Showing
 from kubevouch.attestation.x509pop.evidence import NAME, NONCE_BYTES, VERSIONS, Proof, SignatureForm, signed_message
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError, ParseError
@@ -41,7 +42,7 @@ async def make_attestor(settings_: Mapping[str, str], clock: Clock) -> X509PopAt
     return attestor
 
 
-class X509PopAttestor:
+class X509PopAttestor(Showing):
     """An :class:`~kubevouch.attestation.interface.Attestor`, also of other methods that show a certificate."""
 
     versions: Sequence[str] = VERSIONS
@@ -52,12 +53,6 @@ class X509PopAttestor:
         self._certificate = certificate
         self._key = key
 
-    async def opening(self, version: str) -> bytes:
-        return b""
-
-    async def make_key(self) -> PrivateKey | None:
-        return None
-
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         chain, device_key = self.load()
         client_nonce = secrets.token_bytes(NONCE_BYTES)
@@ -65,12 +60,6 @@ class X509PopAttestor:
         return msgspec.json.encode(
             Proof(certificates=chain, client_nonce=client_nonce, signature=signature, signature_form=form)
         )
-
-    async def provider_id(self) -> str:
-        return ""
-
-    async def close(self) -> None:
-        return None
 
     def load(self) -> tuple[tuple[bytes, ...], rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey]:
         """The chain in DER, the device's own first, and its key.
