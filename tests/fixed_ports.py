@@ -7,7 +7,7 @@ there is one that nobody answers on.
 from __future__ import annotations
 
 import contextlib
-import os
+import random
 import socket
 import sys
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ _GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 FIXED = range(1024, int(_GIVEN.read_text().split()[0]) if _GIVEN.exists() else 49152)
 
 _used: list[str] = []
+_looked_for: set[int] = set()
 
 
 class FixedPort(AssertionError):
@@ -36,10 +37,16 @@ def no_fixed_ports() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Below the ports that the kernel gives to connections, one of which could take it before a server does."""
-    for port in range(FIXED.stop - 1 - os.getpid() % 8000, FIXED.start, -1):
+    """Below the ports that the kernel gives to connections, one of which could take it before a server does.
+
+    None twice in a process, and hardly ever one that another process is about to use.
+    """
+    while len(_looked_for) < len(FIXED) // 2:
+        port = random.choice(FIXED[len(FIXED) // 2 :])
+        if port in _looked_for:
+            continue
+        _looked_for.add(port)
         with contextlib.suppress(OSError), socket.create_server(("0.0.0.0", port)):
-            _used.pop()  # it was looked for, not fixed
             return port
     raise AssertionError("no port is free")
 
@@ -48,7 +55,7 @@ def _note(event: str, arguments: tuple[object, ...]) -> None:
     if event not in ("socket.bind", "socket.connect"):
         return
     match arguments[1]:
-        case (host, int(port), *_) if port in FIXED:
+        case (host, int(port), *_) if port in FIXED and port not in _looked_for:
             _used.append(f"{event} {host} {port}")
 
 
