@@ -38,9 +38,10 @@ from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_
 from kubevouch.server.bootstrap import first_start
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
+from kubevouch.standalone.errors import InvalidOptionsError
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
-from kubevouch.standalone.up import InvalidOptionsError, Running, running, serving_rules
+from kubevouch.standalone.up import Running, running, serving_rules
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 

@@ -8,6 +8,7 @@ import gc
 import ipaddress
 import resource
 import signal
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,8 @@ def up(
     cleanly on SIGTERM or Control-C.
     """
     with rare_collections():
-        from kubevouch.standalone.up import InvalidOptionsError, NotHereError
+        from kubevouch.standalone.up import running
+    from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 
@@ -163,7 +165,7 @@ def up(
             approval=approval, cluster_api=cluster_api,
             **flags,
         )  # fmt: skip
-        run_async(_up(options))
+        run_async(_up(options, running(options, clock)))
     except InvalidOptionsError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     except NotHereError as err:
@@ -203,11 +205,9 @@ def _tell_join(cluster: Running, *, attests: bool) -> None:
     )
 
 
-async def _up(options: settings.StandaloneOptions) -> None:
+async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContextManager[Running]) -> None:
     from kubevouch.pki.profile import Profile
-    from kubevouch.standalone.up import running
     from kubevouch.util import systemd
-    from kubevouch.util.clock import SystemClock
 
     # What is loaded by now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
     gc.freeze()
@@ -217,7 +217,7 @@ async def _up(options: settings.StandaloneOptions) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(options, SystemClock()) as cluster:
+    async with running as cluster:
         # And so does what the start has made.
         gc.freeze()
         return_large_blocks()

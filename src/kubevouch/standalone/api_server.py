@@ -1,0 +1,123 @@
+"""An API server without controllers: what its options come to, and the server over an open store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from kubevouch.client.endpoint import Endpoint
+from kubevouch.client.interface import Client
+from kubevouch.machinery.text import gotext
+from kubevouch.phases.certificates.certs import ControlPlanePKI
+from kubevouch.phases.tracing import TracingError, tracer_from
+from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.edge.connection import ParserMissingError, require_parser
+from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
+from kubevouch.standalone import network, service_accounts
+from kubevouch.standalone.access import Access, AccessError
+from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
+from kubevouch.standalone.options import StandaloneOptions
+from kubevouch.standalone.server import StandaloneServer
+from kubevouch.standalone.service_accounts import ServiceAccountError
+from kubevouch.storage.interface import Store
+from kubevouch.storage.options import InvalidStoreSpec, StoreSpec, parse_store
+from kubevouch.util.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What the options of an API server come to, for one start."""
+
+    store: StoreSpec
+    runtime_config: RuntimeConfig
+    access: Access
+    audit: BuildAudit
+    tracing: Tracing | None
+
+
+def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
+    """Before anything is touched: every setting that needs no look at the machine is good.
+
+    Raises:
+        InvalidOptionsError
+        NotHereError: a part of the program is missing.
+    """
+    _require_parser()
+    try:
+        network.service_addresses(options.service_cluster_ip_range)
+    except ValueError as err:
+        got = gotext.quote(options.service_cluster_ip_range)
+        raise InvalidOptionsError(
+            f"got the service range {got}, expected one such as 10.96.0.0/12",
+            "two, of one family each, are separated by a comma",
+        ) from err
+    try:
+        runtime_config = RuntimeConfig.parse(options.runtime_config)
+    except RuntimeConfigError as err:
+        raise InvalidOptionsError(str(err), "an example: certificates.k8s.io/v1beta1=true") from err
+    try:
+        store = parse_store(options.store, options.data_dir)
+    except InvalidStoreSpec as err:
+        raise InvalidOptionsError(str(err)) from err
+    accounts = options.service_accounts
+    try:
+        service_accounts.check(accounts)
+        access = Access(options.access, accounts.audiences, clock, own_issuers=accounts.issuers)
+        audit = prepare(options.audit, clock)
+        return ServerSettings(store, runtime_config, access, audit, _tracing(options))
+    except (AccessError, AuditOptionsError, ServiceAccountError, TracingError) as err:
+        raise InvalidOptionsError(str(err)) from err
+
+
+@contextlib.asynccontextmanager
+async def api_server(
+    options: StandaloneOptions,
+    settings: ServerSettings,
+    store: Store,
+    clock: Clock,
+    pki: ControlPlanePKI,
+    endpoint: Endpoint,
+    at_first_start: Callable[[Client], Awaitable[None]] | None = None,
+) -> AsyncIterator[StandaloneServer]:
+    """A server that has loaded ``store`` and put in place what a cluster has; nobody listens yet.
+
+    Raises:
+        InvalidOptionsError
+        StoreError, OSError: a file or the store cannot be used.
+    """
+    try:
+        made = StandaloneServer(
+            store,
+            clock,
+            pki,
+            endpoint,
+            runtime_config=settings.runtime_config,
+            access=settings.access,
+            audit=settings.audit,
+            options=options.server,
+            tracing=settings.tracing,
+            service_accounts=options.service_accounts,
+            disabled_admission=options.disabled_admission,
+            recovery=options.recovery,
+            at_first_start=at_first_start,
+            service_address=network.service_addresses(options.service_cluster_ip_range)[0],
+        )
+    except (AccessError, AuditOptionsError, ServiceAccountError) as err:
+        raise InvalidOptionsError(str(err)) from err
+    async with made as server:
+        yield server
+
+
+def _require_parser() -> None:
+    try:
+        require_parser()
+    except ParserMissingError as err:
+        hint = "unset AIOHTTP_NO_EXTENSIONS, and install aiohttp from a wheel"
+        raise NotHereError(str(err), hint) from err
+
+
+def _tracing(options: StandaloneOptions) -> Tracing | None:
+    path = options.server.tracing_config_file
+    return None if path is None else Tracing(tracer_from(path, "kube-apiserver"))
