@@ -63,6 +63,11 @@ def check_value(key: str, value: bytes) -> None:
         raise ValueTooLarge(f"{key}: got a value of {len(value)} bytes, expected at most {MAX_VALUE_BYTES}")
 
 
+def check_ttl(ttl: float | None) -> None:
+    if ttl is not None and not 0 < ttl < float("inf"):
+        raise ValueError(f"got a time to live of {ttl} s, expected a finite one above 0")
+
+
 def check_limit(limit: int) -> None:
     if limit < 0:
         raise ValueError(f"got the limit {limit}, expected 0 for no limit, or more")
@@ -75,10 +80,9 @@ def microseconds(clock: Clock) -> int:
 
 def expiry(clock: Clock, ttl: float | None) -> int | None:
     """When a key written now with ``ttl`` seconds to live is due, in microseconds since 1970."""
+    check_ttl(ttl)
     if ttl is None:
         return None
-    if not 0 < ttl < float("inf"):
-        raise ValueError(f"got a time to live of {ttl} s, expected a finite one above 0")
     return microseconds(clock) + round(ttl * 1_000_000)
 
 

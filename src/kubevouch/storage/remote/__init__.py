@@ -1,0 +1,1 @@
+"""A store that another process of this machine has open, over a Unix socket."""
