@@ -17,7 +17,7 @@ SUITES := lint types layers unit property contract integration attacks interop
 
 .PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo      watch a machine join a cluster'

@@ -3,6 +3,8 @@
 # A changed lock makes it anew, so that nothing stays that the lock no longer names.
 set -eu
 cd "$(dirname "$0")/.."
+# Where it is set, each start of a server compiles again what it loads: a second of processor time.
+unset PYTHONDONTWRITEBYTECODE
 
 case "$1" in
 dev) lock=requirements-dev.lock ;;
@@ -32,4 +34,6 @@ fi
 if ! made_from pyproject.toml; then
     pip install --no-compile --no-deps --no-build-isolation --editable .
     stamp pyproject.toml >.venv/made-from-pyproject.toml
+    # For whoever starts it where byte code may not be written.
+    .venv/bin/python -c 'import kubevouch.cli.up, kubevouch.standalone.up'
 fi
