@@ -5,11 +5,13 @@ The JSON decoder's strict walk, the protobuf messages, patches, server-side appl
 
 from __future__ import annotations
 
+import inspect
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -99,24 +101,56 @@ def schema_of(struct: type[msgspec.Struct]) -> StructSchema:
     return found
 
 
+class _Noted:
+    """What :class:`typing.Annotated` would hold; one of those takes thirty times as long to make."""
+
+    __slots__ = ("extras", "inner")
+
+    def __init__(self, inner: Any, extras: tuple[object, ...]) -> None:
+        self.inner = inner
+        self.extras = extras
+
+    def __class_getitem__(cls, arguments: tuple[Any, ...]) -> _Noted:
+        inner, *extras = arguments
+        return cls(inner, tuple(extras))
+
+
+def _hints(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The annotations of a struct and its bases, read: Annotated is :class:`_Noted` where it is the outermost."""
+    hints: dict[str, Any] = {}
+    for each in reversed(struct.__mro__):
+        found = inspect.get_annotations(each)
+        if any(isinstance(value, str) for value in found.values()):
+            names = vars(sys.modules[each.__module__])
+            if names.get("Annotated") is Annotated:
+                names = {**names, "Annotated": _Noted}
+            found = {key: eval(value, names) if isinstance(value, str) else value for key, value in found.items()}  # noqa: S307 - declarations in this package
+        hints |= found
+    return hints
+
+
 def _read(struct: type[msgspec.Struct]) -> StructSchema:
-    hints = get_type_hints(struct, include_extras=True)
+    hints = _hints(struct)
     fields = []
-    for info in msgspec.structs.fields(struct):
-        hint, declared, extras = _unpack(hints[info.name])
+    defaults = struct.__struct_defaults__
+    without = len(struct.__struct_fields__) - len(defaults)
+    for index, (attribute, name) in enumerate(
+        zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+    ):
+        hint, declared, extras = _unpack(hints[attribute])
         if declared is None:
-            raise TypeError(f"{struct.__name__}.{info.name} has no wire(…)")
+            raise TypeError(f"{struct.__name__}.{attribute} has no wire(…)")
         pointer, hint, more = _optional(hint)
-        always = info.default_factory is not msgspec.NODEFAULT and info.default_factory not in (list, dict)
+        factory = getattr(defaults[index - without], "factory", None) if index >= without else None
         fields.append(
             FieldSchema(
-                name=info.encode_name,
-                attribute=info.name,
-                type=_type_schema(hint, (*extras, *more), f"{struct.__name__}.{info.name}"),
+                name=name,
+                attribute=attribute,
+                type=_type_schema(hint, (*extras, *more), f"{struct.__name__}.{attribute}"),
                 number=declared.number,
                 doc=declared.doc,
                 pointer=pointer,
-                always=always,
+                always=factory not in (None, list, dict),
                 required=declared.required,
                 list_type=declared.list_type,
                 map_keys=declared.map_keys,
@@ -124,7 +158,7 @@ def _read(struct: type[msgspec.Struct]) -> StructSchema:
                 patch_strategy=declared.patch_strategy,
                 atomic=declared.atomic,
                 enum=declared.enum,
-                proto_name=declared.proto_name or info.encode_name,
+                proto_name=declared.proto_name or name,
                 inside=declared.inside,
                 schema=declared.schema,
             )
@@ -133,9 +167,16 @@ def _read(struct: type[msgspec.Struct]) -> StructSchema:
 
 
 def _unpack(hint: Any) -> tuple[Any, wire | None, tuple[object, ...]]:
-    if get_origin(hint) is not Annotated:
+    if isinstance(hint, _Noted):
+        inner, extras = hint.inner, hint.extras
+    elif get_origin(hint) is Annotated:
+        inner, *rest = get_args(hint)
+        extras = tuple(rest)
+    else:
         return hint, None, ()
-    inner, *extras = get_args(hint)
+    if get_origin(inner) is Annotated:
+        inner, *rest = get_args(inner)
+        extras = (*rest, *extras)
     declared = next((extra for extra in extras if isinstance(extra, wire)), None)
     return inner, declared, tuple(extra for extra in extras if not isinstance(extra, wire))
 

@@ -65,7 +65,6 @@ class ObjectEncoder:
         self.printer = printer
         self._from_storage = from_storage
         self._codec = resource.codec
-        self._codec.prepare()
         self._metadata_codec = protobuf.codec_for(PartialObjectMetadata)
         self._json_form = ("json", resource.api_version)
         self._protobuf_form = ("protobuf", resource.api_version)
