@@ -27,7 +27,8 @@ from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import FlagGroup, GroupedCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
 from kubevouch.cli.flags.signing import signing_flags, take_signing
-from kubevouch.cli.runner import rare_collections, run_async
+from kubevouch.cli.runner import run_async
+from kubevouch.util.collector import rare_collections
 
 if TYPE_CHECKING:
     from kubevouch.controllers.catalog import Entry

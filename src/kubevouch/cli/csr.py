@@ -18,7 +18,8 @@ from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.csr_explain import explain, policy_outlook
 from kubevouch.cli.csr_vote import vote
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.runner import rare_collections, run_async
+from kubevouch.cli.runner import run_async
+from kubevouch.util.collector import rare_collections
 
 if TYPE_CHECKING:
     from kubevouch.api.certificates_v1 import CertificateSigningRequest

@@ -14,7 +14,8 @@ from kubevouch import wellknown
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, rest_config_of
 from kubevouch.cli.flags.approval import serving_flags
-from kubevouch.cli.runner import rare_collections, run_async
+from kubevouch.cli.runner import run_async
+from kubevouch.util.collector import rare_collections
 
 if TYPE_CHECKING:
     from kubevouch.api.certificates_v1 import CertificateSigningRequest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import resource
@@ -14,6 +13,7 @@ import click
 from kubevouch import __version__
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.util.collector import loading
 
 # A module is loaded when its command is used: the credential plug-in has 150 ms.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -86,12 +86,8 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
-        # What a module makes stays: to look through it for what may go costs an eighth of the loading.
-        gc.disable()
-        try:
+        with loading():
             command: click.Command = getattr(importlib.import_module(module), attribute)
-        finally:
-            gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,7 +15,8 @@ from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.ledger import ledger_flags, ledger_path
 from kubevouch.cli.flags.moments import MOMENT, Moment, before
-from kubevouch.cli.runner import rare_collections, run_async
+from kubevouch.cli.runner import run_async
+from kubevouch.util.collector import rare_collections
 
 if TYPE_CHECKING:
     from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy

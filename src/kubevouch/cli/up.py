@@ -35,10 +35,11 @@ from kubevouch.cli.flags.server import (
 )
 from kubevouch.cli.flags.service_account import service_account_flags, take_service_accounts
 from kubevouch.cli.flags.signing import signing_flags, take_signing
-from kubevouch.cli.runner import rare_collections, run_async
+from kubevouch.cli.runner import run_async
 from kubevouch.standalone import options as settings
 from kubevouch.util.allocator import return_large_blocks
 from kubevouch.util.clock import process_age
+from kubevouch.util.collector import loading
 
 if TYPE_CHECKING:
     from kubevouch.standalone.up import Running
@@ -143,7 +144,7 @@ def up(
     later starts find them again, and bring nothing back that was deleted in the cluster but Kubernetes' own roles. Ends
     cleanly on SIGTERM or Control-C.
     """
-    with rare_collections():
+    with loading():
         from kubevouch.standalone.up import running
     from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
