@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from hypothesis import settings
 
 # The modules next to this file (aio, peers) go by these names for the type checker too (mypy_path).
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import fixed_ports
 import stalls
+from kubevouch.util import logger
 
 # A slow example is no finding while two test processes share the machine; pytest-timeout ends what hangs.
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
@@ -42,11 +42,9 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def own_logs() -> None:
     """Logs go to the test's own standard error.
 
-    A command that ran in process has pointed the loggers at the one of its test, which is closed by now;
-    and structlog's own default is standard output, which belongs to the results of commands.
+    A command that ran in process has pointed the loggers at the one of its test, which is closed by now.
     """
-    structlog.reset_defaults()
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    logger.send_to(logger.to_standard_error)
 
 
 @pytest.fixture(autouse=True)

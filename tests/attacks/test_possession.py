@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from structlog.testing import capture_logs
-
 from asynctest import async_test
 from attested_world import CONTROLLERS, Machine, attested_world, configured, identity, outcome
 from controller_world import NOW, World, answer, world
@@ -30,6 +28,7 @@ from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.records import join_tokens
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 
 
 class Prover(Machine):

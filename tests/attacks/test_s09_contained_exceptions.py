@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from join_requests import ask
@@ -31,6 +30,7 @@ from kubevouch.controllers.interface import Reconciler, Request, Result
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.testing.cluster import Cluster
+from kubevouch.testing.logs import capture_logs
 from wire import Reply, Wire
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -331,7 +331,7 @@ def test_s16_a_trace_and_a_span_show_the_way_and_not_the_text() -> None:
 
     with redirect_stderr(stderr):
         logs.configure(SystemClock())
-        import structlog
+        from kubevouch.util.logger import get_logger
 
         try:
             with tracing.active(Noted()):
@@ -341,7 +341,7 @@ def test_s16_a_trace_and_a_span_show_the_way_and_not_the_text() -> None:
                 except KeyError as err:
                     raise ExceptionGroup(STORED, [OSError(28, STORED), ValueError(STORED)]) from err
         except ExceptionGroup:
-            structlog.get_logger("server").exception("request failed")
+            get_logger("server").exception("request failed")
     said = stderr.getvalue()
     assert not told(said)
     assert failed == ["ExceptionGroup"]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from kubevouch.cli.main import run
 from kubevouch.pki import keys
@@ -23,6 +22,7 @@ from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 from kubevouch.standalone.service_accounts import issuer_of
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from kubevouch.util.redact import redact_text
 from processes import Up
 from processes import kubevouch as command

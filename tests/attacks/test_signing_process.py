@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.ledger import entries
@@ -23,6 +22,7 @@ from kubevouch.pki.x509.subject import Subject
 from kubevouch.signers.process import MAX_QUESTION, frame
 from kubevouch.standalone.sign import MAX_CONNECTIONS, QUESTION_SECONDS, listening
 from kubevouch.testing.clock import settle
+from kubevouch.testing.logs import capture_logs
 from sign_world import World
 from signer_worlds import wanted
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import FIXTURES, NOW, Case, World, answer, cases, fixture, ids, world
@@ -41,6 +40,7 @@ from kubevouch.pki.x509 import signature, x509_certificate
 from kubevouch.signers.catalog import FLAG_PREFIXES, PairFiles, SigningOptions, build_signers
 from kubevouch.signers.interface import SignerError
 from kubevouch.standalone.controllers import RunningControllers, controller_user
+from kubevouch.testing.logs import capture_logs
 
 APPROVER = cases("approver")
 SIGNER = cases("signer")

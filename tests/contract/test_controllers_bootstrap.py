@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import FIXTURES, Case, World, answer, cases, fixture, ids, world
@@ -63,6 +62,7 @@ from kubevouch.server.flow_control.sources import SourceBudget
 from kubevouch.server.query import Query
 from kubevouch.server.request_info import parse as parse_request
 from kubevouch.standalone.controllers import RunningControllers
+from kubevouch.testing.logs import capture_logs
 from throwaway_ca import ThrowawayCA
 
 BOOTSTRAP_SIGNER = cases("bootstrapsigner")

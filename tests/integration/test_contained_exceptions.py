@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 import aio
 from aio import until
@@ -29,6 +28,7 @@ from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.registry.core import configmaps
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.controllers import start_controllers
+from kubevouch.testing.logs import capture_logs
 from wire import CSRS, Reply, Wire
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from structlog.testing import capture_logs
-
 from asynctest import async_test
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.server.options import ServerOptions
+from kubevouch.testing.logs import capture_logs
 from served_world import Served, served
 
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import structlog
-
 from kubevouch.admission.interface import Request
 from kubevouch.machinery.text import names
+from kubevouch.util.logger import get_logger
 
 PATCH = "patch.webhook.admission.k8s.io"
 """Prefix of annotations that show what was written: for events that hold the request's object, and only for them."""
@@ -13,7 +12,7 @@ PATCH = "patch.webhook.admission.k8s.io"
 VALIDATION_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 """What policies with the action Audit have found; their messages may hold values of the object."""
 
-log = structlog.get_logger("admission")
+log = get_logger("admission")
 
 
 def annotate(request: Request, key: str, value: str) -> None:

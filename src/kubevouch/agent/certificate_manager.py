@@ -13,8 +13,6 @@ import random as random_module
 import secrets
 from collections.abc import Callable
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.agent.attestation_settings import is_given_for
 from kubevouch.agent.attested_request import obtain
@@ -59,8 +57,9 @@ from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import Stamp
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("agent.certificates")
+log = get_logger("agent.certificates")
 
 ATTEMPT_SECONDS = 900.0
 """For request and certificate (client-go's certificateWaitTimeout)."""

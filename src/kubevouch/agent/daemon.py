@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import structlog
-
 from kubevouch.agent import attested_request, control, node_kubeconfig, report, trust_bundle, trust_report
 from kubevouch.agent.bootstrap_state import judge_kubeconfig
 from kubevouch.agent.certificate_manager import CertificateManager
@@ -39,9 +37,10 @@ from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.util import backoff, systemd
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PRIVATE, make_folder, write_atomically
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import Supervisor
 
-log = structlog.get_logger("agent.daemon")
+log = get_logger("agent.daemon")
 
 # A machine that hears of a step late holds up the operator who waits for the last one.
 _SHARE_WHILE_CA_CHANGES = 0.1

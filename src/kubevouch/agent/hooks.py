@@ -6,14 +6,13 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.manager_interface import Manager
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 
-log = structlog.get_logger("agent.hooks")
+log = get_logger("agent.hooks")
 
 HOOK_SECONDS = 60.0
 _SHOWN_BYTES = 500

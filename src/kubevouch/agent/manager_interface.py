@@ -7,15 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import structlog
-
 from kubevouch.agent.certificate_request import Poster
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.interface import Step
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records.ca_rotation import RenewalOrder
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("agent.certificates")
+log = get_logger("agent.certificates")
 
 
 class Access(Protocol):

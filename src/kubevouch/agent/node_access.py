@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.agent import file_discovery, trust_bundle
 from kubevouch.agent.certificate_request import Poster
@@ -44,12 +42,13 @@ from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeco
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import read_private, stamp
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 
 if TYPE_CHECKING:
     from kubevouch.pki.tpm.resident_key import ResidentKey
 
-log = structlog.get_logger("agent.access")
+log = get_logger("agent.access")
 
 _PROBE_SECONDS = 10.0
 

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
 from kubevouch.agent.certificate_store import StoredPair
 from kubevouch.agent.interface import RequestDeniedError
@@ -23,8 +22,9 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Status
 from kubevouch.pki import recovery_proof
 from kubevouch.records.node_recovery import CHALLENGE_PATH, SESSION_PATH
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("agent.recovery")
+log = get_logger("agent.recovery")
 
 _JSON = {"Content-Type": "application/json"}
 _MAX_MESSAGE = 500

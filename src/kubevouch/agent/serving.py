@@ -11,8 +11,6 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 
-import structlog
-
 from kubevouch.agent.certificate_manager import CertificateManager
 from kubevouch.agent.certificate_request import RequestTemplate, node_serving
 from kubevouch.agent.certificate_store import CertificateStore
@@ -28,8 +26,9 @@ from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("agent.serving")
+log = get_logger("agent.serving")
 
 PREFIX = "kubelet-server"
 SELF_SIGNED_VALIDITY = dt.timedelta(days=365)

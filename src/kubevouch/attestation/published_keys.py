@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import structlog
-
 from kubevouch.attestation.http import Web
 from kubevouch.attestation.interface import SettingsError, UnavailableError
 from kubevouch.attestation.jwt import KeySet, KeySetError, UnknownKeyError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("attestation.keys")
+log = get_logger("attestation.keys")
 
 FRESH_SECONDS = 3600.0
 """Keys older than that are fetched before they are used."""

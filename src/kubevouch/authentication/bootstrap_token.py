@@ -11,18 +11,17 @@ import hmac
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
-
 from kubevouch.api.core_v1.secrets import Secret
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.records import bootstrap_tokens, token_bounds
 from kubevouch.records.bootstrap_tokens import TOKEN_SECRET_KEY, TokenRefusedError, TokenSyntaxError
 from kubevouch.records.token_bounds import TOKEN_UID_EXTRA, TokenBoundsError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
 METHOD = "bootstrap-token"
 
-log = structlog.get_logger("authentication.bootstrap-token")
+log = get_logger("authentication.bootstrap-token")
 
 SecretGetter = Callable[[str], Secret | None]
 

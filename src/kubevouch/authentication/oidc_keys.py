@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 from joserfc import jwk, jws
 from joserfc.errors import JoseError
 
@@ -20,8 +19,9 @@ from kubevouch.authentication.issuer_http import IssuerHTTP
 from kubevouch.client.interface import ClientConfigurationError, TransportError
 from kubevouch.config.authentication_config import Issuer
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("authentication.oidc")
+log = get_logger("authentication.oidc")
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 # Signatures that anybody can verify; HMAC and "none" are not among them (oidc.AllValidSigningAlgorithms).

@@ -12,14 +12,13 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.machinery.text.gocsv import CSVError, records
+from kubevouch.util.logger import get_logger
 
 METHOD = "token-file"
 
-log = structlog.get_logger("authentication.token-file")
+log = get_logger("authentication.token-file")
 
 
 class TokenFileError(ValueError):

@@ -14,20 +14,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.api.authentication_v1 import GROUP
 from kubevouch.authentication.interface import Authentication, AuthenticationError, UserInfo
 from kubevouch.client.webhook import Webhook, WebhookError
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
+from kubevouch.util.logger import get_logger
 
 METHOD = "webhook"
 VERSIONS = ("v1", "v1beta1")
 CACHE_SIZE = 4096
 MAX_TOKEN_BYTES = 64 * 1024
 
-log = structlog.get_logger("authentication.webhook")
+log = get_logger("authentication.webhook")
 
 
 class _User(msgspec.Struct):

@@ -11,18 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rule, Rules, Verdict
 from kubevouch.machinery.codec import gojson
 from kubevouch.machinery.text.gotext import quote
+from kubevouch.util.logger import get_logger
 from kubevouch.wellknown import AUTHENTICATED_GROUP
 
 GROUP = "abac.authorization.kubernetes.io"
 MAX_FILE_BYTES = 16 << 20
 
-log = structlog.get_logger("authorization.abac")
+log = get_logger("authorization.abac")
 
 _READ_ONLY = ("get", "list", "watch")
 _ALL = "*"

@@ -5,12 +5,11 @@ Source: k8s.io/apiserver/pkg/authorization/authorizerfactory (Kubernetes 1.36).
 
 from __future__ import annotations
 
-import structlog
-
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rule, Rules, Verdict
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("authorization.always")
+log = get_logger("authorization.always")
 
 _EVERYTHING = Rules((Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",))))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.api.authorization_v1 import GROUP
 from kubevouch.authentication.aggregate import aggregate
@@ -23,6 +22,7 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.machinery.text.selectors import Operator, SelectorError, parse_field_selector, parse_label_selector
 from kubevouch.util.clock import Clock
 from kubevouch.util.expiring_cache import ExpiringCache
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
 CACHE_SIZE = 8192
@@ -30,7 +30,7 @@ CACHE_SIZE = 8192
 MAX_CACHED = 10_000
 REQUEST = "request"
 
-log = structlog.get_logger("authorization.webhook")
+log = get_logger("authorization.webhook")
 
 _OPERATORS = {
     Operator.IN: "In", Operator.EQUALS: "In", Operator.DOUBLE_EQUALS: "In", Operator.NOT_IN: "NotIn",

@@ -27,16 +27,14 @@ kubeconfig_option = click.option(
 
 def rest_config_of(kubeconfig: Path | None) -> RESTConfig:
     """Warns of credentials that others can read. Raises ``KubeconfigError``."""
-    import structlog
 
     from kubevouch.agent.own_tpm import know_tpm_of
     from kubevouch.client.kubeconfig import KubeconfigError
     from kubevouch.client.rest_config import rest_config
-    from kubevouch.util import logs
+    from kubevouch.util import logger, logs
     from kubevouch.util.clock import SystemClock
 
-    if not structlog.is_configured():
-        # Left to itself it writes to standard output, between what scripts read.
+    if not logger.is_configured():
         logs.configure(SystemClock(), level="warning")
     try:
         config = rest_config(kubeconfig, on_exposed=ui.warning)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import structlog
-
 from kubevouch.client.interface import ClientConfigurationError, CredentialsFailed
 from kubevouch.client.tls import read_bounded
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("client.credentials")
+log = get_logger("client.credentials")
 
 MAX_TOKEN_BYTES = 64 * 1024
 # client-go reads a token file again after a minute (transport/token_source.go); bound tokens rotate in place.

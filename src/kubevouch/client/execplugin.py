@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import structlog
 
 from kubevouch.client.credentials import Credential, bearer
 from kubevouch.client.interface import ClientConfigurationError, CredentialsFailed
@@ -26,9 +25,10 @@ from kubevouch.client.tls import check_pair
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.text.times import Time
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 
-log = structlog.get_logger("client.execplugin")
+log = get_logger("client.execplugin")
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import LEASES
@@ -33,10 +32,11 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import MicroTime
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 from kubevouch.util.uuids import random_uuid
 
-log = structlog.get_logger("client.leader_election")
+log = get_logger("client.leader_election")
 
 JITTER_FACTOR = 1.2
 LEASE_NAME = "kubevouch-controllers"

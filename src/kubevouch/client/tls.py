@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("client.tls")
+log = get_logger("client.tls")
 
 MAX_PEM_BYTES = 1024 * 1024  # five times the trust bundle of a Linux distribution
 _IN_TPM = b"-----BEGIN TSS2 PRIVATE KEY-----"

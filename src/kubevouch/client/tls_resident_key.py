@@ -14,15 +14,15 @@ import ssl
 import sys
 from typing import Any
 
-import structlog
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.tpm import algorithms
 from kubevouch.pki.tpm.resident_key import ResidentKey
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("client.tls")
+log = get_logger("client.tls")
 
 _P256 = 415  # NID_X9_62_prime256v1
 _HASHES = {each.size: number for number, each in algorithms.HASHES.items() if number in algorithms.STRONG_HASHES}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import aiohttp
-import structlog
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -27,10 +26,11 @@ from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources, client_context
 from kubevouch.util import backoff, tracing
 from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 from kubevouch.util.tracing import Kind
 
-log = structlog.get_logger("client.transport")
+log = get_logger("client.transport")
 
 # aiohttp warns of larger bodies given as bytes, because it writes them in one go.
 _WHOLE_BODY_BYTES = 1024 * 1024

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.failures import refusal
@@ -28,8 +27,9 @@ from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("client.webhook")
+log = get_logger("client.webhook")
 
 MAX_ANSWER = 1 << 20
 # webhook.DefaultRetryBackoffWithInitialDelay, DefaultShouldRetry

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
@@ -24,8 +22,9 @@ from kubevouch.machinery.meta import DeleteOptions, ObjectMeta, Preconditions
 from kubevouch.policy import approval_bindings
 from kubevouch.policy.approval_bindings import EVERY, NAMES
 from kubevouch.policy.cluster_api import ClusterFacts
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.approval_bindings")
+log = get_logger("controllers.approval_bindings")
 
 NAME = wellknown.APPROVAL_BINDINGS_CONTROLLER
 CONFIG_MAP = wellknown.REMOVED_BINDINGS_CONFIGMAP

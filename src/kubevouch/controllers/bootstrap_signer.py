@@ -10,7 +10,6 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
@@ -24,9 +23,10 @@ from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.pki import jws
 from kubevouch.records.bootstrap_tokens import TokenRefusedError, accept_for_signing, expiration_of
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("controllers.bootstrap_signer")
+log = get_logger("controllers.bootstrap_signer")
 
 NAME = wellknown.BOOTSTRAP_SIGNER_CONTROLLER
 

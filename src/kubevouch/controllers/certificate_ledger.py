@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
@@ -28,9 +26,10 @@ from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.records.certificate_ledger import LAYOUT, PREFIX, SHARDS, IssuedCertificate, entry_of
 from kubevouch.records.config_map_overflow import place
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("controllers.certificate_ledger")
+log = get_logger("controllers.certificate_ledger")
 
 NAME = wellknown.CERTIFICATE_LEDGER_CONTROLLER
 BATCH_SECONDS = 10.0

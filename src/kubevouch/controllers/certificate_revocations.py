@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.core_v1.events import NORMAL, WARNING
@@ -37,8 +36,9 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
 from kubevouch.revocation.revocations import Revocations, Revoked, revoked_by
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.certificate_revocations")
+log = get_logger("controllers.certificate_revocations")
 
 NAME = wellknown.CERTIFICATE_REVOCATION_CONTROLLER
 REVOKED_EVENT, LIFTED_EVENT = "CertificatesRevoked", "RevocationLifted"

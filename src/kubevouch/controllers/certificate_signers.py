@@ -10,7 +10,6 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, CONFIG_MAPS, SECRETS
@@ -54,6 +53,7 @@ from kubevouch.signers.registry import Signers
 from kubevouch.signers.remote import RemoteSigner
 from kubevouch.signers.rollover import Plan, RolloverError, fingerprint_of
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
 NAME = wellknown.CERTIFICATE_SIGNERS_CONTROLLER
@@ -62,7 +62,7 @@ NAMESPACE = wellknown.SIGNERS_NAMESPACE
 _MAX_MESSAGE = 4096
 # A secret that was made just before the object may be seen after it.
 _LAG_SECONDS = 10.0
-log = structlog.get_logger("controllers.certificate_signers")
+log = get_logger("controllers.certificate_signers")
 
 
 class NotReady(Exception):

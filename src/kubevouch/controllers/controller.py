@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from kubevouch.client.cache.informer import EventHandler, SharedInformer
 from kubevouch.client.interface import TransportError
 from kubevouch.client.rate_limiters import RateLimiter
@@ -19,11 +17,12 @@ from kubevouch.controllers.interface import IgnorableError, ReconcileError, Reco
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import Supervisor
 from kubevouch.util.tracing import Kind, Origins, Tracer, active
 from kubevouch.util.turns import Pace, pace
 
-log = structlog.get_logger("controllers")
+log = get_logger("controllers")
 
 T = TypeVar("T", bound=Object)
 

@@ -12,7 +12,6 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
@@ -35,10 +34,11 @@ from kubevouch.revocation.revocations import Revocations, authority_id
 from kubevouch.signers.interface import SignerError
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("controllers.crl_publisher")
+log = get_logger("controllers.crl_publisher")
 
 NAME = wellknown.CRL_PUBLISHER_CONTROLLER
 NUMBERS = wellknown.CRL_NUMBERS_CONFIGMAP

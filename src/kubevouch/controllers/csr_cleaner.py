@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
@@ -29,9 +27,10 @@ from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem, x509_certificate
 from kubevouch.records import certificate_ledger
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("controllers.csr_cleaner")
+log = get_logger("controllers.csr_cleaner")
 
 NAME = wellknown.CSR_CLEANER_CONTROLLER
 

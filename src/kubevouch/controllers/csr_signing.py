@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS
@@ -61,8 +60,9 @@ from kubevouch.signers.interface import Approval, Requester, Signer, SignerError
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.csr_signing")
+log = get_logger("controllers.csr_signing")
 
 NAME = wellknown.CSR_SIGNING_CONTROLLER
 

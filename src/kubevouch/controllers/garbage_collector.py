@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import structlog
 from msgspec import structs
 
 from kubevouch import wellknown
@@ -32,8 +31,9 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
 from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.text.gotext import quote
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers")
+log = get_logger("controllers")
 
 NAME = wellknown.GARBAGE_COLLECTOR_CONTROLLER
 

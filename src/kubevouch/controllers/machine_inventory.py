@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import structlog
-
 from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.credentials import CredentialSource, FixedCredential, TokenFile
@@ -32,10 +30,11 @@ from kubevouch.policy.inventory import InventoryError, Machine
 from kubevouch.structural import paths
 from kubevouch.structural.paths import Budget
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 from kubevouch.wellknown import MACHINE_INVENTORY_CONTROLLER
 
-log = structlog.get_logger("controllers.machine_inventory")
+log = get_logger("controllers.machine_inventory")
 
 NAME = MACHINE_INVENTORY_CONTROLLER
 _MAX_NAMES = 64

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
@@ -38,8 +37,9 @@ from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.machinery.text.times import Time
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_attestation")
+log = get_logger("controllers.node_attestation")
 
 NAME = wellknown.NODE_ATTESTATION_CONTROLLER
 LASTS = dt.timedelta(minutes=2)

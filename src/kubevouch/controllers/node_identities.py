@@ -8,7 +8,6 @@ ours refuses it (:mod:`kubevouch.api.kubevouch_v1alpha1.guards`).
 from __future__ import annotations
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import NODES
@@ -30,8 +29,9 @@ from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.policy import node_attestation, node_identities
 from kubevouch.revocation.node_revocation import of_node
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_identities")
+log = get_logger("controllers.node_identities")
 
 FAILED_EVENT, RELEASED_EVENT = "AttestationFailed", "NodeReleased"
 

@@ -10,7 +10,6 @@ import datetime as dt
 from collections.abc import Iterable
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import LEASES, NODES
@@ -27,8 +26,9 @@ from kubevouch.controllers.interface import DONE, Context, IgnorableError, Reque
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_lifecycle")
+log = get_logger("controllers.node_lifecycle")
 
 NAME = wellknown.NODE_LIFECYCLE_CONTROLLER
 NODE_STARTUP_GRACE_PERIOD = dt.timedelta(minutes=1)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client, TransportError
@@ -23,9 +21,10 @@ from kubevouch.machinery.meta import DeleteOptions, Object, Preconditions
 from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("controllers.pod_certificate_cleaner")
+log = get_logger("controllers.pod_certificate_cleaner")
 
 NAME = wellknown.POD_CERTIFICATE_CLEANER_CONTROLLER
 

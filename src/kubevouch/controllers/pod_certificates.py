@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api import pod_certificate_requests_v1 as v1
@@ -65,8 +64,9 @@ from kubevouch.signers.interface import Approval, Requester, Signer, SignerError
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.pod_certificates")
+log = get_logger("controllers.pod_certificates")
 
 NAME = wellknown.POD_CERTIFICATE_SIGNING_CONTROLLER
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.api.core_v1.events import WARNING
@@ -20,8 +18,9 @@ from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import CloneError, Record, RecoveryRecordError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_recovery")
+log = get_logger("controllers.node_recovery")
 
 CLONE_REASON = "RecoveryKeyReused"
 _TRIES = 5

@@ -10,8 +10,6 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1 import Node
@@ -30,8 +28,9 @@ from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import LAYOUT, SHARDS, NodeRecord, NodeRecordsFullError, shard_of
 from kubevouch.revocation.node_revocation import of_node
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.removed_nodes")
+log = get_logger("controllers.removed_nodes")
 
 NAME = wellknown.NODE_REMOVAL_CONTROLLER
 SHARD_INDEX = "record-shard"

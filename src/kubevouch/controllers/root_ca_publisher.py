@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, NAMESPACES
@@ -35,8 +34,9 @@ from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.util.files import stamp
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.root_ca_publisher")
+log = get_logger("controllers.root_ca_publisher")
 
 NAME = wellknown.ROOT_CA_PUBLISHER_CONTROLLER
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import SECRETS
 from kubevouch.api.core_v1 import Secret
@@ -22,8 +20,9 @@ from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.records.bootstrap_tokens import expiration_of
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.token_cleaner")
+log = get_logger("controllers.token_cleaner")
 
 NAME = wellknown.TOKEN_CLEANER_CONTROLLER
 

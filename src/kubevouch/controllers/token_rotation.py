@@ -10,8 +10,6 @@ import datetime as dt
 import hmac
 from collections.abc import Iterable
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import NODES, SECRETS
 from kubevouch.api.core_v1 import Node, Secret
@@ -59,8 +57,9 @@ from kubevouch.records.bootstrap_tokens import (
 )
 from kubevouch.records.token_pools import Keeping, TokenPoolError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.token_rotation")
+log = get_logger("controllers.token_rotation")
 
 NAME = wellknown.TOKEN_ROTATION_CONTROLLER
 REPLACES_ANNOTATION = wellknown.REPLACES_TOKEN_ANNOTATION

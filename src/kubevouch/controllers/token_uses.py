@@ -10,7 +10,6 @@ import heapq
 from collections.abc import Iterable
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SECRETS
@@ -36,8 +35,9 @@ from kubevouch.records.bootstrap_tokens import secret_name, token_id_of_name, to
 from kubevouch.records.token_bounds import TokenBoundsError
 from kubevouch.records.token_record import MAX_OTHERS, Attempt, Record, State, TokenRecordError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.token_uses")
+log = get_logger("controllers.token_uses")
 
 NAME = wellknown.TOKEN_USES_CONTROLLER
 

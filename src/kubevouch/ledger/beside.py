@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from kubevouch.ledger import chain, opening, proofs, reading
 from kubevouch.ledger.entries import Query, Recorded
@@ -22,6 +21,7 @@ from kubevouch.ledger.errors import damaged, translated
 from kubevouch.ledger.schema import ORIGIN
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, read_regular, stamp, write_atomically
+from kubevouch.util.logger import get_logger
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ KEPT_SECONDS = 1.0
 """How often at most what was seen is written down: a power cut forgets no more."""
 _MAX_STATE = 4096
 
-log = structlog.get_logger("ledger.beside")
+log = get_logger("ledger.beside")
 
 
 class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from kubevouch.ledger import chain, checkpoints, proofs, reading, schema, terms
@@ -25,11 +24,12 @@ from kubevouch.ledger.schema import NODE_LEVEL, SEGMENT
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite.files import Lock
 from kubevouch.storage.sqlite.mark import Mark
+from kubevouch.util.logger import get_logger
 
 LOG_BYTES = 8 << 20
 """Of SQLite's log, before it is copied into the file."""
 
-_log = structlog.get_logger("kubevouch.ledger")
+_log = get_logger("kubevouch.ledger")
 
 Encoded = tuple[Entry, bytes]
 

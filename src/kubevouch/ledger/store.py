@@ -20,8 +20,6 @@ from sqlite3 import Connection
 from sqlite3 import Error as SQLiteError
 from typing import Any, TypeVar
 
-import structlog
-
 from kubevouch.ledger import absence, opening, reading, terms
 from kubevouch.ledger.absence import AbsentTerms
 from kubevouch.ledger.checkpoints import VerifierKey
@@ -31,6 +29,7 @@ from kubevouch.ledger.file import Encoded, LedgerFile
 from kubevouch.ledger.interface import OF_REQUESTS, LedgerError, LedgerUnavailable
 from kubevouch.storage.sqlite.writer import MOST_TURNS, QUIET_TURNS
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ request before, and hardly any request is older than these."""
 _LOADED = 4096
 """Entries that a start looks at for this."""
 
-_log = structlog.get_logger("kubevouch.ledger")
+_log = get_logger("kubevouch.ledger")
 
 
 @dataclass(slots=True)

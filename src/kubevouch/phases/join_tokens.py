@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import suppress
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import NAMESPACES, SECRETS
 from kubevouch.api.core_v1 import Namespace
@@ -17,8 +15,9 @@ from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import DeleteOptions, ObjectMeta, Preconditions
 from kubevouch.records import join_tokens
 from kubevouch.records.join_tokens import JoinToken, JoinTokenError, Record
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("phases.join_tokens")
+log = get_logger("phases.join_tokens")
 
 
 class JoinTokenPhaseError(Exception):

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
 from kubevouch.cel.program import TurnOver
@@ -39,10 +37,11 @@ from kubevouch.storage.watchcache.cacher import Cacher
 from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.uuids import random_uuid
 from kubevouch.util.worker import compute, elsewhere, is_large, weigh
 
-log = structlog.get_logger("registry")
+log = get_logger("registry")
 
 T = TypeVar("T", bound=Object)
 FieldErrors = list[field.FieldError]

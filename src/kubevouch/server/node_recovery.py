@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -29,8 +28,9 @@ from kubevouch.records.node_recovery import (
 from kubevouch.server.metrics.catalog import gauge
 from kubevouch.server.metrics.series import Counter
 from kubevouch.server.request import BytesResult, Handler, Request, Result
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server.node_recovery")
+log = get_logger("server.node_recovery")
 
 # Five certificates with their largest keys and signatures, in PEM, and the rest.
 MAX_BODY = 256 * 1024

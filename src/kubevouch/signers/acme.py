@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from kubevouch.config.signing_config import ACMESettings
 from kubevouch.pki import keys
 from kubevouch.pki.errors import KeyMaterialError
@@ -30,8 +28,9 @@ from kubevouch.signers.remote import AT_ONCE
 from kubevouch.signers.webhook import MOST_WAIT_SECONDS, THROTTLED_SECONDS
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import PUBLIC, read_private, write_atomically, write_new
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("signers.acme")
+log = get_logger("signers.acme")
 
 MAX_ORDERS = 1000
 """Orders that are remembered; a request whose order was forgotten makes another one."""

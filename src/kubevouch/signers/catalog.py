@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import AuthorityError
@@ -23,6 +22,7 @@ from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Signer, SignerError
 from kubevouch.signers.keys import KeyOptions
 from kubevouch.util.clock import Clock, SystemClock
+from kubevouch.util.logger import get_logger
 from kubevouch.wellknown import (
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
@@ -30,7 +30,7 @@ from kubevouch.wellknown import (
     LEGACY_UNKNOWN_SIGNER,
 )
 
-log = structlog.get_logger("signers.catalog")
+log = get_logger("signers.catalog")
 
 
 class SigningOptionsError(SignerError):

@@ -10,8 +10,6 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
-
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.errors import AuthorityError, NotSingleError
@@ -24,9 +22,10 @@ from kubevouch.signers.key_threads import KeyThreads
 from kubevouch.signers.keys import FileSource, KeyOptions, KeySource, TokenSource
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("signers.file")
+log = get_logger("signers.file")
 
 
 class FileSigner:

@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
-import structlog
 
 from kubevouch.pki import issuance
 from kubevouch.pki.authority import CertificateAuthority
@@ -17,9 +16,10 @@ from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
 from kubevouch.signers.key_threads import KeyThreads
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("signers.held")
+log = get_logger("signers.held")
 
 
 class Desk:

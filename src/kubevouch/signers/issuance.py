@@ -11,7 +11,6 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import structlog
 
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Entry
@@ -21,8 +20,9 @@ from kubevouch.pki.issuance import SigningRules, verify_signable
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.interface import Approval, Decision, Requester, Signer, UndecidedError, Wanted, seal
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("signers.issuance")
+log = get_logger("signers.issuance")
 
 
 async def issue(

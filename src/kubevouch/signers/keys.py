@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki import authority, keys
@@ -26,6 +25,7 @@ from kubevouch.signers.pkcs11 import TokenKey
 from kubevouch.signers.pkcs11_uri import KeyName
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, read_private, stamp, warn_of_exposure
+from kubevouch.util.logger import get_logger
 
 PASSPHRASE_CREDENTIAL, PIN_CREDENTIAL = "ca-key-passphrase", "pkcs11-pin"
 """Names of systemd's credentials (LoadCredential=, LoadCredentialEncrypted=)."""
@@ -33,7 +33,7 @@ PASSPHRASE_CREDENTIAL, PIN_CREDENTIAL = "ca-key-passphrase", "pkcs11-pin"
 TRY_OUT_SECONDS = 5.0
 _MAX_SECRET = 4096
 
-log = structlog.get_logger("signers.keys")
+log = get_logger("signers.keys")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import structlog
-
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.x509 import der
@@ -28,13 +26,14 @@ from kubevouch.pki.x509.signature import Signing, external_signing
 from kubevouch.signers.interface import SignerUnavailable
 from kubevouch.signers.pkcs11_uri import KeyName
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
 if TYPE_CHECKING:
     from pkcs11 import Session, Token
 
 T = TypeVar("T")
 
-log = structlog.get_logger("signers.pkcs11")
+log = get_logger("signers.pkcs11")
 
 MAX_SESSIONS = 8
 """That sign at once. A token may have fewer; then others wait for one of them."""

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import structlog
-
 from kubevouch.pki import issued_elsewhere
 from kubevouch.pki.certificate_chain import chain_behind
 from kubevouch.pki.client_certificate import TrustAnchors
@@ -23,8 +21,9 @@ from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.signers.interface import Decision, SignerUnavailable, SigningStopped, UndecidedError
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("signers.remote")
+log = get_logger("signers.remote")
 
 AT_ONCE = 8
 """Requests that wait for one signer. More are sent away for a moment: who waits holds a worker that others need."""

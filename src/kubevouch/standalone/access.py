@@ -9,8 +9,6 @@ import stat
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-import structlog
-
 from kubevouch.authentication import webhook as token_webhook
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.anonymous import AnonymousAuthenticator
@@ -49,6 +47,7 @@ from kubevouch.server.metrics.access import AccessMetrics
 from kubevouch.standalone.access_options import AccessOptions, OIDCOptions
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp, warn_of_exposure
+from kubevouch.util.logger import get_logger
 
 DEFAULT_MODES = ("Node", "RBAC")
 # A webhook that only flags name: kube-apiserver's timeout (--authorization-webhook has no flag for it).
@@ -56,7 +55,7 @@ WEBHOOK_SECONDS = 30.0
 RELOAD_SECONDS = 1.0
 _AUTHENTICATION = "authentication"
 
-log = structlog.get_logger("access")
+log = get_logger("access")
 
 
 class AccessError(ValueError):

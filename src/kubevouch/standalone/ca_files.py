@@ -8,8 +8,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-import structlog
-
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, pair_at, read_bundle, verify_apart
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA
@@ -17,8 +15,9 @@ from kubevouch.pki.errors import PKIError
 from kubevouch.server.edge.tls import ServingFiles, TLSOptions, server_context, why_unusable
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, stamp
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("standalone.ca_files")
+log = get_logger("standalone.ca_files")
 
 LOOK_SECONDS = 2.0
 

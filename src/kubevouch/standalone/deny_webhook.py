@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessReviewStatus
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
@@ -40,9 +38,10 @@ from kubevouch.server.request import NOT_FOUND, BytesResult, Handler, Request, R
 from kubevouch.standalone import network
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import read_regular
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import Supervisor
 
-log = structlog.get_logger("standalone.deny_webhook")
+log = get_logger("standalone.deny_webhook")
 
 PATH = "/authorize"
 DEFAULT_PORT = 10268

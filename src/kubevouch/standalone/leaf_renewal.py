@@ -5,17 +5,16 @@ Only what this process shows to others. A person's kubeconfig is the person's: `
 
 from __future__ import annotations
 
-import structlog
-
 from kubevouch.phases.certificates import certs_renewal, control_plane_files
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, renewal_time
 from kubevouch.phases.certificates.certs_renewal import Outcome
 from kubevouch.phases.certificates.control_plane_files import Credential, Layout
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("standalone.leaf_renewal")
+log = get_logger("standalone.leaf_renewal")
 
 LOOK_SECONDS = 600.0
 RETRY_SECONDS = 3600.0

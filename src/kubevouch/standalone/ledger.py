@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.client.interface import Client
@@ -19,10 +17,11 @@ from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.records import certificate_ledger
 from kubevouch.storage.options import MemorySpec, StoreSpec
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
 _BATCH = 256
 
-log = structlog.get_logger("standalone.ledger")
+log = get_logger("standalone.ledger")
 
 
 async def open_ledger(spec: StoreSpec, data_dir: Path, clock: Clock) -> Ledger:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation
@@ -15,9 +13,10 @@ from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import Caches
 from kubevouch.storage.watchcache.cacher import Tap
 from kubevouch.storage.watchcache.objects import CacheEvent
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("standalone.revocation")
+log = get_logger("standalone.revocation")
 
 # As custom resources are stored. Followed by key and not as a kind: its definition may go, and come back changed, and
 # meanwhile what is revoked stays so.

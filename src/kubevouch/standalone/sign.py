@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from kubevouch.ledger import entries
 from kubevouch.ledger.beside import LedgerBeside
@@ -42,8 +41,9 @@ from kubevouch.standalone.options import ClusterSigning
 from kubevouch.util import unix_sockets
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import FileInUseError, locked, make_folder
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("standalone.sign")
+log = get_logger("standalone.sign")
 
 MAX_CONNECTIONS = 64
 """Of those that are allowed to connect. One more is hung up on, and asks again."""

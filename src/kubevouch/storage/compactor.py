@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-import structlog
-
 from kubevouch.storage.interface import Revision, Store, StoreError
 from kubevouch.util.clock import Clock, wait_at_most
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("storage.compactor")
+log = get_logger("storage.compactor")
 
 # Values written since the oldest state that is kept. Above it half are forgotten: the newer ones are what a list in
 # pages or a watch that was cut off goes on from.

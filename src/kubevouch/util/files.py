@@ -188,9 +188,9 @@ def exposure(path: Path, *, public: bool = False) -> str:
 def log_exposure(text: str) -> None:
     """Tell a log once: some files are read again and again."""
     # Half of what kubevouch credential would load, for a line that it hardly ever writes.
-    import structlog
+    from kubevouch.util.logger import get_logger
 
-    structlog.get_logger("files").warning("a file with a credential is not private", problem=text)
+    get_logger("files").warning("a file with a credential is not private", problem=text)
 
 
 def warn_of_exposure(path: Path, warn: Callable[[str], None] = log_exposure, *, public: bool = False) -> None:

@@ -7,54 +7,38 @@ which read the logs of Kubernetes' components read these.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import structlog
-
+from kubevouch.util import logger
 from kubevouch.util.clock import Clock
 from kubevouch.util.printable import escaped, json_escaped
 from kubevouch.util.redact import redact
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
-Event = MutableMapping[str, Any]
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each text
 
-_SEVERITY = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F", "exception": "E"}
+_SEVERITY = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F"}
 
 
 def configure(clock: Clock, *, level: Level = "info", form: Format = "text") -> None:
-    """Send every logger of this process to standard error."""
+    """Send every logger of this process to standard error, as it is now."""
     render = _klog if form == "text" else _json
-    structlog.configure(
-        processors=[
-            _stamp(clock),
-            structlog.processors.add_log_level,
-            _traced,
-            _redacted,
-            render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
+    stream = sys.stderr
+
+    def write(level: logger.Level, message: str, fields: dict[str, Any]) -> None:
+        event = {"event": message, **fields, "level": level, "ts": clock.now()}
+        stream.write(render({key: redact(key, value) for key, value in _traced(event).items()}) + "\n")
+        stream.flush()
+
+    logger.send_to(write, level)
 
 
-def _stamp(clock: Clock) -> Callable[[Any, str, Event], Event]:
-    def stamp(_logger: Any, _method: str, event: Event) -> Event:
-        event["ts"] = clock.now()
-        return event
-
-    return stamp
-
-
-def _traced(_logger: Any, _method: str, event: Event) -> Event:
+def _traced(event: dict[str, Any]) -> dict[str, Any]:
     """The way that an exception has come. Its text is left out: ``KeyError`` and its like print what they were given,
     and that may have come out of a Secret.
     """
@@ -66,6 +50,8 @@ def _traced(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def _way(error: BaseException, seen: set[int]) -> Iterator[str]:
+    import traceback  # rarely needed
+
     seen.add(id(error))
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None and id(before) not in seen:
@@ -80,25 +66,16 @@ def _way(error: BaseException, seen: set[int]) -> Iterator[str]:
             yield from _way(each, seen)
 
 
-def _redacted(_logger: Any, _method: str, event: Event) -> Event:
-    return {key: redact(key, value) for key, value in event.items()}
-
-
-def _klog(logger: Any, _method: str, event: Event) -> str:
-    fields = dict(event)
+def _klog(fields: dict[str, Any]) -> str:
     when = fields.pop("ts")
     severity = _SEVERITY.get(str(fields.pop("level")), "I")
     trace = fields.pop("exception", "")
     message = str(fields.pop("event"))
-    source = str(fields.pop("logger", None) or _logger_name(fields, logger))
+    source = str(fields.pop("logger", None) or fields.get("controller") or "kubevouch")
     head = f"{severity}{when:%m%d %H:%M:%S.%f} {os.getpid():>7} {source}] {_quoted(message)}"
     # A client's text may be in any of them, and whoever follows the log does so on a terminal.
     told = "".join(f"\n{escaped(line)}" for line in trace.split("\n")) if trace else ""
     return json_escaped(head + _pairs(fields)) + told
-
-
-def _logger_name(fields: Mapping[str, Any], _logger: Any) -> str:
-    return str(fields.get("controller") or "kubevouch")
 
 
 def _pairs(fields: Mapping[str, Any]) -> str:
@@ -109,8 +86,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _json(_logger: Any, _method: str, event: Event) -> str:
-    fields = dict(event)
+def _json(fields: dict[str, Any]) -> str:
     when = fields.pop("ts")
     head = {"ts": when.timestamp() * 1000, "level": fields.pop("level"), "msg": fields.pop("event")}
     return json_escaped(json.dumps(head | fields, ensure_ascii=False, default=str))

@@ -27,9 +27,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import structlog
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("util.loop_monitor")
+log = get_logger("util.loop_monitor")
 
 STALL_SECONDS = 0.05
 """A step that takes longer than this is a stall."""

@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from types import TracebackType
 
-import structlog
-
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("util.tasks")
+log = get_logger("util.tasks")
 
 Work = Callable[[], Awaitable[None]]
 

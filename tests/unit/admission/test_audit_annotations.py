@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from structlog.testing import capture_logs
 
 from kubevouch.admission.audit_annotations import annotate
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.testing.logs import capture_logs
 
 
 def request() -> Request:

@@ -4,7 +4,6 @@ import datetime as dt
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.api.core_v1.secrets import Secret
@@ -15,6 +14,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.records import bootstrap_tokens, token_bounds
 from kubevouch.records.bootstrap_tokens import BootstrapToken, parse_token
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 
 NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 TOKEN = "abc123.0123456789abcdef"

@@ -1,11 +1,11 @@
 """Tokens from a file."""
 
 import pytest
-from structlog.testing import capture_logs
 
 import aio
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.authentication.token_file import METHOD, TokenFileAuthenticator, TokenFileError, parse_token_file
+from kubevouch.testing.logs import capture_logs
 
 FILE = """\
 token1,user1,uid1

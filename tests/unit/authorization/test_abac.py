@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from decisions import BOB
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.abac import MAX_FILE_BYTES, ABACAuthorizer, Policy, PolicyFileError, parse_policy_file
 from kubevouch.authorization.interface import Attributes, Decision, Rule
+from kubevouch.testing.logs import capture_logs
 
 ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))
 READS_SECRETS = Policy(user="bob", readonly=True, resource="secrets", namespace="shop")

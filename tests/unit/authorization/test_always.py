@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from structlog.testing import capture_logs
-
 from asynctest import async_test
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.always import AlwaysDenyAuthorizer, InsecureAlwaysAllowAuthorizer
 from kubevouch.authorization.interface import Attributes, Decision, Rule
+from kubevouch.testing.logs import capture_logs
 
 ANYBODY = UserInfo("system:anonymous", groups=("system:unauthenticated",))
 ASKED = Attributes(ANYBODY, "delete", "", "v1", "secrets", namespace="default")

@@ -33,7 +33,7 @@ from processes import Ended
 from throwaway_ca import ThrowawayCA
 
 # What a start without a renewal has no time for.
-SLOW = {"aiohttp", "asyncio", "google.protobuf", "structlog", "uvloop", "yaml"}
+SLOW = {"aiohttp", "asyncio", "google.protobuf", "uvloop", "yaml"}
 
 
 @pytest.fixture(scope="module")

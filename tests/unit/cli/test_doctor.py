@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 import peers
 from kubevouch.cli.main import run
 from kubevouch.machinery.codec import yamltext
 from kubevouch.testing.cluster import Cluster
+from kubevouch.util import logger
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def quiet_cluster() -> None:
     """What the cluster logs would stand between the command's own lines."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    logger.send_to(logger.to_standard_error, "error")
 
 
 def test_nothing_is_wrong(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

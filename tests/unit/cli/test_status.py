@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import logging
 import re
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from kubevouch.api import catalog
 from kubevouch.cli.main import run
@@ -17,6 +15,7 @@ from kubevouch.cli.status import EXIT_CODES, show
 from kubevouch.doctor.findings import Code
 from kubevouch.doctor.status import ClusterStatus, Severity
 from kubevouch.testing.cluster import Cluster
+from kubevouch.util import logger
 
 Captured = pytest.CaptureFixture[str]
 
@@ -24,7 +23,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with Cluster(https=True, controllers=("*",), real_time=True) as cluster:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        logger.send_to(logger.to_standard_error, "error")
         yield cluster
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from kubevouch.client.kubeconfig import KubeconfigError, candidates, load
 from kubevouch.config import kubeconfig as stanzas
+from kubevouch.testing.logs import capture_logs
 
 
 def write(path: Path, *, server: str, current: str = "", name: str = "c") -> Path:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from structlog.testing import capture_logs
 
 from kubevouch.client import tls
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, TLSFiles, TLSSources, client_context
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from throwaway_ca import Pair, ThrowawayCA
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from kubevouch.attestation.tpm import node_keys
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, check_pair, client_context
 from kubevouch.pki.tpm import resident_key
+from kubevouch.testing.logs import capture_logs
 from software_tpm import SoftwareTPM, software_tpm
 from throwaway_ca import Pair, ThrowawayCA, server_context
 

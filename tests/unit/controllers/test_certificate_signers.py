@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, answer, fixture
@@ -28,6 +27,7 @@ from kubevouch.pki.x509.x509_certificate import Certificate, parse_bundle
 from kubevouch.signers.catalog import SigningOptions
 from kubevouch.signers.definition import rules_of
 from kubevouch.standalone.controllers import start_controllers
+from kubevouch.testing.logs import capture_logs
 from kubevouch.wellknown import SIGNERS_NAMESPACE
 from signer_world import BUNDLES, SIGNER, Signers, new_ca, secret, signer, signers
 from signer_worlds import PLAIN, https_peer

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from aio import until
 from asynctest import async_test
@@ -25,6 +24,7 @@ from kubevouch.policy.inventory import Machine
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing import Cluster
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from kubevouch.util.tasks import Supervisor
 from scripted_server import ScriptedServer, reply
 from throwaway_ca import ThrowawayCA, server_context

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from structlog.testing import capture_logs
-
 from asynctest import async_test
 from controller_world import world
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, IgnorableError, Request, Result
 from kubevouch.controllers.manager import Manager
+from kubevouch.testing.logs import capture_logs
 
 
 class Crashing:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from controller_world import fixture
 from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile
+from kubevouch.testing.logs import capture_logs
 
 
 def test_what_is_no_bundle_does_not_replace_one(tmp_path: Path) -> None:

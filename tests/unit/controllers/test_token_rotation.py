@@ -7,7 +7,6 @@ import json
 
 import pytest
 from msgspec import structs
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from cluster_api_world import CLUSTER, NAMESPACE, Objects, calm, serve
@@ -30,6 +29,7 @@ from kubevouch.records.bootstrap_tokens import (
 from kubevouch.records.token_pools import Keeping
 from kubevouch.standalone.cluster_api import ManagementCluster
 from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
+from kubevouch.testing.logs import capture_logs
 
 TOKEN = parse_token("p9k2zq.w7e1r5t3y9u8i0oa")
 SYSTEM = wellknown.KUBE_SYSTEM_NAMESPACE

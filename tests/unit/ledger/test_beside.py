@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 import ledger_world as world
 from asynctest import async_test
@@ -15,6 +14,7 @@ from kubevouch.ledger.beside import KEPT_SECONDS, LedgerBeside
 from kubevouch.ledger.entries import Query
 from kubevouch.ledger.interface import LedgerDamaged, LedgerUnavailable
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 
 
 def add(path: Path, begin: int, end: int) -> None:

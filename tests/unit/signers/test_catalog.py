@@ -6,7 +6,6 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from controller_world import FIXTURES, fixture
 from kubevouch.pki.issuance import SigningRules
@@ -16,6 +15,7 @@ from kubevouch.pki.x509 import x509_certificate
 from kubevouch.signers.catalog import PairFiles, SigningOptions, SigningOptionsError, build_signers
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import SignerError
+from kubevouch.testing.logs import capture_logs
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_SIGNER, KUBELET_SERVING_SIGNER
 
 PAIR = PairFiles(str(FIXTURES / "ca-ec.crt"), str(FIXTURES / "ca-ec.key"))

@@ -7,7 +7,6 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, fixture
@@ -21,6 +20,7 @@ from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.interface import Approval, Requester, SigningStopped, Wanted
 from kubevouch.signers.issuance import issue
+from kubevouch.testing.logs import capture_logs
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 WANTED = Wanted(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from structlog.testing import capture_logs
 
 from controller_world import fixture
 from kubevouch.pki import keys
@@ -14,6 +13,7 @@ from kubevouch.pki.errors import AuthorityError
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.signers.file import FileSigner
 from kubevouch.signers.keys import KeyOptions
+from kubevouch.testing.logs import capture_logs
 
 SECRET = b"correct horse"
 

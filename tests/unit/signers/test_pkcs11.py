@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import NOW, fixture
@@ -26,6 +25,7 @@ from kubevouch.signers.interface import Approval, Requester, SignerUnavailable, 
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.keys import KeyOptions, token_key
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 from softhsm import ALGORITHMS, PIN, SoftHSM
 

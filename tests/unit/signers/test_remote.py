@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.pki import keys
@@ -17,6 +16,7 @@ from kubevouch.pki.errors import AuthorityError, IssuedMismatchError, PolicyErro
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.signers.remote import Anchors
+from kubevouch.testing.logs import capture_logs
 from scripted_server import reply_json
 from signer_worlds import NOW, PLAIN, https_peer, signed_by, wanted
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from kubevouch.testing.clock import FakeClock
-from kubevouch.util import logs
+from kubevouch.util import logger, logs
+from kubevouch.util.logger import get_logger
 from kubevouch.util.printable import is_plain
 
 NOW = dt.datetime(2026, 3, 4, 5, 6, 7, 89000, tzinfo=dt.UTC)
@@ -19,16 +19,16 @@ SECRET = "abcdef.0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    before = structlog.get_config()
+    before = logger.send_to(logger.to_standard_error)
     yield
-    structlog.configure(**before)
+    logger.send_to(*before)
 
 
 def written(
     capsys: pytest.CaptureFixture[str], level: logs.Level, form: logs.Format, method: str, *args: str, **fields: object
 ) -> str:
     logs.configure(FakeClock(NOW), level=level, form=form)
-    getattr(structlog.get_logger("server"), method)(*args, **fields)
+    getattr(get_logger("server"), method)(*args, **fields)
     sys.stderr.flush()
     return capsys.readouterr().err
 
@@ -79,7 +79,7 @@ def test_an_exception_comes_with_its_trace(capsys: pytest.CaptureFixture[str]) -
     try:
         raise ValueError(SECRET)
     except ValueError:
-        structlog.get_logger("server").exception("failed")
+        get_logger("server").exception("failed")
     text = capsys.readouterr().err
     assert text.startswith("E0304") and "Traceback" in text
     assert SECRET.partition(".")[2] not in text

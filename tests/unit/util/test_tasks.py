@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from kubevouch.util.tasks import OnCrash, Supervisor, deadline
 
 

@@ -11,7 +11,6 @@ import uuid
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from kubevouch.admission.audit_annotations import annotate
 from kubevouch.admission.dynamic.review import (
@@ -39,10 +38,11 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
 COMPONENT = "kube-apiserver-admission"
 
-log = structlog.get_logger("admission.webhook")
+log = get_logger("admission.webhook")
 
 
 class CallFailed(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import structlog
 
 from kubevouch.attestation import settings
 from kubevouch.attestation.insecure.evidence import NAME, PROVES, VERSIONS, WARNING, Proof
@@ -13,8 +12,9 @@ from kubevouch.attestation.interface import Asked, Binding
 from kubevouch.attestation.showing import Showing
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("attestation.insecure")
+log = get_logger("attestation.insecure")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

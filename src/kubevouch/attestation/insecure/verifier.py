@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.attestation import settings
 from kubevouch.attestation.answering import Answering, require
@@ -23,8 +22,9 @@ from kubevouch.attestation.interface import (
     Sources,
     Strength,
 )
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("attestation.insecure")
+log = get_logger("attestation.insecure")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import SECRETS
@@ -32,8 +31,9 @@ from kubevouch.client.stored import find
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.records import join_tokens
 from kubevouch.records.join_tokens import JoinTokenError, JoinTokenRefusedError, Record
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("attestation.join_token")
+log = get_logger("attestation.join_token")
 
 _SIGNATURE_BYTES = 64
 # Somebody else has written: what he wrote decides.

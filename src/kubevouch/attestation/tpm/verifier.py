@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.attestation import documents, serving_names, settings
 from kubevouch.attestation.interface import (
@@ -39,8 +38,9 @@ from kubevouch.pki.tpm.attest import Attest
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("attestation.tpm")
+log = get_logger("attestation.tpm")
 
 VERSIONS = (VERSION,)
 _MAX_POLICIES = 32

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-import structlog
-
 from kubevouch.client.cache.indexer import Indexer, IndexFunction, by_namespace, object_key
 from kubevouch.client.cache.lister import NAMESPACE_INDEX, Lister
 from kubevouch.client.cache.reflector import Reflector
@@ -18,10 +16,11 @@ from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import OnCrash, Supervisor
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("client.informer")
+log = get_logger("client.informer")
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

@@ -11,8 +11,6 @@ import random as random_module
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-import structlog
-
 from kubevouch.client.cache.indexer import object_key
 from kubevouch.client.interface import (
     Client,
@@ -31,9 +29,10 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 
-log = structlog.get_logger("client.reflector")
+log = get_logger("client.reflector")
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

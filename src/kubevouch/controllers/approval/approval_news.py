@@ -5,8 +5,6 @@ Joins are told of by join-status-controller, but for those that somebody keeps f
 
 from __future__ import annotations
 
-import structlog
-
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1.events import NORMAL, WARNING
@@ -16,9 +14,10 @@ from kubevouch.controllers.event_recorder import Allowance, EventRecorder
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.policy.verdict import Outcome, Verdict
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.wellknown import CSR_APPROVING_CONTROLLER, KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
-log = structlog.get_logger("controllers.approval_news")
+log = get_logger("controllers.approval_news")
 
 WAITS_REASON = "CertificateRequestWaits"
 _REASONS = {Outcome.APPROVE: "CertificateRequestApproved", Outcome.DENY: "CertificateRequestDenied"}

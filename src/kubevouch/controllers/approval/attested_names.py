@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import structlog
-
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.attestation.interface import UnavailableError, Verifier
 from kubevouch.client.cache.lister import Lister
 from kubevouch.policy import node_identities
 from kubevouch.policy.kubelet_serving import normalized
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.attested_names")
+log = get_logger("controllers.attested_names")
 
 
 class AttestedNames:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.attested import Attested
@@ -58,9 +57,10 @@ from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.records.node_recovery import is_recovering
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("controllers.certificate_policies")
+log = get_logger("controllers.certificate_policies")
 
 NAME = "policy"
 REQUEST_INDEX = "request-uid"

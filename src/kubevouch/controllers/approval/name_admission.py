@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, LEASES, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
@@ -41,8 +39,9 @@ from kubevouch.records.certificate_ledger import LAYOUT, Totals, key_digest, tot
 from kubevouch.records.node_recovery import is_recovering
 from kubevouch.revocation import node_records
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.name_admission")
+log = get_logger("controllers.name_admission")
 
 NODE_INDEX = "node-name"
 """Of requests for nodes' client certificates, by the name of the node."""

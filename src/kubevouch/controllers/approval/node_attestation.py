@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
@@ -47,8 +46,9 @@ from kubevouch.policy.node_identities import Asked, IdentityRefusedError
 from kubevouch.policy.verdict import MAX_TRACE_BYTES, Outcome, Step, StepResult, Verdict
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_attestation")
+log = get_logger("controllers.node_attestation")
 
 NAME = "node-attestation"
 APPROVED_REASON = "MachineAttested"

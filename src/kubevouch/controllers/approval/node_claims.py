@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS
@@ -28,8 +27,9 @@ from kubevouch.policy import node_identities
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.node_identities import Asked
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.node_claims")
+log = get_logger("controllers.node_claims")
 
 _IDENTITY_INDEX, _KEY_INDEX, _PROVIDER_ID_INDEX = "identity", "key", "provider-id"
 _INDEXES: Mapping[str, Callable[[NodeIdentity], Iterable[str]]] = {

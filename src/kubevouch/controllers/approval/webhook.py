@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.client.webhook import WebhookError
 from kubevouch.config.approver_webhooks import DENY, WAIT
@@ -22,9 +20,10 @@ from kubevouch.policy.approval_review import ReviewError
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.uuids import random_uuid
 
-log = structlog.get_logger("controllers.approver_webhook")
+log = get_logger("controllers.approver_webhook")
 
 AT_ONCE = 8
 """Questions to one service: of the controller's workers most are left for what needs no service."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.client.interface import MERGE_PATCH, Client
 from kubevouch.controllers.cluster_api.kinds import ALL, ClusterSeen, Followed, FollowedKinds
@@ -39,8 +37,9 @@ from kubevouch.policy.cluster_api import (
     client_signer,
     signers_of,
 )
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("controllers.cluster_api")
+log = get_logger("controllers.cluster_api")
 
 NAME = wellknown.CLUSTER_API_CONTROLLER
 _CLIENT, _SERVING = "kubeletClientCertificateSigner", "kubeletServingCertificateSigner"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.agent import trust_bundle
@@ -36,8 +35,9 @@ from kubevouch.records.ca_rotation import RENEWAL_ANNOTATION, STATE_CONFIGMAP, S
 from kubevouch.records.certificate_ledger import IssuedCertificate
 from kubevouch.records.cluster_info import build_kubeconfig, kubeconfig_of, parse_kubeconfig
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("phases.ca_rotation")
+log = get_logger("phases.ca_rotation")
 
 _APISERVER = "apiserver"
 

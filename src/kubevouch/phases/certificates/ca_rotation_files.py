@@ -15,8 +15,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
-
 from kubevouch.agent import trust_bundle
 from kubevouch.agent.trust_bundle import TrustBundleError
 from kubevouch.phases.certificates import certs_renewal, control_plane_files
@@ -47,8 +45,9 @@ from kubevouch.util.files import (
     sync_folder,
     write_atomically,
 )
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("phases.ca_rotation")
+log = get_logger("phases.ca_rotation")
 
 FORMER, NEXT = "former", "next"
 SIGNING = "ca-signing.crt"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from kubevouch.pki import control_plane, keys
 from kubevouch.pki.authority import (
@@ -37,6 +36,7 @@ from kubevouch.util.files import (
     sync_folder,
     write_atomically,
 )
+from kubevouch.util.logger import get_logger
 
 DEFAULT_ALGORITHM = KeyAlgorithm.ECDSA_P256
 
@@ -48,7 +48,7 @@ _ANEW = "move both files away to begin with a new authority, which every machine
 SIGN_ELSEWHERE = "kubevouch certs generate-csr makes the request, kubevouch certs import takes the certificate"
 _TIME = "%Y-%m-%d %H:%M UTC"
 
-log = structlog.get_logger("phases.certs")
+log = get_logger("phases.certs")
 
 
 class CertsError(Exception):

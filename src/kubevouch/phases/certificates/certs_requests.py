@@ -9,8 +9,6 @@ import datetime as dt
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
-
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, KubeconfigError, User
 from kubevouch.phases.certificates import control_plane_files
@@ -37,8 +35,9 @@ from kubevouch.pki.x509.usages import EXTENDED_KEY_USAGES
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.util.files import PRIVATE, PUBLIC, make_folder, write_atomically
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("phases.certs")
+log = get_logger("phases.certs")
 
 
 def request_path(credential: Credential, layout: Layout) -> Path:

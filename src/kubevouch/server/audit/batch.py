@@ -9,13 +9,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from kubevouch.client.rate_limiters import TokenBucket
 from kubevouch.server.audit.options import BatchOptions, Mode
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("audit")
+log = get_logger("audit")
 
 # Besides the buffer size, which counts events: one with its body and its answer may have 6 MiB.
 MAX_WAITING_BYTES = 64 << 20

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import structlog
-
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.server.audit.interface import AuditBackend
@@ -18,8 +16,9 @@ from kubevouch.server.audit.webhook import Webhook
 from kubevouch.server.filters.audit import Audit
 from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("audit")
+log = get_logger("audit")
 
 BuildAudit = Callable[[Metrics], Audit | None]
 """Opens the backends; raises ``AuditOptionsError``."""

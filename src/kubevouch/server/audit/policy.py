@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.authorization.interface import Attributes
 from kubevouch.machinery import field
@@ -22,10 +21,11 @@ from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text.names import subdomain_name
 from kubevouch.server.audit.options import API_VERSION
 from kubevouch.server.secrecy import SECRET_BODIES
+from kubevouch.util.logger import get_logger
 
 MAX_FILE_BYTES = 4 << 20
 
-log = structlog.get_logger("audit")
+log = get_logger("audit")
 
 
 class Level(StrEnum):

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import structlog
 
 from kubevouch.server.audit.interface import AuditBackend
 from kubevouch.server.audit.policy import Level
+from kubevouch.util.logger import get_logger
 
 PLUGIN = "truncate"
 ANNOTATION = "audit.k8s.io/truncated"
 
-log = structlog.get_logger("audit")
+log = get_logger("audit")
 
 
 def truncated(event: bytes, most: int) -> bytes | None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
-import structlog
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
@@ -29,10 +28,11 @@ from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import deadline
 from kubevouch.util.worker import elsewhere
 
-log = structlog.get_logger("cluster_authentication_trust_controller")
+log = get_logger("cluster_authentication_trust_controller")
 
 HOOK = "start-cluster-authentication-info-controller"
 NAME, NAMESPACE = wellknown.EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP, wellknown.KUBE_SYSTEM_NAMESPACE

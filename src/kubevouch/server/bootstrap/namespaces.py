@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Namespace
@@ -13,8 +11,9 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("system-namespaces-controller")
+log = get_logger("system-namespaces-controller")
 
 INTERVAL_SECONDS = 60.0
 

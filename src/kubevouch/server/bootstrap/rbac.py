@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import structlog
-
 from kubevouch.api import catalog
 from kubevouch.api.rbac_v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from kubevouch.authorization.reconcile import Operation, Reconciled, reconcile_binding, reconcile_role
 from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("rbac-bootstrap")
+log = get_logger("rbac-bootstrap")
 
 ATTEMPTS = 10
 

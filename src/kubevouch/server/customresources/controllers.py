@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from kubevouch.api.apiextensions_v1.conditions import TERMINATING, without_condition
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
@@ -26,9 +24,10 @@ from kubevouch.server.customresources.judgement import judged
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import pace
 
-log = structlog.get_logger("customresources")
+log = get_logger("customresources")
 
 # Of one each is deleted at a time; some may have to wait for others' finalizers.
 _FINALIZERS = 5

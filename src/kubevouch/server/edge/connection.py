@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
-import structlog
 from aiohttp import StreamReader, web
 from aiohttp.http import HttpRequestParser, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong, PayloadEncodingError
@@ -24,8 +23,9 @@ from kubevouch.server.edge.http_framing import MAX_FIRST_HEAD_BYTES, MAX_HEAD_BY
 from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.edge.tls import peer_chain
 from kubevouch.server.flow_control.head_memory import COPIES, HeadMemory
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 # What reading a body raises that is cut short or framed wrongly, and what a prepared reply is written with.
 BodyFramingError = PayloadEncodingError

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-import structlog
 from aiohttp import StreamReader, web
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -55,10 +54,11 @@ from kubevouch.server.request import (
 from kubevouch.server.watch_item import WatchItem
 from kubevouch.storage.watchcache.resource_cache import Change
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 from kubevouch.util.worker import LARGE_BYTES
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 IDLE_SECONDS = 90.0
 GZIP_FROM_BYTES = 128 * 1024  # apiserver endpoints/handlers/responsewriters

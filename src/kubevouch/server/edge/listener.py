@@ -15,15 +15,14 @@ import ssl
 from collections.abc import Callable
 from contextlib import nullcontext
 
-import structlog
-
 from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
 from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 # What asyncio waits after it ran out of descriptors.
 _PAUSE_SECONDS = 1.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from kubevouch.authentication import webhook
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
@@ -13,8 +11,9 @@ from kubevouch.machinery import errors
 from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import Filter, Handler, Request, Result
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 
 # A credential that ends otherwise than by a revocation counts for so long after it was looked at.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import structlog
-
 from kubevouch.machinery import errors
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.request import Handler, Request, Result
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 
 async def recovery(request: Request, following: Handler) -> Result:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-import structlog
-
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.gotext import format_duration
 from kubevouch.server.request import Filter, Handler, Request, Result, WatchResult
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 
 def request_log(clock: Clock) -> Filter:

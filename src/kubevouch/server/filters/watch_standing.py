@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 from msgspec import structs
 
 from kubevouch.authentication import request_header, service_account, webhook, x509
@@ -26,10 +25,11 @@ from kubevouch.server.filters.authorization import attributes_of
 from kubevouch.server.filters.impersonation import impersonation
 from kubevouch.server.request import BytesResult, Handler, Request, Result, WatchResult
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.timers import Timer, Timers
 from kubevouch.util.turns import give_way
 
-log = structlog.get_logger("server")
+log = get_logger("server")
 
 # With the timers' tick and the judging itself, a watch outlives what it stood on by less than 10 s.
 JUDGE_SECONDS = 7.5

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
 from msgspec import structs
 
 from kubevouch import wellknown
@@ -55,9 +54,10 @@ from kubevouch.standalone.cluster_api import management_cluster
 from kubevouch.standalone.ledger import begin
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import OnCrash, Supervisor
 
-log = structlog.get_logger("attached")
+log = get_logger("attached")
 
 ELECTION = "leader-election"
 _DISCOVERY = "discovery"

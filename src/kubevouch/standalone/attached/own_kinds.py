@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS, OWN_KINDS
@@ -23,10 +21,11 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import Resource
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import Supervisor
 from kubevouch.wellknown import KUBE_SYSTEM_NAMESPACE
 
-log = structlog.get_logger("attached")
+log = get_logger("attached")
 
 LOOK_SECONDS = 30.0
 

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import msgspec
-import structlog
 
 from kubevouch.storage.interface import EventBatch, Page, Probed, Revision, Store, StoreError
 from kubevouch.storage.remote import messages
@@ -33,6 +32,7 @@ from kubevouch.storage.remote.messages import (
     Unwatch,
     Watch,
 )
+from kubevouch.util.logger import get_logger
 
 BATCHES_AHEAD = 2
 """Of a watch that were sent and not taken yet. What comes meanwhile the store's watch keeps, within its bounds."""
@@ -40,7 +40,7 @@ PAGE_KEYS = 500
 PAGE_BYTES = 4 << 20
 """A page holds no more, so that encoding it holds nobody up for more than some milliseconds."""
 
-log = structlog.get_logger("storage.remote")
+log = get_logger("storage.remote")
 
 _DECODER: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
 

@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files
 from kubevouch.storage.sqlite.errors import damaged, translated, unusable
@@ -16,6 +14,7 @@ from kubevouch.storage.sqlite.examination import examine, log_salts
 from kubevouch.storage.sqlite.mark import Mark
 from kubevouch.storage.sqlite.schema import OLDEST_SQLITE, PAGE_BYTES, READER_PRAGMAS, WRITER_PRAGMAS, run_script
 from kubevouch.storage.sqlite.upgrade import upgraded
+from kubevouch.util.logger import get_logger
 
 READERS = 2
 """One may be busy with a long list while the other answers gets; more would only wait for the interpreter lock."""
@@ -23,7 +22,7 @@ READERS = 2
 BUSY_SECONDS = 5.0
 """How long to wait for a lock. Only another program (sqlite3, a backup) can hold one: the store has one writer."""
 
-_log = structlog.get_logger("kubevouch.storage.sqlite")
+_log = get_logger("kubevouch.storage.sqlite")
 
 
 @dataclass(frozen=True, slots=True)

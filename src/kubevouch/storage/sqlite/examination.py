@@ -14,8 +14,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite import log_frames
 from kubevouch.storage.sqlite.errors import damaged, loss
@@ -24,6 +22,7 @@ from kubevouch.storage.sqlite.queries import read_revision
 from kubevouch.storage.sqlite.rows import one_row
 from kubevouch.storage.sqlite.schema import LAYOUT, MARKS, PAGE_BYTES, READER_PRAGMAS, TABLES, run_script
 from kubevouch.util import files
+from kubevouch.util.logger import get_logger
 
 CHECK_SECONDS = 2.0
 """How long each of the checks of the whole file may delay a start."""
@@ -31,7 +30,7 @@ CHECK_SECONDS = 2.0
 UNMARKED_LAYOUT = 1
 """Stores of this layout have no mark and no identity, and checksums over less."""
 
-_log = structlog.get_logger("kubevouch.storage.sqlite")
+_log = get_logger("kubevouch.storage.sqlite")
 
 # Each row of current is the version it names, and no version is later than what current says of its key.
 _STRAY = """

@@ -14,8 +14,6 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-import structlog
-
 from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreUnavailable
 from kubevouch.storage.sqlite.batch import Decision, decide
 from kubevouch.storage.sqlite.database import Database
@@ -27,6 +25,7 @@ from kubevouch.storage.sqlite.rows import insert_rows
 from kubevouch.storage.sqlite.schema import PAGE_BYTES
 from kubevouch.storage.sqlite.wal import Checkpoint, checkpoint_due, copy_log
 from kubevouch.storage.write import Write
+from kubevouch.util.logger import get_logger
 
 T = TypeVar("T")
 
@@ -47,7 +46,7 @@ threads wait for the interpreter lock several times."""
 PAGES_PER_ROW = 2
 """An estimate of what a row costs in the log besides its value: a page of each table."""
 
-_log = structlog.get_logger("kubevouch.storage.sqlite")
+_log = get_logger("kubevouch.storage.sqlite")
 
 
 @dataclass(slots=True)

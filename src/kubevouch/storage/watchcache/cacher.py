@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
-
 from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY
 from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
 from kubevouch.util.worker import beside_loop
 
-log = structlog.get_logger("storage.cacher")
+log = get_logger("storage.cacher")
 
 RESTART_SECONDS = 1.0
 # Values decoded before others have their turn, and the length from which one is decoded off the loop: it may have two

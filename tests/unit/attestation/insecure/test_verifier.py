@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from device_certificates import NOW
@@ -27,6 +26,7 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.policy import node_identities
 from kubevouch.policy.node_identities import Asked, IdentityRefusedError
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from verifier_sources import AROUND
 
 KEY = keys.generate(KeyAlgorithm.ECDSA_P256)

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -44,6 +43,7 @@ from kubevouch.machinery.codec import json_codec
 from kubevouch.pki.tpm import algorithms, attest, event_log
 from kubevouch.pki.tpm.public_area import Public
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from kubevouch.util.clock import Clock
 from pretended_tpm import (
     CLOCK,
@@ -203,7 +203,7 @@ async def test_a_key_in_a_file_counts_only_where_that_was_said_and_for_less() ->
     in_a_file: dict[str, Any] = {"key_public": b"", "attest": b"", "signature": b""}
     assert await _step(_made(), **in_a_file) == "structure"
     loose = _made(keyProtection="Vouched")
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         attested = await _attested(loose, **in_a_file)
     assert [each["log_level"] for each in logs] == ["warning"]
     assert (attested.strength, _claims(attested)["tpm.keyProtection"]) == (Strength.KEY, "Vouched")

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from cache_world import RESOURCE, World, bookmark, config_map, error_event, event, listing, names, turns, world
@@ -26,6 +25,7 @@ from kubevouch.client.workqueue import Workqueue
 from kubevouch.machinery.meta import ManagedFieldsEntry, replace_metadata
 from kubevouch.testing import Cluster
 from kubevouch.testing.clock import FakeClock, settle
+from kubevouch.testing.logs import capture_logs
 from scripted_server import stream
 from throwaway_ca import ThrowawayCA
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from structlog.testing import capture_logs
 
 from asynctest import async_test
 from controller_world import answer
@@ -50,6 +49,7 @@ from kubevouch.records.token_bounds import NODE_NAMES_ANNOTATION, TOKEN_UID_EXTR
 from kubevouch.revocation import node_records
 from kubevouch.revocation.node_records import NodeRecord
 from kubevouch.testing.clock import FakeClock
+from kubevouch.testing.logs import capture_logs
 from throwaway_ca import ThrowawayCA
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from aio import until
 from asynctest import async_test
@@ -23,6 +22,7 @@ from kubevouch.controllers.cluster_api.kinds import ALL
 from kubevouch.controllers.interface import Context, Management
 from kubevouch.controllers.manager import Manager
 from kubevouch.standalone.controllers import RunningControllers, controller_user
+from kubevouch.testing.logs import capture_logs
 
 ON = {wellknown.KUBELET_AUTHENTICATION_ANNOTATION: "true"}
 TPM = ("cluster.x-k8s.io/kube-apiserver-client-kubelet-tpm", "cluster.x-k8s.io/kubelet-serving-tpm")

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes
 from kubevouch.server.audit.policy import AuditPolicyError, Level, decide, parse_policy
+from kubevouch.testing.logs import capture_logs
 
 HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
 NODE = UserInfo("system:node:a", groups=("system:nodes", "system:authenticated"))
