@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("kubevouch.cli.status:status", "Say on one screen how a cluster stands."),
     "revoke": ("kubevouch.cli.revoke:revoke", "Let certificates count no more, and see who learns of it."),
     "signer": ("kubevouch.cli.signer:signer", "Make signers of one's own, and say what each signer does."),
-    "store": ("kubevouch.cli.store:store", "Check a store's files, and go on after a loss."),
+    "store": ("kubevouch.cli.store:store", "Check, copy and look through what a cluster keeps."),
     "version": ("kubevouch.cli.version:version", "Say which version this is, and which the server's."),
     "verify": ("kubevouch.cli.verify:verify", "Check what a cluster has signed, without the cluster."),
     "tpm": ("kubevouch.cli.tpm:tpm", "Look at what this machine's TPM can prove."),

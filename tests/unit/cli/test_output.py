@@ -111,6 +111,12 @@ def test_a_loss_that_is_accepted_is_a_document(tmp_path: Path, capsys: pytest.Ca
         await store.close()
 
     asyncio.run(make_store())
+    copied = _tree(["store", "copy", "sqlite:", f"{tmp_path}/copy.db", "--data-dir", str(tmp_path)], capsys)
+    assert _keys(copied) == _documented("store copy")
+    backup = _tree(["store", "backup", f"{tmp_path}/backup", "--data-dir", str(tmp_path)], capsys)
+    assert _keys(backup) == _documented("store backup")
+    restored = _tree(["store", "restore", f"{tmp_path}/backup", f"{tmp_path}/restored.db"], capsys)
+    assert _keys(restored) == _documented("store restore")
     accepted = _tree(["store", "accept-loss", "--yes", "--data-dir", str(tmp_path)], capsys)
     assert _keys(accepted) == _documented("store accept-loss")
     assert accepted["revision"] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def jump(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
     Raises:
         StoreDamaged, StoreUnavailable
     """
+    return _go_on(path, lambda known: unseen(known, now))
+
+
+def unseen(known: Revision, now: dt.datetime) -> Revision:
+    """One that nobody can have seen of a store of which ``known`` is the newest that is left."""
+    return Revision(max(known + REVISIONS_LEFT_OUT, (now - _EPOCH) // _MICROSECOND))
+
+
+def go_on_above(path: Path, revision: Revision) -> Revision:
+    """As :func:`jump`, for who knows the newest revision that can have been seen: the store's becomes the next one.
+
+    Raises:
+        StoreDamaged, StoreUnavailable
+    """
+    return _go_on(path, lambda known: Revision(max(known, revision) + 1))[0]
+
+
+def _go_on(path: Path, following: Callable[[Revision], Revision]) -> tuple[Revision, Path | None]:
     try:
         with examination.reading(path) as connection:
             examination.expect_layout(connection, path)
@@ -46,8 +65,7 @@ def jump(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
             noted = read_mark(path)
         except StoreDamaged:
             noted = None
-        beyond = max(known, noted.revision if noted is not None else 0) + REVISIONS_LEFT_OUT
-        revision = Revision(max(beyond, (now - _EPOCH) // _MICROSECOND))
+        revision = following(Revision(max(known, noted.revision if noted is not None else 0)))
         kept = _kept(path, revision)
         write_mark(path, Noted(identity, revision, NO_SALTS))
         with closing(sqlite3.connect(path, isolation_level=None)) as writer:

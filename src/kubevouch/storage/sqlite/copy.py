@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
-from kubevouch.storage.interface import Revision, StoreInUse
-from kubevouch.storage.sqlite import examination, files
+from kubevouch.storage.interface import Revision
+from kubevouch.storage.sqlite import files
 from kubevouch.storage.sqlite.errors import translated, unusable
 from kubevouch.storage.sqlite.queries import read_revision
-from kubevouch.storage.sqlite.schema import READER_PRAGMAS, run_script
+from kubevouch.storage.sqlite.snapshot import reading
 from kubevouch.util import files as util_files
 
 
@@ -30,27 +29,10 @@ def copy_store(path: Path, into: Path) -> Revision:
     try:
         files.expect_store(path)
         os.close(util_files.create(into))
-        with _reading(path) as source, closing(sqlite3.connect(into, isolation_level=None)) as target:
+        with reading(path) as (source, _), closing(sqlite3.connect(into, isolation_level=None)) as target:
             source.backup(target)
             return read_revision(target)
     except sqlite3.Error as error:
         raise translated(error, path) from error
     except OSError as error:
         raise unusable(path, error, "a store that this user may read, and room for its copy") from error
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing: its end may not bring the log of a store into order that a damage left so."""
-    try:
-        lock = files.Lock(path)
-    except StoreInUse:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
-            run_script(connection, READER_PRAGMAS)
-            yield connection
-        return
-    try:
-        with examination.reading(path) as connection:
-            yield connection
-    finally:
-        lock.release()
