@@ -103,6 +103,7 @@ async def api_server(
             recovery=options.recovery,
             at_first_start=at_first_start,
             service_address=network.service_addresses(options.service_cluster_ip_range)[0],
+            replicated=settings.store.is_shared,
         )
     except (AccessError, AuditOptionsError, ServiceAccountError) as err:
         raise InvalidOptionsError(str(err)) from err

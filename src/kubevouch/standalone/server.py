@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
 from kubevouch import wellknown
@@ -24,6 +24,8 @@ from kubevouch.authorization.revocation_policy import revocation_policy
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.tls import ClientTLS
+from kubevouch.machinery.errors import APIStatusError, loggable
+from kubevouch.machinery.meta import Object
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, load_service_account_key, pair_at, read_key
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
@@ -42,7 +44,9 @@ from kubevouch.server.bootstrap import (
     namespaces,
     node_recovery,
     rbac,
+    server_leases,
 )
+from kubevouch.server.bootstrap.server_leases import ServerLeases
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.request import Filter
@@ -54,9 +58,16 @@ from kubevouch.standalone.leaf_renewal import LeafRenewal
 from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 from kubevouch.standalone.service_accounts import issuer_of
-from kubevouch.storage.interface import Store
+from kubevouch.storage.interface import Store, StoreError
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
+from kubevouch.util.tasks import deadline
+
+# How long an end waits for the store, which may be why it ends.
+_LEAVE_SECONDS = 2.0
+
+log = get_logger("standalone.server")
 
 API_SERVER = UserInfo(wellknown.API_SERVER_USER, groups=(wellknown.MASTERS_GROUP, wellknown.AUTHENTICATED_GROUP))
 
@@ -96,6 +107,7 @@ class StandaloneServer:
             called again at the next start.
         service_address: that of ``default/kubernetes``.
         last_links: of the chain, right before the handlers, for requests over the network.
+        replicated: other servers may be at work on the same store.
     """
 
     def __init__(
@@ -116,6 +128,7 @@ class StandaloneServer:
         at_first_start: Callable[[Client], Awaitable[None]] | None = None,
         service_address: str = "10.96.0.1",
         last_links: Sequence[Filter] = (),
+        replicated: bool = False,
     ) -> None:
         """Raises :class:`AccessError`, :class:`AuditOptionsError` when a webhook's kubeconfig cannot be used,
         :class:`ServiceAccountError` when a key file cannot."""
@@ -130,7 +143,7 @@ class StandaloneServer:
             recovery,
         )
         self.recovery = recovery
-        self._service_address = service_address
+        self._service_address = ipaddress.ip_address(service_address)
         security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
         self.publication = Publication(security.revocations, endpoint.url)
@@ -157,6 +170,7 @@ class StandaloneServer:
         security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._at_first_start = at_first_start
+        self._leases = ServerLeases(self.api.store, network.parsed(endpoint.host)) if replicated else None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -183,15 +197,13 @@ class StandaloneServer:
             self.api.expect_hook(hook)
         await self.api.start()
         client = self.client
-        is_first = await first_start.begin(client)
+        is_first = await first_start.begin(client, self.clock, alone=self._leases is None)
         await namespaces.ensure(client)
         for ours in (wellknown.SIGNERS_NAMESPACE, wellknown.JOIN_TOKENS_NAMESPACE):
             await namespaces.ensure_one(client, ours)
         if self.recovery is not None:
             await node_recovery.ensure(client)
-        address, own = ipaddress.ip_address(self._service_address), network.parsed(self.endpoint.host)
-        wanted = kubernetes_service.objects(address, own, self.endpoint.port)
-        await kubernetes_service.ensure(self.api.stores, wanted, API_SERVER, self.clock)
+        await self._tell_service()
         self.api.hook_done("start-system-namespaces-controller")
         await rbac.reconcile(client, _objects(self._policy))
         if is_first:
@@ -207,6 +219,29 @@ class StandaloneServer:
         self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
         renewal = LeafRenewal(self.pki, self.clock)
         self._tasks.append(asyncio.create_task(renewal.keep(), name="leaf-renewal"))
+        if self._leases is not None:
+            self._tasks.append(asyncio.create_task(self._keep_service(), name="server-leases"))
+
+    async def _tell_service(self) -> None:
+        """Have ``default/kubernetes`` name all servers that are at work. Raises APIStatusError, StoreError."""
+        if self._leases is not None:
+            await self._leases.renew()
+        await kubernetes_service.ensure(self.api.stores, self._service_objects, API_SERVER, self.clock)
+
+    async def _service_objects(self) -> Mapping[str, Object]:
+        own = network.parsed(self.endpoint.host)
+        found = [own] if self._leases is None else await self._leases.addresses()
+        # Its own lease may have ended since it was renewed.
+        return kubernetes_service.objects(self._service_address, found or [own], self.endpoint.port)
+
+    async def _keep_service(self) -> None:
+        """For ever."""
+        while True:
+            await self.clock.sleep(server_leases.INTERVAL_SECONDS)
+            try:
+                await self._tell_service()
+            except (APIStatusError, StoreError) as err:
+                log.warning("could not tell that this server is at work", err=loggable(err))
 
     async def _keep_authentication_trust(self) -> None:
         client, changed = self.client, asyncio.Event()
@@ -231,8 +266,21 @@ class StandaloneServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._leave()
         await self.api.close()
         await self._security.close()
+
+    async def _leave(self) -> None:
+        """Be named no more. Where that fails, the others find out when the lease has ended."""
+        if self._leases is None or not self.api.cacher.is_ready:
+            return
+        try:
+            async with deadline(self.clock, _LEAVE_SECONDS):
+                await self._leases.release()
+                if await self._leases.addresses():
+                    await kubernetes_service.ensure(self.api.stores, self._service_objects, API_SERVER, self.clock)
+        except (APIStatusError, StoreError, TimeoutError) as err:
+            log.info("could not tell that this server ends", err=loggable(err))
 
     async def __aenter__(self) -> StandaloneServer:
         await self.start()

@@ -26,6 +26,11 @@ class InvalidStoreSpec(ValueError):
 class MemorySpec:
     """``memory:``"""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may be at work on it at the same time."""
+        return False
+
     async def open(self, clock: Clock) -> Store:
         return MemoryStore(clock=clock)
 
@@ -38,6 +43,11 @@ class SQLiteSpec:
     """``sqlite:PATH``"""
 
     path: Path
+
+    @property
+    def is_shared(self) -> bool:
+        """See :class:`MemorySpec`: it is locked."""
+        return False
 
     async def open(self, clock: Clock) -> Store:
         """Raises StoreInUse, StoreDamaged, StoreUnavailable."""

@@ -7,7 +7,8 @@ Source: pkg/controlplane/controller/kubernetesservice and pkg/controlplane/recon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -18,6 +19,7 @@ from kubevouch.api import catalog, core_v1, discovery_v1
 from kubevouch.api.core_v1 import EndpointAddress, Endpoints, EndpointSubset, Service, ServicePort, ServiceSpec
 from kubevouch.api.discovery_v1 import Endpoint, EndpointConditions, EndpointSlice
 from kubevouch.authentication.interface import UserInfo
+from kubevouch.client.stored import unopposed
 from kubevouch.machinery.declaration import IntOrString
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object, ObjectMeta
@@ -33,14 +35,14 @@ _PORT_NAME, _PORT, _TCP = "https", 443, "TCP"
 Address = IPv4Address | IPv6Address
 
 
-def objects(service_address: Address, address: Address, port: int) -> dict[str, Object]:
+def objects(service_address: Address, addresses: Sequence[Address], port: int) -> dict[str, Object]:
     """By resource: what there shall be.
 
     Args:
         service_address: the first of the service range.
-        address: where the API server is reached, on ``port``.
+        addresses: where API servers are reached, on ``port``; at least one, of one family.
     """
-    family, labels = f"IPv{address.version}", {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    family, labels = f"IPv{addresses[0].version}", {"endpointslice.kubernetes.io/skip-mirror": "true"}
     service = Service(
         metadata=ObjectMeta(
             name=NAME, namespace=NAMESPACE, labels={"component": "apiserver", "provider": "kubernetes"}
@@ -52,10 +54,10 @@ def objects(service_address: Address, address: Address, port: int) -> dict[str, 
         ),
     )
     subset = EndpointSubset(
-        addresses=[EndpointAddress(ip=str(address))],
+        addresses=[EndpointAddress(ip=str(each)) for each in addresses],
         ports=[core_v1.EndpointPort(name=_PORT_NAME, port=port, protocol=_TCP)],
     )
-    endpoint = Endpoint(addresses=[str(address)], conditions=EndpointConditions(ready=True))
+    ready = EndpointConditions(ready=True)
     return {
         catalog.SERVICES.plural: core_v1.default_service(service),
         catalog.ENDPOINTS.plural: Endpoints(
@@ -64,26 +66,43 @@ def objects(service_address: Address, address: Address, port: int) -> dict[str, 
         catalog.ENDPOINT_SLICES.plural: EndpointSlice(
             metadata=ObjectMeta(name=NAME, namespace=NAMESPACE, labels={discovery_v1.SERVICE_NAME_LABEL: NAME}),
             address_type=family,
-            endpoints=[endpoint],
+            endpoints=[Endpoint(addresses=[str(each)], conditions=ready) for each in addresses],
             ports=[discovery_v1.EndpointPort(name=_PORT_NAME, protocol=_TCP, port=port)],
         ),
     }
 
 
 async def ensure(
-    stores: Mapping[str, ResourceStore[Any]], wanted: Mapping[str, Object], user: UserInfo, clock: Clock
+    stores: Mapping[str, ResourceStore[Any]],
+    wanted: Callable[[], Awaitable[Mapping[str, Object]]],
+    user: UserInfo,
+    clock: Clock,
 ) -> None:
-    """Make what is missing, and correct what tells of another address. Raises APIStatusError."""
-    for plural, obj in wanted.items():
-        store, ctx = stores[plural], Context(user, clock.now(), field_manager=_FIELD_MANAGER, own=True)
+    """Make what is missing, and correct what tells of other addresses.
 
-        async def tell(stored: Object | None, told: Object = obj) -> Object:
-            assert stored is not None  # none of these is created by an update
-            return msgspec.structs.replace(told, metadata=stored.metadata)
+    Args:
+        wanted: what there shall be by now. It is asked once the object that is there was read: of two servers that
+            write at once the second has to know of the first.
 
-        try:
-            await store.update(ctx, NAMESPACE, NAME, tell)
-        except APIStatusError as err:
-            if err.code != 404:
-                raise
-            await store.create(ctx, NAMESPACE, obj)
+    Raises:
+        APIStatusError, and whatever ``wanted`` raises
+    """
+    for plural in (catalog.SERVICES.plural, catalog.ENDPOINTS.plural, catalog.ENDPOINT_SLICES.plural):
+        ctx = Context(user, clock.now(), field_manager=_FIELD_MANAGER, own=True)
+        # Another server may be making the same.
+        await unopposed(partial(_ensure_one, stores[plural], ctx, plural, wanted))
+
+
+async def _ensure_one(
+    store: ResourceStore[Any], ctx: Context, plural: str, wanted: Callable[[], Awaitable[Mapping[str, Object]]]
+) -> None:
+    async def tell(stored: Object | None) -> Object:
+        assert stored is not None  # none of these is created by an update
+        return msgspec.structs.replace((await wanted())[plural], metadata=stored.metadata)
+
+    try:
+        await store.update(ctx, NAMESPACE, NAME, tell)
+    except APIStatusError as err:
+        if err.code != 404:
+            raise
+        await store.create(ctx, NAMESPACE, (await wanted())[plural])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import MERGE_PATCH
 from kubevouch.machinery.declaration import IntOrString
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.server.bootstrap import kubernetes_service
 from kubevouch.standalone import network
@@ -88,10 +88,14 @@ def test_a_start_changes_only_what_is_another_now(cluster: Cluster) -> None:
     cluster.restart()
     assert [cluster.get(each, "kubernetes", "default").metadata.resource_version for each in KINDS] == versions
     wanted = kubernetes_service.objects(
-        ipaddress.ip_address("fd00:96::1"), ipaddress.ip_address("fd00::7"), server.endpoint.port
+        ipaddress.ip_address("fd00:96::1"), [ipaddress.ip_address("fd00::7")], server.endpoint.port
     )
     user = UserInfo("system:apiserver")
-    cluster.run(kubernetes_service.ensure(cluster.server.api.stores, wanted, user, cluster.clock))
+
+    async def moved() -> Mapping[str, Object]:
+        return wanted
+
+    cluster.run(kubernetes_service.ensure(cluster.server.api.stores, moved, user, cluster.clock))
     service = cluster.get(catalog.SERVICES, "kubernetes", "default")
     assert (service.spec.cluster_ip, service.spec.ip_families) == ("fd00:96::1", ["IPv6"])
     part = cluster.get(catalog.ENDPOINT_SLICES, "kubernetes", "default")
