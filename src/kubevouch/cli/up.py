@@ -87,7 +87,12 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     show_default=True,
     help="Addresses of Services; the first is that of default/kubernetes, and in the serving certificate.",
 )
-@click.option("--store", default="sqlite:", show_default=True, help="sqlite:, sqlite:PATH or memory:.")
+@click.option(
+    "--store",
+    default="sqlite:",
+    show_default=True,
+    help="sqlite:, sqlite:PATH, memory: or etcd://HOST:PORT[,HOST:PORT][/PREFIX].",
+)
 @click.option(
     "--token-ttl",
     type=DURATION,

@@ -31,7 +31,7 @@ from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
 from kubevouch.phases import store
 from kubevouch.storage.interface import Revision, StoreError
-from kubevouch.storage.options import DEFAULT_FILE, MemorySpec, SQLiteSpec
+from kubevouch.storage.options import DEFAULT_FILE, EtcdSpec, MemorySpec, StoreSpec
 from kubevouch.storage.sqlite import acceptance, verification
 from kubevouch.storage.sqlite.copy import copy_store
 from kubevouch.util import files
@@ -95,7 +95,7 @@ def is_secret(name: str) -> bool:
 # ------------------------------------------------------------------ backup
 
 
-def backup(data_dir: Path, spec: SQLiteSpec | MemorySpec, into: Path, now: dt.datetime) -> Manifest:
+def backup(data_dir: Path, spec: StoreSpec, into: Path, now: dt.datetime) -> Manifest:
     """Copy what is in ``data_dir`` to the file ``into``, which is made, private; a server may run meanwhile.
 
     Raises:
@@ -104,6 +104,8 @@ def backup(data_dir: Path, spec: SQLiteSpec | MemorySpec, into: Path, now: dt.da
     """
     if isinstance(spec, MemorySpec):
         raise BackupError("got a store in memory, which nobody but its process can read")
+    if isinstance(spec, EtcdSpec):
+        raise BackupError("got a store on etcd, expected one in a file", "etcdctl snapshot save copies an etcd")
     if not spec.path.is_file() or not (data_dir / PKI).is_dir():
         missing = data_dir / PKI if spec.path.is_file() else spec.path
         raise BackupError(

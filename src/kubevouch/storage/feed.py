@@ -51,6 +51,19 @@ class Feed:
                 for watcher in tuple(watchers):
                     watcher.offer(batch, before)
 
+    def progress(self, revision: Revision) -> None:
+        """There was no write of ours after the last published revision, up to ``revision``."""
+        before, self.revision = self.revision, revision
+        told = [StoreEvent.progress(revision)]
+        for watcher in self._all():
+            watcher.offer(told, before)
+
+    def skip(self, revision: Revision) -> None:
+        """Nobody was told of the writes after the last published revision, up to ``revision``: watches read them."""
+        before, self.revision = self.revision, revision
+        for watcher in self._all():
+            watcher.cut_off(before)
+
     def watch(self, prefix: str, after: Revision) -> Watcher:
         check_text(prefix)
         return Watcher(self, prefix, after)
@@ -58,9 +71,11 @@ class Feed:
     def close(self) -> None:
         """Watches deliver what they hold, then end."""
         self.closed = True
-        for watchers in self._watchers.values():
-            for watcher in watchers:
-                watcher.wake()
+        for watcher in self._all():
+            watcher.wake()
+
+    def _all(self) -> list[Watcher]:
+        return [watcher for watchers in self._watchers.values() for watcher in watchers]
 
     def join(self, watcher: Watcher) -> None:
         self._watchers.setdefault(watcher.prefix, []).append(watcher)
@@ -127,10 +142,15 @@ class Watcher:
         self._buffered_events += len(batch)
         self._buffered_bytes += size
         if self._buffer and (self._buffered_events > MAX_BUFFERED_EVENTS or self._buffered_bytes > MAX_BUFFERED_BYTES):
-            self._dropped_after = before
-            self._leave()
+            self.cut_off(before)
         else:
             self._buffer.append(batch)
+            self.wake()
+
+    def cut_off(self, before: Revision) -> None:
+        """What comes after ``before`` is read from the history."""
+        self._dropped_after = before
+        self._leave()
         self.wake()
 
     def wake(self) -> None:

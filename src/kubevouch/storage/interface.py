@@ -126,6 +126,9 @@ class StoreEvent:
 
     ``value`` is None for a deletion; ``previous`` is what the key held before, None if it was absent. A key whose
     time to live is over is deleted by the store in just the same way.
+
+    Where others write to the same medium, several events may have one revision (keys that shared a time to live end at
+    once), and an event without a key (:meth:`progress`) tells that a revision brought nothing under the prefix.
     """
 
     key: str
@@ -133,9 +136,19 @@ class StoreEvent:
     value: bytes | None
     previous: KeyValue | None
 
+    @classmethod
+    def progress(cls, revision: Revision) -> StoreEvent:
+        """No write: every write up to ``revision`` has been delivered."""
+        return cls("", revision, None, None)
+
+    @property
+    def is_progress(self) -> bool:
+        return not self.key
+
 
 EventBatch = list[StoreEvent]
-"""Events in the order of their revisions, at least one. Watches share it: it is not to be changed."""
+"""Events in the order of their revisions, at least one; all of a revision together. Watches share it: it is not to be
+changed."""
 
 
 @runtime_checkable
@@ -238,7 +251,10 @@ class Store(Protocol):
         ...
 
     async def revision(self) -> Revision:
-        """The revision of the newest acknowledged write; 1 for a new store, as in etcd."""
+        """The revision of the newest acknowledged write; 1 for a new store, as in etcd.
+
+        Every running watch soon reaches it, by an event of that revision or by one that tells of progress.
+        """
         ...
 
     async def close(self) -> None:

@@ -3,14 +3,19 @@
 memory:             gone when the process ends
 sqlite:             a file of the default name in the data folder
 sqlite:PATH         that file; made, with its folder, if it is not there
+etcd://HOST:PORT,HOST:PORT[/PREFIX]
+                    an etcd cluster, which several servers may share
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.storage.interface import Store
+from kubevouch.storage.etcd.options import DEFAULT_PORT, EtcdOptions
+from kubevouch.storage.interface import Store, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.util.clock import Clock
@@ -57,11 +62,39 @@ class SQLiteSpec:
         return f"sqlite:{self.path}"
 
 
-StoreSpec = MemorySpec | SQLiteSpec
+@dataclass(frozen=True, slots=True)
+class EtcdSpec:
+    """``etcd://…``"""
+
+    etcd: EtcdOptions
+
+    async def open(self, clock: Clock) -> Store:
+        """Raises StoreUnavailable."""
+        try:
+            from kubevouch.storage.etcd.store import EtcdStore
+        except ImportError as err:
+            raise StoreUnavailable("a store on etcd needs the extra: pip install 'kubevouch[etcd]'") from err
+        return await EtcdStore.open(self.etcd, clock)
+
+    def __str__(self) -> str:
+        hosts = ",".join(endpoint.partition("://")[2] for endpoint in self.etcd.endpoints)
+        return f"etcd://{hosts}{self.etcd.prefix}"
 
 
-def parse_store(text: str, data_folder: Path) -> StoreSpec:
+StoreSpec = MemorySpec | SQLiteSpec | EtcdSpec
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
+_EXAMPLES = (
+    f"for example sqlite:/var/lib/kubevouch/{DEFAULT_FILE} or etcd://10.0.0.1:{DEFAULT_PORT},10.0.0.2:{DEFAULT_PORT}"
+)
+
+
+def parse_store(text: str, data_folder: Path, etcd: EtcdOptions | None = None) -> StoreSpec:
     """What ``text`` asks for. It can be opened as often as wanted, one after the other.
+
+    Args:
+        etcd: everything about etcd that ``text`` does not say.
 
     Raises:
         InvalidStoreSpec
@@ -71,6 +104,20 @@ def parse_store(text: str, data_folder: Path) -> StoreSpec:
         return MemorySpec()
     if colon and scheme == "sqlite" and "\x00" not in rest and not rest.endswith("/"):
         return SQLiteSpec(Path(rest) if rest else data_folder / DEFAULT_FILE)
-    raise InvalidStoreSpec(
-        f"got the store {text!r}, expected memory: or sqlite:PATH; for example sqlite:/var/lib/kubevouch/{DEFAULT_FILE}"
-    )
+    if colon and scheme == "etcd" and rest.startswith("//"):
+        spec = _etcd(rest[2:], etcd or EtcdOptions())
+        if spec is not None:
+            return spec
+    raise InvalidStoreSpec(f"got the store {text!r}, expected memory:, sqlite:PATH or etcd://HOST:PORT,…; {_EXAMPLES}")
+
+
+def _etcd(text: str, told: EtcdOptions) -> EtcdSpec | None:
+    hosts, slash, path = text.partition("/")
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        return None
+    if slash and not _PREFIX.fullmatch(slash + path):
+        return None
+    scheme = "https" if told.uses_tls else "http"
+    endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))
+    prefix = slash + path if slash else told.prefix
+    return EtcdSpec(dataclasses.replace(told, endpoints=endpoints, prefix=prefix))

@@ -32,6 +32,9 @@ class Suite:
     events_precede_writes: ClassVar[bool] = True
     """A running watch has the event before the write returns. Not so where events come over a network."""
 
+    writes_keep_their_order: ClassVar[bool] = True
+    """Writes that are asked for one after the other happen in that order, though nobody waits in between."""
+
     def opened(self) -> AbstractAsyncContextManager[Store]:
         """An empty store, closed at the end; it takes its time from ``self.clock``."""
         raise NotImplementedError
@@ -79,10 +82,19 @@ class Watch:
     async def until(self, revision: Revision) -> list[StoreEvent]:
         """Reads until a write at or above ``revision`` was seen; returns everything since the watch began."""
         while not self.events or self.events[-1].revision < revision:
-            batch = await soon(anext(self.batches))
-            assert batch
-            self.events += batch
+            await self._read()
         return self.events
+
+    async def until_written(self, number: int) -> list[StoreEvent]:
+        """Reads until ``number`` events were seen; returns everything since the watch began."""
+        while len(self.events) < number:
+            await self._read()
+        return self.events
+
+    async def _read(self) -> None:
+        batch = await soon(anext(self.batches))
+        assert batch
+        self.events += (event for event in batch if not event.is_progress)
 
 
 def watching(

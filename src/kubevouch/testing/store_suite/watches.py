@@ -148,6 +148,8 @@ class WatchSuite(Suite):
             for part in range(4):
                 await asyncio.gather(*(store.create(f"/{part}/{i}", b"") for i in range(1000)))
             last = await store.revision()
+            async with watching(store, "/", Revision(1)) as others:
+                await Watch(others).until(last)  # by then the watch was told, too
             await store.compact(last)
             with pytest.raises(Compacted) as caught:
                 await watch.until(Revision(last + 1))

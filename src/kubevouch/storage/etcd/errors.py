@@ -1,0 +1,67 @@
+"""What etcd's refusals mean (etcd 3.6, api/v3rpc/rpctypes/error.go), and what the store says instead."""
+
+from __future__ import annotations
+
+import grpc
+
+from kubevouch.storage.interface import StoreError, StoreUnavailable, ValueTooLarge
+
+_COMPACTED = "mvcc: required revision has been compacted"
+_FUTURE = "mvcc: required revision is a future revision"
+_TOO_LARGE = "request is too large"
+_NO_LEASE = "requested lease not found"
+_NO_SPACE = "mvcc: database space exceeded"
+# Said before the write was proposed to the others.
+_NEVER_PROPOSED = ("no leader", "raft proposal dropped", "too many requests")
+_NEVER_CONNECTED = ("failed to connect to all addresses", "empty address list", "name resolution", "dns resolution")
+
+
+class CallFailed(Exception):
+    """A call that etcd refused or did not answer. ``text`` is etcd's, or gRPC's."""
+
+    def __init__(self, code: grpc.StatusCode, text: str, url: str) -> None:
+        super().__init__(f"{url}: {text}")
+        self.code = code
+        self.text = text
+        self.url = url
+
+    def _says(self, *texts: str) -> bool:
+        return any(text in self.text for text in texts)
+
+    @property
+    def is_compacted(self) -> bool:
+        return self._says(_COMPACTED)
+
+    @property
+    def is_future(self) -> bool:
+        return self._says(_FUTURE)
+
+    @property
+    def is_lease_gone(self) -> bool:
+        return self._says(_NO_LEASE)
+
+    @property
+    def is_login_expired(self) -> bool:
+        return self.code is grpc.StatusCode.UNAUTHENTICATED or self._says("invalid auth token")
+
+    @property
+    def is_member_failing(self) -> bool:
+        """Another member may do better."""
+        failing = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN)
+        return self.code in failing
+
+    @property
+    def is_never_sent(self) -> bool:
+        """A write of this call has certainly not happened."""
+        return self._says(*_NEVER_PROPOSED) or (
+            self.code is grpc.StatusCode.UNAVAILABLE and any(text in self.text.lower() for text in _NEVER_CONNECTED)
+        )
+
+    def as_store_error(self, key: str) -> StoreError:
+        if self._says(_TOO_LARGE):
+            return ValueTooLarge(f"{key}: got a value that etcd refuses; see its --max-request-bytes")
+        if self._says(_NO_SPACE):
+            return StoreUnavailable(
+                f"etcd has no room left ({self.text}); compact, defragment, then disarm its alarm", self.text
+            )
+        return StoreUnavailable(f"etcd at {self.url} did not do it: {self.text}", self.text)

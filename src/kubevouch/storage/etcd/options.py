@@ -1,0 +1,41 @@
+"""What a store on etcd is told. Without gRPC, so that commands which only read settings do not load it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_PREFIX = "/registry"
+DEFAULT_PORT = 2379
+LEASE_REUSE_SECONDS = 60
+LEASE_REUSE_WRITES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdOptions:
+    """Where etcd is and how to get in; the names are kube-apiserver's flags without ``--etcd-``.
+
+    Args:
+        endpoints: URLs, http or https, all of one cluster.
+        prefix: what all keys of this cluster begin with, without a slash at the end.
+        cafile: PEM; None trusts what the system trusts.
+        certfile: PEM, shown to etcd, with its ``keyfile``.
+        user: of etcd's own authentication; empty is none. The password is the first line of ``password_file``.
+        lease_reuse_seconds: how much longer than asked a key with a time to live may stay, so that many share a lease.
+        lease_reuse_writes: how many keys share one at most.
+    """
+
+    endpoints: tuple[str, ...] = ()
+    prefix: str = DEFAULT_PREFIX
+    cafile: Path | None = None
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
+    lease_reuse_seconds: int = LEASE_REUSE_SECONDS
+    lease_reuse_writes: int = LEASE_REUSE_WRITES
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether any file for TLS is set."""
+        return any((self.cafile, self.certfile, self.keyfile))

@@ -1,0 +1,272 @@
+"""``EtcdStore``: the store on etcd v3, with the keys, values and requests of kube-apiserver 1.36."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, Self
+
+from kubevouch.storage.etcd import messages
+from kubevouch.storage.etcd.client import READ_SECONDS, WRITE_SECONDS, EtcdClient
+from kubevouch.storage.etcd.errors import CallFailed
+from kubevouch.storage.etcd.keys import Keys
+from kubevouch.storage.etcd.leases import SharedLeases
+from kubevouch.storage.etcd.options import EtcdOptions
+from kubevouch.storage.etcd.upstream import Upstream
+from kubevouch.storage.feed import Watcher
+from kubevouch.storage.interface import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyValue,
+    Page,
+    Revision,
+    RevisionConflict,
+    StoreUnavailable,
+)
+from kubevouch.storage.write import FIRST_REVISION, check_limit, check_value, expiry
+from kubevouch.util.clock import Clock
+
+OPEN_SECONDS = 20.0
+"""kube-apiserver's dial timeout."""
+_CLOSE_SECONDS = 5.0
+
+# Keys asked for at once when all are wanted: more while they are small, fewer when they are large.
+_FIRST_PAGE, _LARGEST_PAGE = 500, 8000
+_SMALL_PAGE_BYTES, _LARGE_PAGE_BYTES = 2 << 20, 8 << 20
+
+
+class EtcdStore:
+    """A ``Store`` on etcd. Made by ``open``; belongs to the loop it was opened in."""
+
+    def __init__(self, client: EtcdClient, keys: Keys, clock: Clock, options: EtcdOptions, revision: Revision) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._upstream = Upstream(client, keys, clock, revision)
+        self._leases = SharedLeases(self._grant, clock, options)
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closing: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[Revision] | None = None
+        self._next: asyncio.Task[Revision] | None = None
+
+    @classmethod
+    async def open(cls, options: EtcdOptions, clock: Clock) -> Self:
+        """Raises StoreUnavailable: no member answers, or none lets us in."""
+        client = EtcdClient(options, clock)
+        keys = Keys(options.prefix)
+        try:
+            answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root), OPEN_SECONDS)
+        except CallFailed as err:
+            await client.close()
+            raise StoreUnavailable(
+                f"etcd at {', '.join(options.endpoints)} does not answer: {err.text}", err.text
+            ) from err
+        return cls(client, keys, clock, options, Revision(answer.header.revision))
+
+    # -------------------------------------------------------------- reads
+
+    async def get(self, key: str) -> KeyValue | None:
+        wanted = self._keys.of(key)
+        with self._open():
+            answer = await self._call(messages.RANGE, messages.RangeRequest(key=wanted, limit=1), key)
+        return self._first(key, answer)
+
+    async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: Revision | None = None) -> Page:
+        check_limit(limit)
+        span = self._keys.range(prefix, start)
+        with self._open():
+            if revision is not None and revision < FIRST_REVISION:
+                raise Compacted(revision, FIRST_REVISION)
+            if span is None:
+                return Page([], revision or await self._newest(), more=False, total=0)
+            return await self._pages(span, limit, revision)
+
+    async def _pages(self, span: tuple[bytes, bytes], limit: int, revision: Revision | None) -> Page:
+        first, end = span
+        found: list[KeyValue] = []
+        total: int | None = None
+        page = _FIRST_PAGE
+        while True:
+            wanted = min(page, limit - len(found)) if limit else page
+            request = messages.RangeRequest(key=first, range_end=end, limit=wanted, revision=revision or 0)
+            try:
+                answer = await self._client.call(messages.RANGE, request, READ_SECONDS)
+            except CallFailed as err:
+                await self._refused(err, revision, first)
+            if revision is None:
+                revision = Revision(answer.header.revision)
+            total = answer.count if total is None else total
+            size = 0
+            for kv in answer.kvs:
+                size += len(kv.value)
+                try:
+                    found.append(KeyValue(self._keys.text(kv.key), kv.value, Revision(kv.mod_revision)))
+                except UnicodeDecodeError:
+                    continue  # none of ours
+            if not answer.more or (limit and len(found) >= limit):
+                return Page(found, revision, answer.more, total)
+            first = answer.kvs[-1].key + b"\0"
+            if size < _SMALL_PAGE_BYTES:
+                page = min(page * 2, _LARGEST_PAGE)
+            elif size > _LARGE_PAGE_BYTES:
+                page = max(page // 2, 1)
+
+    async def revision(self) -> Revision:
+        with self._open():
+            revision = await self._newest()
+        self._upstream.want(revision)
+        return revision
+
+    async def _newest(self) -> Revision:
+        """Asked of a majority. Those who come while an answer is under way share the next one."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._ask_after(self._asking))
+        return await asyncio.shield(self._next)
+
+    async def _ask_after(self, before: asyncio.Task[Revision] | None) -> Revision:
+        if before is not None:
+            await asyncio.wait({before})
+        self._asking, self._next = self._next, None
+        request = messages.RangeRequest(key=self._keys.root, limit=1)
+        return Revision((await self._call(messages.RANGE, request, "")).header.revision)
+
+    # -------------------------------------------------------------- writes
+
+    async def create(self, key: str, value: bytes, *, ttl: float | None = None) -> Revision:
+        name = self._checked(key, value, ttl)
+        absent = messages.Compare(target=messages.MOD_REVISION, key=name, mod_revision=0)
+        with self._open():
+            answer = await self._put(key, name, value, ttl, absent, ())
+        if not answer.succeeded:
+            raise KeyExists(key)
+        return Revision(answer.header.revision)
+
+    async def update(self, key: str, value: bytes, expected: Revision, *, ttl: float | None = None) -> Revision:
+        name = self._checked(key, value, ttl)
+        with self._open():
+            answer = await self._put(key, name, value, ttl, _at(name, expected), (_read(name),))
+        return self._written(key, answer)
+
+    async def delete(self, key: str, expected: Revision) -> Revision:
+        name = self._keys.of(key)
+        deletion = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=name))
+        request = messages.TxnRequest(compare=[_at(name, expected)], success=[deletion], failure=[_read(name)])
+        with self._open():
+            answer = await self._call(messages.TXN, request, key, WRITE_SECONDS)
+        return self._written(key, answer)
+
+    def _checked(self, key: str, value: bytes, ttl: float | None) -> bytes:
+        name = self._keys.of(key)
+        check_value(key, value)
+        expiry(self._clock, ttl)
+        return name
+
+    async def _put(
+        self, key: str, name: bytes, value: bytes, ttl: float | None, condition: Any, otherwise: tuple[Any, ...]
+    ) -> Any:
+        while True:
+            lease = 0 if ttl is None else await self._lease(key, ttl)
+            put = messages.RequestOp(request_put=messages.PutRequest(key=name, value=value, lease=lease))
+            request = messages.TxnRequest(compare=[condition], success=[put], failure=otherwise)
+            try:
+                return await self._client.call(messages.TXN, request, WRITE_SECONDS)
+            except CallFailed as err:
+                if not (lease and err.is_lease_gone):
+                    raise err.as_store_error(key) from err
+                self._leases.forget(lease)
+
+    async def _lease(self, key: str, ttl: float) -> int:
+        try:
+            return await self._leases.lease(ttl)
+        except CallFailed as err:
+            raise err.as_store_error(key) from err
+
+    async def _grant(self, seconds: int) -> int:
+        request = messages.LeaseGrantRequest(TTL=seconds)
+        granted = await self._client.call(messages.LEASE_GRANT, request, WRITE_SECONDS)
+        identity: int = granted.ID
+        return identity
+
+    def _written(self, key: str, answer: Any) -> Revision:
+        if not answer.succeeded:
+            raise RevisionConflict(key, self._first(key, answer.responses[0].response_range))
+        return Revision(answer.header.revision)
+
+    # -------------------------------------------------------------- the rest
+
+    def watch(self, prefix: str, after: Revision) -> Watcher:
+        self._expect_open()
+        return self._upstream.feed.watch(prefix, after)
+
+    async def compact(self, revision: Revision) -> None:
+        with self._open():
+            if revision <= FIRST_REVISION:
+                return
+            try:
+                await self._client.call(messages.COMPACT, messages.CompactionRequest(revision=revision), WRITE_SECONDS)
+            except CallFailed as err:
+                if not err.is_compacted:
+                    await self._refused(err, revision, b"")
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.wait_for(self._idle.wait(), _CLOSE_SECONDS)
+        except TimeoutError:
+            pass
+        await self._upstream.close()
+        await self._client.close()
+
+    # -------------------------------------------------------------- shared
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Around every call, so that closing waits for it."""
+        self._expect_open()
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    def _expect_open(self) -> None:
+        if self._closing is not None:
+            raise StoreUnavailable("etcd: the store is closed")
+
+    async def _call(self, method: messages.Method, request: Any, key: str, seconds: float = READ_SECONDS) -> Any:
+        try:
+            return await self._client.call(method, request, seconds)
+        except CallFailed as err:
+            raise err.as_store_error(key) from err
+
+    async def _refused(self, err: CallFailed, revision: Revision | None, key: bytes) -> NoReturn:
+        if revision is not None and err.is_compacted:
+            raise Compacted(revision, await self._upstream.oldest(revision)) from err
+        if revision is not None and err.is_future:
+            raise FutureRevision(revision, await self._newest()) from err
+        raise err.as_store_error(key.decode(errors="replace")) from err
+
+    def _first(self, key: str, answer: Any) -> KeyValue | None:
+        for kv in answer.kvs:
+            return KeyValue(key, kv.value, Revision(kv.mod_revision))
+        return None
+
+
+def _at(name: bytes, expected: Revision) -> Any:
+    # 0 would be a key that is not there; no key is ever at -1.
+    return messages.Compare(target=messages.MOD_REVISION, key=name, mod_revision=expected or -1)
+
+
+def _read(name: bytes) -> Any:
+    return messages.RequestOp(request_range=messages.RangeRequest(key=name))
