@@ -10,7 +10,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.storage.copying.backup_file import BackupFile, End, Header, is_backup, write_backup
 from kubevouch.storage.copying.copy import Copied, Destination, Source, Told, copy
 from kubevouch.storage.interface import Revision
-from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, parse_store
+from kubevouch.storage.options import EtcdSpec, InvalidStoreSpec, MemorySpec, parse_store
 from kubevouch.storage.sqlite import acceptance
 from kubevouch.storage.sqlite.place import SQLitePlace
 from kubevouch.util.clock import Clock
@@ -34,6 +34,8 @@ def destination(text: str, data_dir: Path) -> Destination:
         return SQLitePlace(Path(text))
     if isinstance(spec, MemorySpec):
         raise InvalidStoreSpec("got a store in memory, which nobody but its process has")
+    if isinstance(spec, EtcdSpec):
+        raise InvalidStoreSpec("got a store on etcd, expected one in a file")
     return SQLitePlace(spec.path)
 
 

@@ -68,6 +68,11 @@ class EtcdSpec:
 
     etcd: EtcdOptions
 
+    @property
+    def is_shared(self) -> bool:
+        """See :class:`MemorySpec`."""
+        return True
+
     async def open(self, clock: Clock) -> Store:
         """Raises StoreUnavailable."""
         try:
