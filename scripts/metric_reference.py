@@ -26,6 +26,7 @@ from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics import revocation as revocation_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
+from kubevouch.server.metrics.encryption import EncryptionMetrics
 from kubevouch.server.metrics.series import Histogram
 from kubevouch.server.node_recovery import RecoveryMetrics
 from kubevouch.signers.registry import Signers
@@ -59,6 +60,7 @@ def page(made: str) -> str:
 def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     clock, metrics = SystemClock(), Metrics()
     AdmissionMetrics(metrics.registry, clock)
+    EncryptionMetrics(metrics.registry)
     RecoveryMetrics(metrics.registry, lambda: 0)
     metrics.read_at_scrape(lambda: flow_metrics.collect(FlowControl(clock, Timers(clock)), ConnectionLimits()))
     cacher = Cacher(MemoryStore(clock=clock), clock)

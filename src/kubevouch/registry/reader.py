@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kubevouch.machinery import errors, field
+from kubevouch.machinery.codec.encrypted_values import expect_plain
 from kubevouch.machinery.codec.object_codec import ObjectCodec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object, replace_metadata
@@ -62,6 +63,7 @@ class ResourceReader(Generic[T]):
         self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self.load) if cache is None else cache
 
     def load(self, value: bytes, revision: Revision) -> T:
+        expect_plain(value)
         resource = self.definition.resource
         return self.at(self._codec.from_value(value, resource.api_version, resource.kind), revision)
 

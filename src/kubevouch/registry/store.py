@@ -25,6 +25,8 @@ from kubevouch.registry.managed_fields import FieldTracker
 from kubevouch.registry.reader import ResourceReader, parse_resource_version
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import (
+    Encrypting,
+    EncryptionFailed,
     KeyExists,
     Revision,
     RevisionConflict,
@@ -313,7 +315,7 @@ class ResourceStore(ResourceReader[T]):
         await self._admission.validate(request)
         updated = await compute(self.fields.settle, updated, old)
         value = await self._value_of(updated)
-        if value == existing.raw:
+        if value == existing.raw and not await self._is_stale(existing.key):
             return existing
         if ctx.dry_run:
             would_be = Stored(existing.key, self.at(updated, existing.revision), existing.revision, b"")
@@ -511,12 +513,18 @@ class ResourceStore(ResourceReader[T]):
         if not ctx.own:
             self._write_budget.spend(ctx.user, len(value))
 
+    async def _is_stale(self, key: str) -> bool:
+        """Whether an update that changes nothing is written all the same: that is how Kubernetes rotates keys."""
+        return isinstance(self._store, Encrypting) and await self._store.is_stale(key)
+
     async def _write(self, write: Awaitable[Revision]) -> Revision:
         """Store errors that are the client's business become statuses; conflicts are the caller's."""
         try:
             return await write
         except ValueTooLarge:
             raise errors.request_entity_too_large("etcdserver: request is too large") from None
+        except EncryptionFailed as err:
+            raise errors.internal(str(err)) from err
         except StoreUnavailable as err:
             # The client learns nothing of the server's files. A store's log tells once of a medium that fails.
             if not isinstance(err, StoreDamaged):

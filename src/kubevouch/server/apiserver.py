@@ -79,7 +79,7 @@ from kubevouch.server.revocation_paths import RevocationPaths
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import RevisionBytes, keep_compacting
-from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable
+from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable, lowest
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher, Tap
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
@@ -175,9 +175,10 @@ class APIServer:
         self._options = options or ServerOptions()
         self.tracing = tracing
         self.metrics = Metrics()
-        if isinstance(store, Sized):
-            self.metrics.storage.size(store.size)
-        self._probed = store if isinstance(store, Probed) else None
+        medium = lowest(store)
+        if isinstance(medium, Sized):
+            self.metrics.storage.size(medium.size)
+        self._probed = medium if isinstance(medium, Probed) else None
         self._revisions = RevisionBytes()
         self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)

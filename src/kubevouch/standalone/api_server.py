@@ -17,10 +17,12 @@ from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
+from kubevouch.standalone.encryption import EncryptionAtRest, EncryptionOptionsError, at_rest
 from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
+from kubevouch.storage.encryption.store import EncryptedStore
 from kubevouch.storage.interface import Store
 from kubevouch.storage.options import InvalidStoreSpec, StoreSpec, parse_store
 from kubevouch.util.clock import Clock
@@ -35,6 +37,7 @@ class ServerSettings:
     access: Access
     audit: BuildAudit
     tracing: Tracing | None
+    encryption: EncryptionAtRest | None = None
 
 
 def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
@@ -66,8 +69,9 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
         service_accounts.check(accounts)
         access = Access(options.access, accounts.audiences, clock, own_issuers=accounts.issuers)
         audit = prepare(options.audit, clock)
-        return ServerSettings(store, runtime_config, access, audit, _tracing(options))
-    except (AccessError, AuditOptionsError, ServiceAccountError, TracingError) as err:
+        encryption = at_rest(options.encryption, clock)
+        return ServerSettings(store, runtime_config, access, audit, _tracing(options), encryption)
+    except (AccessError, AuditOptionsError, EncryptionOptionsError, ServiceAccountError, TracingError) as err:
         raise InvalidOptionsError(str(err)) from err
 
 
@@ -87,9 +91,10 @@ async def api_server(
         InvalidOptionsError
         StoreError, OSError: a file or the store cannot be used.
     """
+    encryption = settings.encryption
     try:
         made = StandaloneServer(
-            store,
+            store if encryption is None else EncryptedStore(store, encryption.encryption),
             clock,
             pki,
             endpoint,
@@ -107,8 +112,11 @@ async def api_server(
         )
     except (AccessError, AuditOptionsError, ServiceAccountError) as err:
         raise InvalidOptionsError(str(err)) from err
-    async with made as server:
-        yield server
+    async with contextlib.AsyncExitStack() as stack:
+        if encryption is not None:
+            made.api.metrics.read_at_scrape(encryption.metrics.collect)
+            await stack.enter_async_context(encryption.running())
+        yield await stack.enter_async_context(made)
 
 
 def _require_parser() -> None:

@@ -21,6 +21,7 @@ from kubevouch.signers.keys import KeyOptions
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
+from kubevouch.standalone.encryption_options import EncryptionOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
 
 DEFAULT_PORT = 6443
@@ -114,6 +115,7 @@ class StandaloneOptions:
         signing: which CAs sign, and for how long.
         approval: what decides about requests for certificates.
         cluster_api: where Cluster API's objects are; None without it.
+        encryption: what is stored encrypted, and with which keys.
         server: how many requests run at once, and what is told of them.
         extra_names: more names and addresses for the serving certificate.
     """
@@ -140,5 +142,6 @@ class StandaloneOptions:
     signing: ClusterSigning = field(default_factory=ClusterSigning)
     approval: ApprovalOptions = field(default_factory=ApprovalOptions)
     cluster_api: ClusterAPIOptions | None = None
+    encryption: EncryptionOptions = field(default_factory=EncryptionOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
     extra_names: tuple[str, ...] = field(default=())

@@ -9,6 +9,7 @@ counter for the whole store, each write makes one revision, a key remembers the 
     ├── Compacted          a revision that is no longer kept
     ├── FutureRevision     a revision that does not exist yet
     ├── ValueTooLarge      a value over the limit
+    ├── EncryptionFailed   a value that cannot be encrypted as it has to be
     └── StoreUnavailable   the medium failed (disk full, connection lost) or the store is closed
         ├── StoreDamaged   what is stored is not what was written, or not a store of ours
         └── StoreInUse     another process has the store open
@@ -83,6 +84,10 @@ class FutureRevision(StoreError):
 
 class ValueTooLarge(StoreError):
     """The value is over ``MAX_VALUE_BYTES``."""
+
+
+class EncryptionFailed(StoreError):
+    """The value cannot be encrypted as the configuration wants it, and was not written. The text is Kubernetes'."""
 
 
 class StoreUnavailable(StoreError):
@@ -170,6 +175,30 @@ class Probed(Protocol):
 
     async def expect_writable(self) -> None:
         """Raises StoreUnavailable unless a write works now, or has a moment ago."""
+        ...
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """A store that passes on to another what it does not do itself."""
+
+    @property
+    def beneath(self) -> Store: ...
+
+
+def lowest(store: Store) -> Store:
+    """The store that has the medium: what it can do besides (``Sized``, ``Probed``) is not in those above it."""
+    while isinstance(store, Layered):
+        store = store.beneath
+    return store
+
+
+@runtime_checkable
+class Encrypting(Protocol):
+    """A store whose values may be stored in another way than they would be now."""
+
+    async def is_stale(self, key: str) -> bool:
+        """Whether the key is to be written again even though its value stays the same."""
         ...
 
 

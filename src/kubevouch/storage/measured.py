@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol, TypeVar
 
 from kubevouch.storage.compactor import RevisionBytes
-from kubevouch.storage.interface import EventBatch, KeyValue, Page, Revision, Store, StoreUnavailable, ValueTooLarge
+from kubevouch.storage.interface import (
+    Encrypting,
+    EventBatch,
+    KeyValue,
+    Page,
+    Revision,
+    Store,
+    StoreUnavailable,
+    ValueTooLarge,
+)
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T")
@@ -78,6 +87,9 @@ class MeasuredStore:
 
     async def revision(self) -> Revision:
         return await self._store.revision()
+
+    async def is_stale(self, key: str) -> bool:
+        return isinstance(self._store, Encrypting) and await self._store.is_stale(key)
 
     async def close(self) -> None:
         await self._store.close()

@@ -1,0 +1,1 @@
+"""Encryption at rest: a store over any other, by Kubernetes' EncryptionConfiguration."""

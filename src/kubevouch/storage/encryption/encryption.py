@@ -1,0 +1,53 @@
+"""What encrypts the values of one store, while its configuration may change."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubevouch.storage.encryption.transformers import ResourceTransformers, Transformers
+
+
+class Encryption:
+    """The transformers in use; whoever reads asks here each time.
+
+    Args:
+        associated: how a key begins where it is stored, if that is not ``/registry/``: providers authenticate it.
+    """
+
+    def __init__(self, transformers: ResourceTransformers, root: str = "/registry/") -> None:
+        self._transformers = transformers
+        self._root = root
+        self._waiting: set[asyncio.Future[None]] = set()
+        self.epoch = 0
+        """How often what could not be read may have become readable."""
+
+    def of(self, key: str) -> Transformers | None:
+        """The transformers of a key; None stores its value as it is."""
+        return self._transformers.of(key)
+
+    def associated(self, key: str) -> bytes:
+        """What a value is bound to: the key as the medium has it."""
+        return (key if self._root == "/registry/" else self._root + key.removeprefix("/registry/")).encode()
+
+    def replace(self, transformers: ResourceTransformers) -> None:
+        """Use another configuration from now on."""
+        self._transformers = transformers
+        self.recovered()
+
+    def recovered(self) -> None:
+        """A key is there that was not; wakes who waits for one."""
+        self.epoch += 1
+        waiting, self._waiting = self._waiting, set()
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def after(self, epoch: int) -> None:
+        """Returns once ``epoch`` is over."""
+        while self.epoch <= epoch:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.discard(waiter)

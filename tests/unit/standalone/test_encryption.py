@@ -1,0 +1,93 @@
+"""Encryption at rest by kube-apiserver's flags: the file, and what becomes of its changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asynctest import async_test
+from encryption_world import IDENTITY, KEY_1, KEY_2, configuration, keys
+from kubevouch.standalone.encryption import RELOAD_SECONDS, EncryptionAtRest, EncryptionOptionsError, at_rest
+from kubevouch.standalone.encryption_options import EncryptionOptions
+from kubevouch.storage.encryption.store import EncryptedStore
+from kubevouch.storage.memory import MemoryStore
+from kubevouch.testing.clock import FakeClock
+
+KEY = "/registry/secrets/default/one"
+FIRST, SECOND = keys("aesgcm", ("a", KEY_1)), keys("aescbc", ("b", KEY_2))
+
+
+def file(folder: Path, *providers: dict[str, object]) -> Path:
+    path = folder / "encryption.json"
+    path.write_bytes(configuration((["secrets"], providers)))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read: no such file or directory"),
+        (b"", r"encryption provider configuration file .* is empty"),
+        (b"kind: Secret\napiVersion: v1\n", 'no kind "Secret" is registered for version "v1"'),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(EncryptionOptionsError, match=why):
+        at_rest(EncryptionOptions(path), FakeClock())
+
+
+def test_reload_without_a_file() -> None:
+    why = "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+    with pytest.raises(EncryptionOptionsError, match=why):
+        at_rest(EncryptionOptions(automatic_reload=True), FakeClock())
+    assert at_rest(EncryptionOptions(), FakeClock()) is None
+
+
+@async_test
+async def test_the_file_is_followed_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    path = file(tmp_path, FIRST, IDENTITY)
+    made = at_rest(EncryptionOptions(path, automatic_reload=True), clock)
+    assert made is not None
+    memory = MemoryStore(clock=clock)
+    store = EncryptedStore(memory, made.encryption)
+
+    async def written() -> bytes:
+        held = await memory.get(KEY)
+        await (store.update(KEY, b"value", held.revision) if held else store.create(KEY, b"value"))
+        held = await memory.get(KEY)
+        assert held is not None
+        return held.value[:20]
+
+    async with made.running():
+        assert await written() == b"k8s:enc:aesgcm:v1:a:"
+        for content, prefix in (
+            (configuration((["secrets"], [SECOND, FIRST])), b"k8s:enc:aescbc:v1:b:"),
+            (b"no configuration", b"k8s:enc:aescbc:v1:b:"),
+            (configuration((["secrets"], [IDENTITY, SECOND])), b"value"),
+        ):
+            path.write_bytes(content)
+            await clock.run(RELOAD_SECONDS * 2)
+            assert await written() == prefix
+    assert _counted(made) == {"success": 2.0, "failure": 1.0}
+
+
+@async_test
+async def test_without_reload_the_file_of_the_start_counts(tmp_path: Path) -> None:
+    clock = FakeClock()
+    path = file(tmp_path, FIRST)
+    made = EncryptionAtRest(path, clock, reloads=False)
+    async with made.running():
+        path.write_bytes(b"")
+        await clock.run(RELOAD_SECONDS * 2)
+    assert _counted(made) == {}
+
+
+def _counted(made: EncryptionAtRest) -> dict[str, float]:
+    (family,) = (each for each in made.metrics.collect() if each.name.endswith("automatic_reloads"))
+    return {each.labels["status"]: each.value for each in family.samples}
