@@ -178,7 +178,8 @@ class Watcher:
 
     def _join(self) -> None:
         if self._dropped_after is not None:
-            self._position = self._dropped_after
+            # A watch from the future on was dropped before it began.
+            self._position = max(self._position, self._dropped_after)
             self._dropped_after = None
         self._feed.join(self)
         self._joined = True
