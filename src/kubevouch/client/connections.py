@@ -8,10 +8,27 @@ import ssl
 
 import aiohttp
 
+
 from kubevouch.client.tls import ClientTLS
 
 # Go's default transport keeps idle connections for 90 s, aiohttp's server drops them after 75: stay below both.
 _IDLE_SECONDS = 60.0
+
+
+class _Response(aiohttp.ClientResponse):
+    """Its request may be given up before there is an answer: then the connection goes at once.
+
+    To close it properly would be to wait for the server's word, which may never come, and nobody waits for a connection
+    that has left the pool: a program that ends now would leave it open.
+    """
+
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        try:
+            return await super().start(connection)
+        except BaseException:
+            if connection.transport is not None:
+                connection.transport.abort()
+            raise
 
 
 class Connections:
@@ -30,6 +47,7 @@ class Connections:
                 socket_factory=_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            response_class=_Response,
             trust_env=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds),
         )
@@ -52,8 +70,7 @@ class Connections:
     def drop_stream(self, response: aiohttp.ClientResponse) -> None:
         self._streams.discard(response)
         if response.connection is not None and response.connection.transport is not None:
-            # More may come at any time. To close it properly would be to wait for the server's word, and nobody waits
-            # for a connection that has left the pool: a program that ends now would leave it open.
+            # More may come at any time; see _Response.
             response.connection.transport.abort()
         response.close()
         self.release()

@@ -202,7 +202,7 @@ class TLSFiles:
             isinstance(source, Path) for source in (sources.ca_bundle, sources.certificate, sources.private_key)
         )
         self._tls = _read(sources)
-        client_context(self._tls)
+        self._context = client_context(self._tls)
         self._checked = clock.monotonic()
 
     def current(self) -> ClientTLS:
@@ -211,6 +211,10 @@ class TLSFiles:
             self.reload()
         return self._tls
 
+    def context_of(self, tls: ClientTLS) -> ssl.SSLContext | None:
+        """What was made when ``tls`` was checked, for any number of connections; None if it was not checked here."""
+        return self._context if tls == self._tls else None
+
     def reload(self) -> None:
         """Read the files now. A half-written pair is left for the next look and the old one kept."""
         self._checked = self._clock.monotonic()
@@ -218,11 +222,11 @@ class TLSFiles:
             fresh = _read(self._sources)
             if fresh == self._tls:
                 return
-            client_context(fresh)
+            context = client_context(fresh)
         except ClientConfigurationError as err:
             log.warning("the certificate files cannot be used, the former ones stay", error=str(err))
             return
-        self._tls = fresh
+        self._tls, self._context = fresh, context
         log.info("the certificate files have changed")
 
 

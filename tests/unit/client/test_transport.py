@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import queue
 import socket
 import ssl
 import threading
@@ -16,6 +17,7 @@ from cryptography import x509
 
 from aio import until
 from asynctest import on_both_loops
+from kubevouch.cli.runner import run_async
 from kubevouch.client.credentials import Credential, FixedCredential
 from kubevouch.client.failures import Answer
 from kubevouch.client.interface import (
@@ -596,3 +598,36 @@ def test_one_builder_serves_every_source(ca: ThrowawayCA) -> None:
     makers = [path.name for path in source.rglob("*.py") if "SSLContext(" in path.read_text()]
     assert makers == ["tls.py"]
     assert ClientTLS().insecure is False
+
+
+def test_a_request_that_is_given_up_leaves_no_connection_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever waits for a server that has gone silent may be told to end; the server will not say goodbye then."""
+    ca = ThrowawayCA()
+    context = server_context(ca.issue(), tmp_path)
+    listener = socket.create_server(("127.0.0.1", 0))
+    silent: queue.Queue[ssl.SSLSocket] = queue.Queue()
+
+    def accept() -> None:
+        accepted, _ = listener.accept()
+        connection = context.wrap_socket(accepted, server_side=True)
+        connection.recv(1)
+        silent.put(connection)
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+
+    async def give_up() -> None:
+        api = transport(f"https://127.0.0.1:{listener.getsockname()[1]}", ca)
+        asking = asyncio.create_task(api.send(GET))
+        await asyncio.to_thread(thread.join)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await api.close()
+
+    run_async(give_up())
+    # Closing the loop over a connection that still is there says so.
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+    silent.get(timeout=0).close()
+    listener.close()
