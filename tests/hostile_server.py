@@ -48,6 +48,8 @@ class Hostile:
             return 403, json.dumps(_refusal()).encode()
         if self.mode == "garbage":
             return 200, HOSTILE.encode()
+        if "watch=true" in path:
+            return 200, b""  # the true server's would go on
         reply: Reply = self.wire.request(method, path, body, content_type)
         try:
             tree = json.loads(reply.body)

@@ -137,6 +137,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
     table = {
         "attestation roots list": ["--folder", root],
         "attestation roots update": [f"aws/{HOSTILE}/rsa2048", f"{root}/policy.yaml", "--folder", root],
+        "bench join": ["--nodes", "2", "--timeout", "1s", *there],
         "audit checkpoint": ledger, "audit prove": [HOSTILE, *ledger], "audit verify": ledger,
         "controllers": [*there, "--controllers", HOSTILE], "controllers check": there,
         "csr explain": [CSR, *ledger, *there], "csr vote": [CSR, "-m", HOSTILE, *there],

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Look after what the proofs of machines are held against.",
     ),
     "audit": ("kubevouch.cli.audit:audit", "Show that the ledger is what was written, and what is in it."),
+    "bench": ("kubevouch.cli.bench:bench", "Measure an API server from the side of its machines."),
     "ca": ("kubevouch.cli.ca:ca", "Replace a cluster's certificate authority, with nobody locked out."),
     "certs": ("kubevouch.cli.certs:certs", "Check, renew, request and import a control plane's certificates."),
     "init": ("kubevouch.cli.init:init", "Make a control plane's files, and what machines need to join."),

@@ -8,7 +8,6 @@ import ssl
 
 import aiohttp
 
-
 from kubevouch.client.tls import ClientTLS
 
 # Go's default transport keeps idle connections for 90 s, aiohttp's server drops them after 75: stay below both.

@@ -178,8 +178,7 @@ class Watcher:
 
     def _join(self) -> None:
         if self._dropped_after is not None:
-            # A watch from the future on was dropped before it began.
-            self._position = max(self._position, self._dropped_after)
+            self._position = self._dropped_after
             self._dropped_after = None
         self._feed.join(self)
         self._joined = True
