@@ -9,6 +9,7 @@ from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.testing.cluster import Cluster
 
@@ -16,14 +17,19 @@ KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
 GROUPS = [wellknown.BOOTSTRAPPERS_GROUP, wellknown.DEFAULT_NODE_TOKEN_GROUP]
 
 
-async def ask(cluster: Cluster, token_id: str, name: str = "csr-1", node: str = "worker-1") -> None:
-    """As a machine does that joins with the token."""
+def node_request(name: str, node: str, key: PrivateKey) -> CertificateSigningRequest:
+    """For a node's client certificate."""
     subject = Subject(common_name=f"system:node:{node}", organizations=("system:nodes",))
     spec = CertificateSigningRequestSpec(
-        request=build_request(KEY, subject),
+        request=build_request(key, subject),
         signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
         usages=["digital signature", "client auth"],
     )
-    csr = CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
+    return CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
+
+
+async def ask(cluster: Cluster, token_id: str, name: str = "csr-1", node: str = "worker-1") -> None:
+    """As a machine does that joins with the token."""
+    csr = node_request(name, node, KEY)
     await cluster.client(f"system:bootstrap:{token_id}", GROUPS).create(catalog.CERTIFICATE_SIGNING_REQUESTS, csr)
     await cluster.settle_async()

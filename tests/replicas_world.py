@@ -16,6 +16,7 @@ from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.interface import EventBatch, KeyValue, Page, Revision, Store
 from kubevouch.storage.memory import MemoryStore
+from kubevouch.testing.clock import FakeClock, settle
 from kubevouch.testing.cluster_pki import ClusterPKI
 from kubevouch.util.clock import Clock
 
@@ -103,6 +104,23 @@ class Replica:
 
 
 @asynccontextmanager
+async def passing(clock: Clock) -> AsyncIterator[None]:
+    """Time passes inside, and far less of it than there is work done."""
+
+    async def passes() -> None:
+        while isinstance(clock, FakeClock):
+            clock.advance(0.001)
+            await settle()
+
+    task = asyncio.create_task(passes())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@asynccontextmanager
 async def replicas(
     count: int,
     pki: ControlPlanePKI | Path,
@@ -136,5 +154,6 @@ async def replicas(
             replica = Replica(server, link)
             stack.push_async_callback(replica.stop)
             made.append(replica)
-        await asyncio.gather(*(each.server.start() for each in made))
+        async with passing(clock):
+            await asyncio.gather(*(each.server.start() for each in made))
         yield made

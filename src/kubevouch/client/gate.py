@@ -13,7 +13,8 @@ from kubevouch.client.interface import NotLeading
 from kubevouch.client.rate_limiters import TokenBucket
 from kubevouch.util.clock import Clock
 
-_READS = frozenset({"GET", "HEAD"})
+READS = frozenset({"GET", "HEAD"})
+NOT_SENT = "not sent, because another process may hold the lease by now"
 
 
 class RequestMetrics(Protocol):
@@ -57,5 +58,5 @@ class Gate:
             if seconds:
                 await self._clock.sleep(seconds)
             self.metrics.waited(method, seconds)
-        if method not in _READS and not self._may_write():
-            raise NotLeading("not sent, because another process may hold the lease by now")
+        if method not in READS and not self._may_write():
+            raise NotLeading(NOT_SENT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TypeVar
 
@@ -187,6 +188,15 @@ class Revocations:
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called once something is revoked, or is no more."""
         self._listeners.append(listener)
+
+    @contextmanager
+    def told_meanwhile(self) -> Iterator[None]:
+        """Who begins to listen inside hears nothing any more afterwards."""
+        known = list(self._listeners)
+        try:
+            yield
+        finally:
+            self._listeners = known
 
     def tell(self) -> None:
         """Something has changed; for whoever changes the lock-outs."""

@@ -471,9 +471,13 @@ class APIServer:
         """Serve bound sockets; ``context`` None is plain HTTP, for tests only."""
         await self._https.start(sockets, context)
 
-    def loopback(self, user: UserInfo, component: str) -> Client:
-        """A client in this process that acts as ``user``."""
-        return LoopbackClient(self._loopback_handler, user, self.clock, component)
+    def loopback(self, user: UserInfo, component: str, may_write: Callable[[], bool] = lambda: True) -> Client:
+        """A client in this process that acts as ``user``.
+
+        Args:
+            may_write: asked right before each request that is no read, which is not sent when it is False.
+        """
+        return LoopbackClient(self._loopback_handler, user, self.clock, component, may_write)
 
     def forgive(self) -> None:
         """What clients have written, read and got wrong counts no more: for tests that follow one another here."""

@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.client import paths
+from kubevouch.client.gate import NOT_SENT, READS
 from kubevouch.client.interface import (
     EventType,
     Items,
     ListOptions,
+    NotLeading,
     PatchType,
     RawResponse,
     WatchEvent,
@@ -57,10 +59,22 @@ _DEFAULT_WRITE = WriteOptions()
 
 
 class LoopbackClient:
-    """A ``client.interface.Client`` as ``user``, reported to audit as ``component``."""
+    """A ``client.interface.Client`` as ``user``, reported to audit as ``component``.
 
-    def __init__(self, handler: Handler, user: UserInfo, clock: Clock, component: str) -> None:
+    Args:
+        may_write: asked right before each request that is no read; one that comes when it is False raises NotLeading.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        user: UserInfo,
+        clock: Clock,
+        component: str,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._handler = handler
+        self._may_write = may_write
         self._authentication = Authentication(user, "loopback")
         self._clock = clock
         self._headers = {"User-Agent": f"{component}/loopback"}
@@ -161,6 +175,7 @@ class LoopbackClient:
             authentication=self._authentication,
             loopback=True,
         )
+        self._expect_leading(method)
         try:
             result = await self._handler(request)
         except APIStatusError as err:
@@ -232,11 +247,16 @@ class LoopbackClient:
             loopback=True,
             typed=True,
         )
+        self._expect_leading(request.method)
         result = await self._handler(request)
         if isinstance(result, BytesResult) and result.status == 404:
             # Plain text, for want of the group version; over HTTPS the client says it in these words.
             raise errors.unknown_resource()
         return result
+
+    def _expect_leading(self, method: str) -> None:
+        if method not in READS and not self._may_write():
+            raise NotLeading(NOT_SENT)
 
 
 _METHODS = {

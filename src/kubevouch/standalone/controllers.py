@@ -18,6 +18,7 @@ from kubevouch.client.interface import Client
 from kubevouch.client.resolver import Resolver
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
+from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import ApproverService, Context
 from kubevouch.controllers.manager import Manager
@@ -104,21 +105,39 @@ def start_controllers(
     server: StandaloneServer,
     controllers: Sequence[str],
     *,
-    signing: ClusterSigning | SigningOptions | None = None,
-    identity: IdentityOptions | None = None,
-    ledger: Ledger | None = None,
-    inventory: Sequence[Source] = (),
-    serving: ServingRules | None = None,
-    approver_services: Sequence[ApproverService] = (),
-    attesting: AttestationFile | None = None,
-    resolver: Resolver | None = None,
     management: ManagementCluster | None = None,
     connect: Connect | None = None,
-    node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
+    **settings: Any,
 ) -> RunningControllers:
-    """Start the controllers that a ``--controllers`` list turns on.
+    """Start the controllers that a ``--controllers`` list turns on: at once, and for as long as the server runs.
 
     Args:
+        management: where Cluster API's objects are; None without it.
+        connect: a client for a controller's name; None acts as that controller over the loopback.
+        settings: as of :class:`ControllerPlan`.
+
+    Raises:
+        as :class:`ControllerPlan`
+    """
+    return start(server, ControllerPlan(server, controllers, **settings), management, connect)
+
+
+def start(
+    server: StandaloneServer,
+    plan: ControllerPlan,
+    management: ManagementCluster | None = None,
+    connect: Connect | None = None,
+) -> RunningControllers:
+    """As :func:`start_controllers`."""
+    reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
+    return RunningControllers(server, plan.manager(reach, management))
+
+
+class ControllerPlan:
+    """Which controllers a server runs, and with what; they can be made again and again.
+
+    Args:
+        controllers: a ``--controllers`` list.
         signing: the signing pairs, or these and their rules; None signs everything with the server's CA.
         identity: what machines' identities are worth; its profile is a rule unless ``signing`` has rules.
         ledger: where decisions and certificates are written down; None keeps them in memory.
@@ -126,9 +145,7 @@ def start_controllers(
         resolver: asked about names of kubelets that nothing else justifies.
         approver_services: services that are asked about requests.
         attesting: by which methods machines prove what they are; None is by none.
-        management: where Cluster API's objects are; None without it.
         serving: by what kubelets' serving certificates are approved; None leaves them to people.
-        connect: a client for a controller's name; None acts as that controller over the loopback.
         node_monitor_grace_period: how long a node may be silent before nobody knows how it is.
 
     Raises:
@@ -136,58 +153,95 @@ def start_controllers(
         SignerError, RootCAError: a file of the CA cannot be used.
         AttestationOptionsError: a method of attestation cannot work with its settings.
     """
-    identity = identity or IdentityOptions()
-    pair = pair_at(server.pki.folder, CA)
-    if not isinstance(signing, SigningOptions):
-        signing = _signing_options(signing or ClusterSigning(), pair, identity, server.clock)
-    reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
-    attestation = None
-    if attesting is not None:
-        attestation = made(
-            attesting, reach(wellknown.NODE_ATTESTATION_CONTROLLER), server.clock, server.api.metrics.approvals
+
+    def __init__(
+        self,
+        server: StandaloneServer,
+        controllers: Sequence[str],
+        *,
+        signing: ClusterSigning | SigningOptions | None = None,
+        identity: IdentityOptions | None = None,
+        ledger: Ledger | None = None,
+        inventory: Sequence[Source] = (),
+        serving: ServingRules | None = None,
+        approver_services: Sequence[ApproverService] = (),
+        attesting: AttestationFile | None = None,
+        resolver: Resolver | None = None,
+        node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD,
+    ) -> None:
+        self._server = server
+        self._selected = catalog.select(controllers)
+        self._identity = identity or IdentityOptions()
+        self._attesting = attesting
+        self._inventory = inventory
+        self._resolver = resolver
+        self._services = approver_services
+        self._serving = serving
+        self._grace_period = node_monitor_grace_period
+        self._ledger = MemoryLedger() if ledger is None else ledger
+        pair = pair_at(server.pki.folder, CA)
+        if not isinstance(signing, SigningOptions):
+            signing = _signing_options(signing or ClusterSigning(), pair, self._identity, server.clock)
+        # Tried out here, with a client that is asked nothing: what is wrong with the settings ends the start.
+        attestation = self._attestation(server.client)
+        if attestation is not None:
+            signing = dataclasses.replace(signing, attested=attestation.signer_names())
+        self._signing = signing
+        # Who does not sign needs no key.
+        signs = csr_signing.NAME in {each.name for each in self._selected}
+        self._signers = build_signers(signing) if signs else {}
+        self._root_ca = RootCAFile(pair.certificate)
+
+    def _attestation(self, client: Client) -> Attestation | None:
+        if self._attesting is None:
+            return None
+        return made(self._attesting, client, self._server.clock, self._server.api.metrics.approvals)
+
+    def manager(self, connect: Connect, management: ManagementCluster | None) -> Manager:
+        """All of them, with caches of their own and nothing remembered from before.
+
+        Args:
+            connect: a client for a controller's name.
+            management: where Cluster API's objects are; None without it.
+        """
+        server, signing = self._server, self._signing
+        informers = InformerFactory(connect("informers"), server.clock)
+        named = signing.named or server.pki.folder / NAMED_FOLDER
+        context = Context(
+            connect=connect,
+            informers=informers,
+            clock=server.clock,
+            signers=Signers(self._signers),
+            ledger=self._ledger,
+            revocations=server.revocations,
+            named_authorities=NamedAuthorities(named, signing.keys, server.clock),
+            publication=server.publication,
+            root_ca=self._root_ca,
+            resources=[each for each in resources.STORED if _may_be_there(server, each)],
+            trust_bundles=_trust_bundles(server, self._root_ca),
+            recovery=server.recovery,
+            allow_name_takeover=self._identity.allow_name_takeover,
+            lock_out_deleted_nodes=self._identity.lock_out_deleted_nodes,
+            certificate_lifetime=max(signing.rules.signing_duration, *signing.durations.values(), dt.timedelta()),
+            count=lambda resource, namespace: _count(server, resource, namespace),
+            node_monitor_grace_period=self._grace_period,
+            inventory_sources=self._inventory,
+            management=None if management is None else management.management(connect, informers),
+            kubelet_serving=self._serving,
+            approver_services=self._services,
+            resolver=self._resolver,
+            attestation=self._attestation(connect(wellknown.NODE_ATTESTATION_CONTROLLER)),
+            approval_metrics=server.api.metrics.approvals,
+            signing_metrics=server.api.metrics.signing,
         )
-        signing = dataclasses.replace(signing, attested=attestation.signer_names())
-    # Who does not sign needs no key.
-    selected = catalog.select(controllers)
-    signs = csr_signing.NAME in {each.name for each in selected}
-    root_ca = RootCAFile(pair.certificate)
-    informers = InformerFactory(reach("informers"), server.clock)
-    named = signing.named or server.pki.folder / NAMED_FOLDER
-    context = Context(
-        connect=reach,
-        informers=informers,
-        clock=server.clock,
-        signers=Signers(build_signers(signing) if signs else {}),
-        ledger=MemoryLedger() if ledger is None else ledger,
-        revocations=server.revocations,
-        named_authorities=NamedAuthorities(named, signing.keys, server.clock),
-        publication=server.publication,
-        root_ca=root_ca,
-        resources=[each for each in resources.STORED if _may_be_there(server, each)],
-        trust_bundles=_trust_bundles(server, root_ca),
-        recovery=server.recovery,
-        allow_name_takeover=identity.allow_name_takeover,
-        lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
-        certificate_lifetime=max(signing.rules.signing_duration, *signing.durations.values(), dt.timedelta()),
-        count=lambda resource, namespace: _count(server, resource, namespace),
-        node_monitor_grace_period=node_monitor_grace_period,
-        inventory_sources=inventory,
-        management=None if management is None else management.management(reach, informers),
-        kubelet_serving=serving,
-        approver_services=approver_services,
-        resolver=resolver,
-        attestation=attestation,
-        approval_metrics=server.api.metrics.approvals,
-        signing_metrics=server.api.metrics.signing,
-    )
-    built = catalog.build(selected, context)
-    for controller in built:
-        if isinstance(controller, QueueController):
-            controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))
-            if server.api.tracing is not None:
-                controller.trace(server.api.tracing.tracer, server.api.tracing.origins)
-    elsewhere = None if management is None else management.informers
-    return RunningControllers(server, Manager(built, informers, server.clock, elsewhere))
+        built = catalog.build(self._selected, context)
+        for controller in built:
+            if isinstance(controller, QueueController):
+                controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))
+                if server.api.tracing is not None:
+                    controller.trace(server.api.tracing.tracer, server.api.tracing.origins)
+        elsewhere = None if management is None else management.informers
+        return Manager(built, informers, server.clock, elsewhere)
 
 
 def _signing_options(signing: ClusterSigning, own: Pair, identity: IdentityOptions, clock: Clock) -> SigningOptions:

@@ -13,6 +13,7 @@ from pathlib import Path
 from prometheus_client.core import Metric
 
 from kubevouch.client.endpoint import Endpoint
+from kubevouch.client.leader_election import ElectionOptions
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.interface import ApproverService
@@ -31,10 +32,11 @@ from kubevouch.standalone.api_server import server_settings
 from kubevouch.standalone.approval import ApprovalOptionsError
 from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
 from kubevouch.standalone.cluster_api import management_cluster
-from kubevouch.standalone.controllers import start_controllers
+from kubevouch.standalone.controllers import ControllerPlan, start
 from kubevouch.standalone.data_directory import prepared
 from kubevouch.standalone.errors import InvalidOptionsError
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, Moved
+from kubevouch.standalone.leading import LedControllers
 from kubevouch.standalone.ledger import begin, open_ledger
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
@@ -101,9 +103,8 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             stack.push_async_callback(issued.close)
             await begin(issued, server.client, clock.now())
             server.api.metrics.read_at_scrape(partial(_of_ledger, issued))
-        management = await stack.enter_async_context(management_cluster(options.cluster_api, clock))
         try:
-            controllers = start_controllers(
+            plan = ControllerPlan(
                 server,
                 options.controllers,
                 ledger=issued,
@@ -113,13 +114,18 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
                 serving=serving_rules(options, served.names, server.pki),
                 approver_services=services,
                 attesting=attesting,
-                management=management,
                 resolver=approval.resolver(options.approval, clock),
                 node_monitor_grace_period=options.node_monitor_grace_period,
             )
         except AttestationOptionsError as err:
             raise InvalidOptionsError(str(err), err.hint) from err
-        stack.push_async_callback(controllers.close)
+        management = partial(management_cluster, options.cluster_api, clock)
+        if settings.store.is_shared:
+            # Other servers have controllers, too.
+            stack.push_async_callback(LedControllers(server, plan, ElectionOptions(), management).close)
+        else:
+            beside = await stack.enter_async_context(management())
+            stack.push_async_callback(start(server, plan, beside).close)
         moved = (*served.moved, *served.kubeconfigs.keep(served.decided))
         sent = served.sent()
         await served.listen()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,28 +15,11 @@ from kubevouch.client.interface import Client
 from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.phases import bootstrap_token
 from kubevouch.server.bootstrap import first_start
-from kubevouch.testing.clock import FakeClock, settle
+from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.cluster import Cluster
 from replicas_world import replicas
 
 _HOLDER = "under-way somebody_1"
-
-
-@contextlib.asynccontextmanager
-async def _slowly(clock: FakeClock) -> AsyncIterator[None]:
-    """Time passes, and far less of it than there is work done."""
-
-    async def passing() -> None:
-        while True:
-            clock.advance(0.001)
-            await settle()
-
-    task = asyncio.create_task(passing())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,7 +31,7 @@ async def test_of_three_at_once_one_makes_the_tokens(tmp_path: Path, seed: int) 
         made.append(client)
         await bootstrap_token.ensure(client, bootstrap_token.DEFAULT_TTL, now=clock.now())
 
-    async with _slowly(clock), replicas(3, tmp_path, clock, at_first_start=at_first_start, seed=seed) as servers:
+    async with replicas(3, tmp_path, clock, at_first_start=at_first_start, seed=seed) as servers:
         assert len(made) == 1
         for each in servers:
             assert await bootstrap_token.find(each.client, now=clock.now())
