@@ -6,6 +6,7 @@ the kind of a document.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kubevouch.api import (
@@ -29,7 +30,7 @@ from kubevouch.api import (
 from kubevouch.api.admissionregistration_v1 import GROUP as ADMISSION_REGISTRATION
 from kubevouch.api.admissionregistration_v1 import mutating_policies, policies, policy_defaults, webhooks
 from kubevouch.api.apiextensions_v1 import GROUP as API_EXTENSIONS
-from kubevouch.api.apiextensions_v1 import definitions
+from kubevouch.api.apiextensions_v1 import definitions, stored_definitions
 from kubevouch.api.empty_kinds import EMPTY_KINDS, EmptyKind, resource_of
 from kubevouch.machinery import meta
 from kubevouch.machinery.scheme import Defaulter, GroupVersion, GroupVersionKind, Resource, Scheme
@@ -100,7 +101,8 @@ ROLES = Resource(rbac_v1.GROUP, "v1", "Role", "roles", rbac_v1.Role, namespaced=
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     API_EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions",
     definitions.CustomResourceDefinition, namespaced=False, short_names=("crd", "crds"),
-    storage_prefix=f"{API_EXTENSIONS}/customresourcedefinitions",
+    codec=stored_definitions.DefinitionCodec(),
+    storage_prefix=f"{API_EXTENSIONS}/customresourcedefinitions", storage_version="v1beta1",
 )  # fmt: skip
 
 CSI_DRIVERS = Resource(storage_v1.GROUP, "v1", "CSIDriver", "csidrivers", storage_v1.CSIDriver, namespaced=False)
@@ -132,11 +134,11 @@ MUTATING_WEBHOOK_CONFIGURATIONS = Resource(
 )  # fmt: skip
 MUTATING_ADMISSION_POLICIES = Resource(
     ADMISSION_REGISTRATION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies",
-    mutating_policies.MutatingAdmissionPolicy, namespaced=False,
+    mutating_policies.MutatingAdmissionPolicy, namespaced=False, storage_version="v1beta1",
 )  # fmt: skip
 MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
     ADMISSION_REGISTRATION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings",
-    mutating_policies.MutatingAdmissionPolicyBinding, namespaced=False,
+    mutating_policies.MutatingAdmissionPolicyBinding, namespaced=False, storage_version="v1beta1",
 )  # fmt: skip
 VALIDATING_ADMISSION_POLICIES = Resource(
     ADMISSION_REGISTRATION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
@@ -263,5 +265,39 @@ def _scheme() -> Scheme:
     return scheme
 
 
+# Versions that have the same fields, in which older kube-apiservers have stored objects, or newer ones will.
+_ALSO_STORED: dict[str, tuple[Resource[Any], ...]] = {
+    "v1alpha1": (
+        CLUSTER_TRUST_BUNDLES, POD_CERTIFICATE_REQUESTS, VALIDATING_ADMISSION_POLICIES,
+        VALIDATING_ADMISSION_POLICY_BINDINGS, MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS,
+    ),
+    "v1beta1": (
+        CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, LEASES, CSI_DRIVERS, CSI_NODES, RUNTIME_CLASSES,
+        VALIDATING_WEBHOOK_CONFIGURATIONS, MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_ADMISSION_POLICIES,
+        VALIDATING_ADMISSION_POLICY_BINDINGS, MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS,
+    ),
+    "v1beta2": (DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES),
+    "v1": (CLUSTER_TRUST_BUNDLES,),
+}  # fmt: skip
+_CONVERTED: dict[Resource[Any], tuple[Resource[Any], Callable[[Any], Any]]] = {
+    CERTIFICATE_SIGNING_REQUESTS: (
+        CERTIFICATE_SIGNING_REQUESTS_V1BETA1,
+        lambda csr: certificates_v1beta1.to_v1(certificates_v1beta1.default_certificate_signing_request(csr)),
+    ),
+    EVENTS: (EVENTS_V1, events_v1.to_core),
+    POD_CERTIFICATE_REQUESTS: (POD_CERTIFICATE_REQUESTS_V1, pod_certificate_requests_v1.to_v1beta1),
+}
+
+
+def _know_stored_versions() -> None:
+    """Whoever wrote a store, Kubernetes reads it (facts: k8s.io/api, every version that is registered)."""
+    for version, resources in _ALSO_STORED.items():
+        for resource in resources:
+            resource.codec.also_read(str(GroupVersion(resource.group, version)))
+    for resource, (other, convert) in _CONVERTED.items():
+        resource.codec.also_read(other.api_version, other.codec, convert)
+
+
+_know_stored_versions()
 SCHEME = _scheme()
 """All kinds with their defaults. A document's kind is looked up here; do not add to it."""

@@ -23,6 +23,25 @@ class EndpointConditions(Struct):
     terminating: Annotated[bool | None, wire(3, "It ends.")] = None
 
 
+class ForZone(Struct):
+    """A zone."""
+
+    name: Annotated[str, wire(1, "Its name.", required=True)] = always(str)
+
+
+class ForNode(Struct):
+    """A node."""
+
+    name: Annotated[str, wire(1, "Its name.", required=True)] = always(str)
+
+
+class EndpointHints(Struct):
+    """Whom an endpoint is for."""
+
+    for_zones: Annotated[list[ForZone], wire(1, "Clients in these zones.", list_type="atomic")] = []
+    for_nodes: Annotated[list[ForNode], wire(2, "Clients on these nodes.", list_type="atomic")] = []
+
+
 class Endpoint(Struct):
     """One of what stands behind a Service."""
 
@@ -33,6 +52,7 @@ class Endpoint(Struct):
     deprecated_topology: Annotated[dict[str, str], wire(5, "No longer set.")] = {}
     node_name: Annotated[str | None, wire(6, "The node it is on.")] = None
     zone: Annotated[str | None, wire(7, "The zone it is in.")] = None
+    hints: Annotated[EndpointHints | None, wire(8, "Whom it is for.")] = None
 
 
 class EndpointPort(Struct):

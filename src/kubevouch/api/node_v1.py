@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kubevouch.api.core_v1.pods import Toleration
+from kubevouch.api.core_v1.scheduling import Toleration
 from kubevouch.machinery.declaration import Quantity, Struct, always, wire
 from kubevouch.machinery.meta import Object
 

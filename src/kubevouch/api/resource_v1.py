@@ -13,7 +13,7 @@ import msgspec
 from kubevouch.api.core_v1.nodes import NodeSelector
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.machinery import field
-from kubevouch.machinery.declaration import Int64, Quantity, RawJSON, Struct, always, named, wire
+from kubevouch.machinery.declaration import Int64, Quantity, RawJSON, Struct, always, named, wire, zero
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.text import names
@@ -47,7 +47,7 @@ class CapacityRequestPolicy(Struct):
 class DeviceCapacity(Struct):
     """An amount of something that a device has."""
 
-    value: Annotated[Quantity | None, wire(1, "How much.", required=True)] = None
+    value: Annotated[Quantity, wire(1, "How much.", required=True)] = always(zero)
     request_policy: Annotated[CapacityRequestPolicy | None, wire(2, "How requests use it up.")] = None
 
 
@@ -63,7 +63,7 @@ class DeviceAttribute(Struct):
 class Counter(Struct):
     """An amount that devices share."""
 
-    value: Annotated[Quantity | None, wire(1, "How much.", required=True)] = None
+    value: Annotated[Quantity, wire(1, "How much.", required=True)] = always(zero)
 
 
 class CounterSet(Struct):

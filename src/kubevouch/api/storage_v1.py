@@ -137,6 +137,9 @@ class CSIDriverSpec(Struct):
     node_allocatable_update_period_seconds: Annotated[
         Int64 | None, wire(9, "How often a node asks how many volumes fit.")
     ] = None
+    service_account_token_in_secrets: Annotated[
+        bool | None, wire(10, "Tokens come with the secrets of the driver.")
+    ] = None
 
 
 class CSIDriver(Object):

@@ -5,13 +5,14 @@ Source: k8s.io/apimachinery apis/meta/v1/unstructured, apiextensions-apiserver p
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from kubevouch.machinery.codec import gojson, json_codec
 from kubevouch.machinery.codec.json_codec import Decoded, UnmarshalError
-from kubevouch.machinery.codec.object_codec import ObjectCodec, use_codec
+from kubevouch.machinery.codec.object_codec import ObjectCodec, read_text, use_codec
 from kubevouch.machinery.declaration import wire
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.schema import schema_of
@@ -21,6 +22,7 @@ from kubevouch.machinery.writing.typed_tree import DEDUCED, MapType, MergeType
 
 Tree = dict[str, Any]
 
+_EXPONENT = re.compile(rb"[:,\[]-?[0-9.]+e")
 _TYPE_META = ("kind", "apiVersion", "metadata")
 
 
@@ -66,9 +68,10 @@ class CustomCodec(ObjectCodec[CustomObject]):
 
     def to_json(self, obj: CustomObject) -> bytes:
         """With kind and apiVersion: items of lists have them, too."""
-        return json_codec.encode_sorted(
-            {**obj.content, "apiVersion": obj.api_version, "kind": obj.kind, "metadata": obj.metadata}
-        )
+        whole = {**obj.content, "apiVersion": obj.api_version, "kind": obj.kind, "metadata": obj.metadata}
+        text = json_codec.encode_sorted(whole)
+        # A number with an exponent, or a text that looks like one.
+        return json_codec.encode_sorted(gojson.go_numbers(whole)) if _EXPONENT.search(text) else text
 
     def whole_json(self, item: bytes, kind: str, api_version: str) -> bytes:  # noqa: ARG002
         return item
@@ -109,13 +112,11 @@ class CustomCodec(ObjectCodec[CustomObject]):
         raise _no_protobuf()
 
     def to_value(self, obj: CustomObject, api_version: str, kind: str) -> bytes:  # noqa: ARG002
-        return self.to_json(obj)
+        return self.to_json(obj) + b"\n"
 
     def from_value(self, value: bytes, api_version: str, kind: str) -> CustomObject:  # noqa: ARG002
         """In the version in which it was stored; what has become invalid in its metadata is dropped."""
-        tree = msgspec.json.decode(value)
-        if not isinstance(tree, dict):
-            raise UnmarshalError("a stored value that is no object")
+        tree = read_text(value)
         stored_in = tree.get("apiVersion")
         if isinstance(stored_in, str) and (cleaner := self.cleaner(stored_in)) is not None:
             cleaner.clean(tree, stored=True)

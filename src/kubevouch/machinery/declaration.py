@@ -246,5 +246,10 @@ def null_named(name: str) -> Any:
     return msgspec.field(default_factory=_none, name=name)
 
 
+def zero() -> Quantity:
+    """For :func:`always`: Go prints a quantity that nobody has set as 0."""
+    return Quantity("0")
+
+
 def _none() -> None:
     return None

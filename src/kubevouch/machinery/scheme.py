@@ -62,8 +62,8 @@ class Resource(Generic[T]):
     """A kind as a client and a server name it.
 
     ``type`` is the Python struct; ``plural`` the path segment; ``storage_prefix`` the segments under ``/registry``
-    where they are not the plural. ``singular`` and ``list_kind`` follow from the kind where they are left out, and
-    ``codec`` from the type.
+    where they are not the plural, and ``storage_version`` the version in which objects lie there where it is another.
+    ``singular`` and ``list_kind`` follow from the kind where they are left out, and ``codec`` from the type.
     """
 
     group: str
@@ -76,6 +76,7 @@ class Resource(Generic[T]):
     storage_prefix: str = ""
     singular: str = ""
     list_kind: str = ""
+    storage_version: str = ""
     codec: ObjectCodec[T] = field(default=_BY_TYPE, repr=False, compare=False)
     # Made once: a join asks for them forty times.
     group_version: GroupVersion = field(init=False, repr=False, compare=False)
@@ -101,8 +102,13 @@ class Resource(Generic[T]):
         return f"{'core' if package in ('', 'events') else package}.{self.kind}"
 
     @property
+    def stored_api_version(self) -> str:
+        """What stored objects say."""
+        return str(GroupVersion(self.group, self.storage_version)) if self.storage_version else self.api_version
+
+    @property
     def storage_version_hash(self) -> str:
-        digest = hashlib.sha256(f"{self.group}/{self.version}/{self.kind}".encode()).digest()
+        digest = hashlib.sha256(f"{self.group}/{self.storage_version or self.version}/{self.kind}".encode()).digest()
         return base64.b64encode(digest[:8]).decode()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.core_v1 import Node, Pod, ServiceAccount
-from kubevouch.api.core_v1.pods import PodCertificateProjection
+from kubevouch.api.core_v1.volumes import PodCertificateProjection
 from kubevouch.api.issued_pod_certificates import REFRESH_MARGIN
 from kubevouch.api.kubevouch_v1alpha1.certificate_signers import SPIFFE_ID, CertificateSignerSpec
 from kubevouch.api.pod_certificate_requests_v1beta1 import (

@@ -88,7 +88,7 @@ class ResourceStore(ResourceReader[T]):
         resource = self.definition.resource
         if obj.metadata.resource_version or obj.metadata.self_link:
             obj = replace_metadata(obj, resource_version="", self_link="")
-        return self._codec.to_value(obj, resource.api_version, resource.kind)
+        return self._codec.to_value(obj, resource.stored_api_version, resource.kind)
 
     async def _as_if_stored(self, stored: Stored[T]) -> Stored[T]:
         """What is left of an object after it was stored in another version. Raises ``APIStatusError``."""

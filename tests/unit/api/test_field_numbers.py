@@ -34,16 +34,20 @@ from kubevouch.api.apiextensions_v1 import definitions, schema_fields
 from kubevouch.api.core_v1 import (
     components,
     configmaps,
+    containers,
     endpoints,
     events,
     namespaces,
     nodes,
+    pod_status,
     pods,
     quotas,
     references,
+    scheduling,
     secrets,
     serviceaccounts,
     services,
+    volumes,
 )
 from kubevouch.machinery import meta
 from kubevouch.machinery.declaration import Struct
@@ -54,8 +58,8 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = json.loads(
 )
 MODULES: dict[str, tuple[ModuleType, ...]] = {
     "core/v1": (
-        components, configmaps, endpoints, events, namespaces, nodes, pods, quotas, references, secrets,
-        serviceaccounts, services,
+        components, configmaps, containers, endpoints, events, namespaces, nodes, pod_status, pods, quotas, references,
+        scheduling, secrets, serviceaccounts, services, volumes,
     ),
     "events.k8s.io/v1": (events_v1,),
     "coordination.k8s.io/v1": (coordination_v1,),
@@ -83,6 +87,8 @@ NOT_DECLARED = {
     "Rule",
     "DeviceConfiguration",
     "VolumeSource",
+    "ProbeHandler",
+    "EphemeralContainerCommon",
     "JSONSchemaProps",
     "JSONSchemaPropsOrArray",
     "JSONSchemaPropsOrBool",
@@ -100,7 +106,10 @@ JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON.
-EMBEDDED = {"rule", "ruleWithOperations", "deviceConfiguration", "volumeSource"}
+EMBEDDED = {
+    "rule", "ruleWithOperations", "deviceConfiguration", "volumeSource", "handler", "ephemeralContainerCommon",
+    "localObjectReference",
+}  # fmt: skip
 
 SCALARS = {
     "string": "s", "bytes": "bytes", "bool": "b", "int32": "i32", "int64": "i64", "time": "Time",

@@ -38,8 +38,7 @@ WITHOUT_MODEL = {
 UNSERVED = "kubevouch.api.certificates_v1beta1.CertificateSigningRequest"
 # Declared in part, as their modules say.
 IN_PART = {
-    "Container", "PodSpec", "PodStatus", "PodCondition", "ServiceSpec", "ServicePort", "ServiceStatus",
-    "LoadBalancerStatus", "ResourceSliceSpec", "CSIDriverSpec", "Endpoint", "Volume", "VolumeProjection",
+    "PodSpec", "PodStatus", "ResourceSliceSpec", "CSIDriverSpec", "Volume", "ResourceHealth", "VolumeMountStatus",
 }  # fmt: skip
 ADDED_IN_1_37 = {
     "NodeSpec": {"podPreemptionPolicy"},
@@ -48,6 +47,17 @@ ADDED_IN_1_37 = {
     "ListMeta": {"shardInfo"},
     "PodCertificateProjection": {"user"},
     "ProjectedVolumeSource": {"defaultUser"},
+    "ConfigMapVolumeSource": {"defaultUser"},
+    "DownwardAPIVolumeSource": {"defaultUser"},
+    "SecretVolumeSource": {"defaultUser"},
+    "KeyToPath": {"user"},
+    "DownwardAPIVolumeFile": {"user"},
+    "ServiceAccountTokenProjection": {"user"},
+    "ClusterTrustBundleProjection": {"user"},
+    "EmptyDirVolumeSource": {"mode"},
+    "GRPCAction": {"mode"},
+    "HTTPGetAction": {"protocol"},
+    "VolumeMount": {"bindMountOptions"},
     "CSINode": {"status"},
     "Device": {"nodeAllocatableResources"},
     "DeviceAttribute": {"bools", "ints", "strings", "versions"},

@@ -8,13 +8,8 @@ import msgspec
 import pytest
 
 from kubevouch.api.core_v1 import Node, Pod, PodSpec, ServiceAccount
-from kubevouch.api.core_v1.pods import (
-    PodCertificateProjection,
-    PodStatus,
-    ProjectedVolumeSource,
-    Volume,
-    VolumeProjection,
-)
+from kubevouch.api.core_v1.pod_status import PodStatus
+from kubevouch.api.core_v1.volumes import PodCertificateProjection, ProjectedVolumeSource, Volume, VolumeProjection
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     CertificateRevocation,
     CertificateRevocationSpec,

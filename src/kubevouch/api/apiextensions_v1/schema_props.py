@@ -13,6 +13,8 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from kubevouch.api.apiextensions_v1.schema_fields import (
     FIELDS,
     KEPT,
@@ -33,30 +35,33 @@ _GO = "JSONSchemaProps"
 class JSONSchemaProps(Opaque):
     """A schema; ``tree`` holds builtins and is never changed.
 
-    What is stored keeps its message alone, compressed. A tree takes fifty times as much memory, and few of hundreds of
-    schemas are looked into at a time.
+    What is stored keeps its message or its JSON alone, compressed. A tree takes fifty times as much memory, and few of
+    hundreds of schemas are looked into at a time.
 
     Raises:
-        ProtobufError: where ``tree`` is asked for, of a message that is none.
+        ProtobufError, UnmarshalError: where ``tree`` is asked for, of a message or JSON that is none.
     """
 
-    __slots__ = ("_packed", "_tree")
+    __slots__ = ("_is_json", "_packed", "_tree")
 
     def __init__(self, tree: dict[str, Any]) -> None:
         self._tree: dict[str, Any] | None = tree
         self._packed: bytes | None = None
+        self._is_json = False
 
     @property
     def tree(self) -> dict[str, Any]:
         tree, packed = self._tree, self._packed
         if tree is not None or packed is None:
             return tree or {}
-        return _unpacked(packed)
+        return _unpacked(packed, self._is_json)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, JSONSchemaProps):
             return False
-        return (self._packed is not None and self._packed == other._packed) or same(self.tree, other.tree)
+        if self._packed is not None and (self._packed, self._is_json) == (other._packed, other._is_json):
+            return True
+        return same(self.tree, other.tree)
 
     __hash__ = None  # type: ignore[assignment]  # it holds lists
 
@@ -65,7 +70,7 @@ class JSONSchemaProps(Opaque):
 
     @classmethod
     def from_tree(cls, tree: Any, note: Note, stack: str, path: str) -> JSONSchemaProps:
-        return cls(_schema(tree, note, stack, path, 0))
+        return tree if isinstance(tree, cls) else cls(_schema(tree, note, stack, path, 0))
 
     @classmethod
     def from_message(cls, data: bytes) -> JSONSchemaProps:
@@ -73,21 +78,54 @@ class JSONSchemaProps(Opaque):
         found._packed, found._tree = zlib.compress(data, 1), None
         return found
 
+    @classmethod
+    def from_stored(cls, tree: dict[str, Any]) -> JSONSchemaProps:
+        """From the JSON of a definition that was stored, which nobody has looked into."""
+        found = cls({})
+        found._packed, found._tree = zlib.compress(msgspec.json.encode(tree), 1), None
+        found._is_json = True
+        return found
+
     def to_message(self) -> bytes:
         packed, tree = self._packed, self._tree
-        if packed is not None:
+        if packed is not None and not self._is_json:
             return zlib.decompress(packed)
         from kubevouch.api.apiextensions_v1 import schema_message
 
-        message = schema_message.pack(tree or {})
-        self._packed = zlib.compress(message, 1)
-        self._tree = None
+        message = schema_message.pack(self.tree if tree is None else tree)
+        if packed is None:
+            self._packed = zlib.compress(message, 1)
+            self._tree = None
         return message
+
+    def to_stored(self) -> dict[str, Any]:
+        """The tree, with values of JSON as Go writes them: it has kept their members in a map."""
+        return _stored(self.tree)
+
+
+def _stored(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: _stored_value(value, FIELDS[name].kind) for name, value in schema.items()}
+
+
+def _stored_value(value: Any, kind: Kind) -> Any:
+    if kind in ("json", "jsons"):
+        return msgspec.Raw(json_codec.encode_sorted(value))
+    if kind == "double":
+        return gojson.go_numbers(value)
+    if kind in ("schema_map", "or_strings_map"):
+        return {key: _stored(item) if isinstance(item, dict) else item for key, item in value.items()}
+    if kind in ("schema", "or_bool", "or_array", "schemas"):
+        if isinstance(value, dict):
+            return _stored(value)
+        return [_stored(item) for item in value] if isinstance(value, list) else value
+    return value
 
 
 @lru_cache(maxsize=4)
-def _unpacked(packed: bytes) -> dict[str, Any]:
+def _unpacked(packed: bytes, is_json: bool) -> dict[str, Any]:
     """Of those that a request or a change of a definition looks into, one time after another."""
+    if is_json:
+        return _schema(gojson.loads(zlib.decompress(packed)), _silent, "", "", 0)
     from kubevouch.api.apiextensions_v1 import schema_message
 
     return schema_message.unpack(zlib.decompress(packed))

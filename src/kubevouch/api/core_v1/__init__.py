@@ -6,6 +6,7 @@ The ``validate_*`` functions check what is particular to a kind. The metadata th
 
 from kubevouch.api.core_v1.components import ComponentCondition, ComponentStatus
 from kubevouch.api.core_v1.configmaps import ConfigMap, validate_config_map, validate_config_map_update
+from kubevouch.api.core_v1.containers import Container
 from kubevouch.api.core_v1.endpoints import EndpointAddress, EndpointPort, Endpoints, EndpointSubset
 from kubevouch.api.core_v1.events import Event, EventSeries, EventSource, validate_event, validate_event_update
 from kubevouch.api.core_v1.namespaces import (
@@ -31,7 +32,8 @@ from kubevouch.api.core_v1.nodes import (
     NodeSystemInfo,
     Taint,
 )
-from kubevouch.api.core_v1.pods import Container, Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubevouch.api.core_v1.pod_status import PodCondition, PodStatus
+from kubevouch.api.core_v1.pods import Pod, PodSpec
 from kubevouch.api.core_v1.quotas import (
     LimitRange,
     ResourceQuota,
@@ -40,6 +42,7 @@ from kubevouch.api.core_v1.quotas import (
     validate_quota,
 )
 from kubevouch.api.core_v1.references import LocalObjectReference, ObjectReference
+from kubevouch.api.core_v1.scheduling import Toleration
 from kubevouch.api.core_v1.secrets import Secret, default_secret, validate_secret, validate_secret_update
 from kubevouch.api.core_v1.serviceaccounts import (
     ServiceAccount,

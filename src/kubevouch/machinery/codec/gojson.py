@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 MAX_DEPTH = 10_000  # Go's scanner refuses to nest deeper
 _WHITESPACE = b" \t\r\n"
@@ -330,3 +333,32 @@ def _float(value: float) -> int | float:
 
 def _out_of_range(text: str) -> UnmarshalError:
     return UnmarshalError(f"json: cannot unmarshal number {text[:64]} into Go value of type float64")
+
+
+# ------------------------------------------------------------------ numbers as Go writes them
+
+
+def go_numbers(tree: Any) -> Any:
+    """``tree`` with the floats spelled out that Go prints in other words than everybody else.
+
+    Go writes exponents below -6 and from 21 on, the latter with a plus; msgspec some of those between, too.
+    """
+    if type(tree) is float:
+        return _go_float(tree)
+    if isinstance(tree, dict):
+        made = {key: go_numbers(value) for key, value in tree.items()}
+        return made if any(made[key] is not tree[key] for key in made) else tree
+    if isinstance(tree, list):
+        items = [go_numbers(item) for item in tree]
+        return items if any(new is not old for new, old in zip(items, tree, strict=True)) else tree
+    return tree
+
+
+def _go_float(value: float) -> Any:
+    size = abs(value)
+    if value == 0 or 1e-5 < size < 1e15:
+        return value
+    if 1e-6 <= size < 1e21:
+        return msgspec.Raw(format(Decimal(repr(value)), "f").encode())
+    mantissa, _, exponent = repr(value).partition("e")
+    return msgspec.Raw(f"{mantissa}e{int(exponent):+d}".encode())

@@ -7,13 +7,14 @@ whether its fields are declared by a struct or by a schema that came at run time
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kubevouch.machinery.codec import json_codec
-from kubevouch.machinery.codec.json_codec import Decoded
+from kubevouch.machinery.codec import gojson, json_codec
+from kubevouch.machinery.codec.json_codec import Decoded, UnmarshalError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.schema import StructSchema, schema_of
 from kubevouch.machinery.writing import struct_compare, typed_tree
@@ -22,6 +23,10 @@ from kubevouch.machinery.writing.typed_tree import MapType
 
 T = TypeVar("T", bound=msgspec.Struct)
 Tree = dict[str, Any]
+Convert = Callable[[Any], Any]
+
+_ENCRYPTED = b"k8s:enc:"
+"""What every value begins with that was encrypted (k8s.io/apiserver pkg/storage/value; Kubernetes 1.36)."""
 
 
 class ObjectCodec(ABC, Generic[T]):
@@ -75,7 +80,18 @@ class ObjectCodec(ABC, Generic[T]):
 
     @abstractmethod
     def from_value(self, value: bytes, api_version: str, kind: str) -> T:
-        """From what a store has kept. Raises ``ValueError`` unless it holds this kind."""
+        """From what a store has kept, whoever wrote it. Raises ``ValueError`` unless it holds this kind."""
+
+    def also_read(
+        self, api_version: str, codec: ObjectCodec[Any] | None = None, convert: Convert | None = None
+    ) -> None:
+        """Read values in another version of the kind, too.
+
+        Args:
+            codec: of that version; None for one with the same fields.
+            convert: from that version.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def bare(self, obj: T) -> T:
@@ -97,6 +113,7 @@ class StructCodec(ObjectCodec[T]):
 
     def __init__(self, struct: type[T]) -> None:
         self.struct = struct
+        self._versions: dict[str, tuple[ObjectCodec[Any], Convert]] = {}
 
     def __getattr__(self, name: str) -> Any:
         """What few kinds are asked for, made when it first is: a millisecond each, and a server has sixty."""
@@ -144,12 +161,47 @@ class StructCodec(ObjectCodec[T]):
         return value
 
     def from_value(self, value: bytes, api_version: str, kind: str) -> T:
+        if not value.startswith(self._protobuf.MAGIC):
+            return self._from_text(value, api_version, kind)
         opened = self._protobuf.unseal(value)
-        if opened.api_version != api_version or opened.kind != kind:
-            expected = f"{api_version}, Kind={kind}"
-            raise self._protobuf.ProtobufError(f"expected {expected}, got {opened.api_version}, Kind={opened.kind}")
-        obj: T = self._messages.decode(opened.raw)
+        obj: T
+        if opened.api_version == api_version and opened.kind == kind:
+            obj = self._messages.decode(opened.raw)
+            return obj
+        codec, convert = self._stored_in(opened.api_version, opened.kind, api_version, kind)
+        obj = convert(codec.from_message(opened.raw))
         return obj
+
+    def _from_text(self, value: bytes, api_version: str, kind: str) -> T:
+        """Kubernetes writes text for few kinds, and reads it for all: JSON, and YAML too."""
+        made: Any = self.struct
+        if not value:
+            blank: T = made()
+            return blank
+        return self._read_tree(read_text(value), api_version, kind)
+
+    def _read_tree(self, tree: Tree, api_version: str, kind: str) -> T:
+        found = tree.get("apiVersion"), tree.get("kind")
+        codec, convert = (self, _same) if found == (api_version, kind) else self._stored_in(*found, api_version, kind)
+        try:
+            read = json_codec.convert(tree, codec.struct)
+        except UnmarshalError:
+            read = codec.from_tree(tree).value  # null for a value and the like
+        obj: T = convert(codec.bare(read))
+        return obj
+
+    def also_read(
+        self, api_version: str, codec: ObjectCodec[Any] | None = None, convert: Convert | None = None
+    ) -> None:
+        self._versions[api_version] = codec or self, convert or _same
+
+    def _stored_in(
+        self, found_version: object, found_kind: object, api_version: str, kind: str
+    ) -> tuple[ObjectCodec[Any], Convert]:
+        found = self._versions.get(str(found_version)) if found_kind == kind else None
+        if found is None:
+            raise UnmarshalError(f"expected {api_version}, Kind={kind}, got {found_version}, Kind={found_kind}")
+        return found
 
     def bare(self, obj: T) -> T:
         """Objects in memory carry no kind and apiVersion: there the type says it."""
@@ -163,6 +215,31 @@ class StructCodec(ObjectCodec[T]):
 
     def compare(self, old: T, new: T) -> tuple[FieldSet, FieldSet]:
         return struct_compare.compare(old, new)
+
+
+def _same(obj: Any) -> Any:
+    return obj
+
+
+def read_text(value: bytes) -> Tree:
+    """The tree of a stored value that is JSON or YAML. Raises ``ValueError``."""
+    if value.startswith(_ENCRYPTED):
+        raise UnmarshalError("identity transformer tried to read encrypted data")
+    try:
+        tree = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        tree = _read_patiently(value)
+    if not isinstance(tree, dict):
+        raise UnmarshalError(f"json: cannot unmarshal {json_codec.go_kind(tree)} into an object")
+    return tree
+
+
+def _read_patiently(value: bytes) -> Any:
+    try:
+        return gojson.loads(value)
+    except gojson.JSONSyntaxError:
+        # Hardly ever: who only names kinds has no need of it.
+        return import_module("kubevouch.machinery.codec.yamltext").loads(value)[0]
 
 
 _codecs: dict[type[Any], ObjectCodec[Any]] = {}

@@ -2,7 +2,7 @@
 
 Real message classes are built from the declarations, one file descriptor a struct, on first use. Presence follows Go's
 generated marshallers (Kubernetes 1.36): a pointer that is nil is not written, every other scalar and struct is, even
-when it is empty; a reader takes what is absent for zero.
+when it is empty; bytes are there when there are any. A reader takes what is absent for zero.
 """
 
 from __future__ import annotations
@@ -350,7 +350,11 @@ def _fill_lines(item: FieldSchema, index: int, names: dict[str, object]) -> list
                 f"            f{index}(target.add(), v)"]  # fmt: skip
     if _is_plain(kind):
         assign = f'setattr(msg, "continue", {source})' if item.proto_name == "continue" else f"{target} = {source}"
-        return [f"    if {source} is not None:", f"        {assign}"] if item.pointer else [f"    {assign}"]
+        if item.pointer:
+            return [f"    if {source} is not None:", f"        {assign}"]
+        if isinstance(kind, ScalarSchema) and kind.kind == "bytes":
+            return [f"    if {source}:", f"        {assign}"]
+        return [f"    {assign}"]
     if isinstance(kind, ScalarSchema) and kind.type is not None:
         return [f"    if {source} is not None:", f"        {target} = {source}.to_message()"]
     names[f"f{index}"] = _filler_of(kind)
