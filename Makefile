@@ -11,11 +11,12 @@ MODULES ?=         # make mutants: packages or modules below src/kubevouch: MODU
 PACKAGES ?=        # make coverage: some of those with a floor in pyproject.toml, all if empty
 ABUSE_SECONDS ?= 20 # make attack: how long each abuse goes on at most
 ENDURANCE_SECONDS ?= 1200 # make endurance
+TORTURE_SECONDS ?= 300 # make torture: for each system
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -34,6 +35,7 @@ help:
 	@echo 'make bench     the benchmarks, into bench-results; make bench-large: with 100,000 objects and 5,000 watchers too'
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
 	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, where its memory is, and a fleet of 200 agents'
+	@echo 'make torture   work under faults for TORTURE_SECONDS=300 a system, a checker after it, and the bugs that it has to find'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -135,7 +137,12 @@ endurance: venv
 	KUBEVOUCH_AGENTS=200 KUBEVOUCH_KILLS=15 KUBEVOUCH_STRIDE=1 $(PY) -m pytest tests/integration/test_agent_fleet.py \
 	    tests/integration/test_up_kill.py tests/integration/test_node_recovery.py -n $(strip $(WORKERS)) $(PYTEST_FLAGS)
 
+# Systems of several processes that are killed, stopped and cut off, then what the checker says (docs/torture.md).
+torture: venv peers
+	PYTHONPATH=tests $(PY) -m torture --bugs
+	PYTHONPATH=tests $(PY) -m torture --seconds $(strip $(TORTURE_SECONDS)) $(TORTURE_FLAGS)
+
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results attack-results build dist site .fuzz .mutants .docs
+	    bench-results attack-results torture-results build dist site .fuzz .mutants .docs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

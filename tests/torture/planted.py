@@ -1,0 +1,274 @@
+"""``kubevouch`` with a bug put in: what proves that the checker sees. Run as ``planted.py NAME COMMAND...``.
+
+Each changes one or two functions of the running program and no file. ``PLANTED`` says which guarantee it breaks; what
+the checker has to call it is in ``torture.catalog``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def acknowledged_before_commit() -> None:
+    """The store answers a write, and tells everybody of it, before the commit that holds it."""
+    from kubevouch.storage.sqlite import writer
+    from kubevouch.storage.sqlite.rows import insert_rows
+
+    def committed(self: Any, pending: list[Any]) -> Any:
+        self.database.writer.execute("BEGIN IMMEDIATE")
+        decision, missed = self._decided([each.write for each in pending])
+        insert_rows(self.database.writer, decision.rows)
+        self.revision = decision.revision
+        self._tell(self.settle, writer.Commit(pending, decision.outcomes, missed + decision.events, decision.revision))
+        if any("/configmaps/torture/" in each.write.key for each in pending):
+            threading.Event().wait(0.05)  # a disk that is not fast
+        self.database.writer.execute("COMMIT")
+        self.database.mark.advance(decision.revision)
+        return writer.Commit([], [], [], decision.revision)
+
+    writer.Writer._committed = committed  # type: ignore[method-assign]
+
+
+def no_compare_and_swap() -> None:
+    """A write is made over whatever is there by then."""
+    from kubevouch.storage.interface import RevisionConflict
+    from kubevouch.storage.sqlite import batch
+
+    target: Any = batch
+    genuine = target.refusal
+
+    def refusal(write: Any, current: Any) -> Any:
+        refused = genuine(write, current)
+        return None if isinstance(refused, RevisionConflict) and current is not None else refused
+
+    target.refusal = refusal
+
+
+def conflict_after_the_write() -> None:
+    """A write whose answer was slow is sent again, and what its first try did is taken for somebody else's."""
+    from kubevouch.storage.interface import RevisionConflict
+    from kubevouch.storage.sqlite.store import SQLiteStore
+
+    genuine = SQLiteStore.update
+    count = 0
+
+    async def update(self: Any, key: str, value: bytes, expected: Any, *, ttl: float | None = None) -> Any:
+        nonlocal count
+        revision = await genuine(self, key, value, expected, ttl=ttl)
+        count += "/configmaps/torture/" in key
+        if count % 7 == 6:
+            count += 1
+            raise RevisionConflict(key, await self.get(key))
+        return revision
+
+    SQLiteStore.update = update  # type: ignore[method-assign]
+
+
+def list_does_not_wait() -> None:
+    """A read "as of now" is answered from the watch cache as it is, a moment behind the store."""
+    import asyncio
+
+    from kubevouch.storage.watchcache.cacher import Cacher
+
+    genuine = Cacher._apply
+
+    async def apply(self: Any, event: Any) -> None:
+        if "/configmaps/torture/" in event.key:
+            await asyncio.sleep(0.01)
+        await genuine(self, event)
+
+    async def newest(self: Any) -> Any:
+        return self._revision
+
+    Cacher._apply = apply  # type: ignore[method-assign]
+    Cacher.newest = newest  # type: ignore[method-assign]
+
+
+def revision_of_the_newest_item() -> None:
+    """A list's revision is that of its newest object: after a deletion, one of the past."""
+    from kubevouch.registry import reader
+
+    genuine = reader.ResourceReader._newest_page
+
+    async def newest_page(self: Any, scope: Any, limit: int, start: str = "") -> Any:
+        found = await genuine(self, scope, limit, start)
+        newest = max((each.revision for each in found.items), default=found.revision)
+        return reader.ListResult(found.items, newest, found.continue_token, found.remaining)
+
+    reader.ResourceReader._newest_page = newest_page  # type: ignore[method-assign]
+
+
+def pages_of_different_times() -> None:
+    """The second page of a list is of the newest state, under the revision of the first."""
+    from kubevouch.registry import reader
+
+    async def page_at(self: Any, scope: Any, revision: Any, limit: int, start: str = "") -> Any:
+        return await self._page(scope, revision, self.cache.scan(scope.prefix, start, lasting=True), limit)
+
+    reader.ResourceReader._page_at = page_at  # type: ignore[method-assign]
+
+
+def events_merged() -> None:
+    """Of two changes of one object that wait for a watcher only the later is told."""
+    from kubevouch.storage.watchcache.resource_cache import Watcher
+
+    def offer(self: Any, change: Any) -> None:
+        if self._closed or change.revision <= self._after:
+            return
+        if self._queue and self._queue[-1].stored.key == change.stored.key:
+            self._queue.pop()
+        self._queue.append(change)
+
+    Watcher.offer = offer  # type: ignore[method-assign]
+    # Whoever goes on from some revisions before has a queue at once; so has everybody on a slow machine.
+
+
+def watch_from_the_version_itself() -> None:
+    """A watch from a revision begins with the change that made it."""
+    from kubevouch.storage.interface import Revision
+    from kubevouch.storage.watchcache.resource_cache import ResourceCache
+
+    genuine = ResourceCache.watch
+
+    def watch(self: Any, scope: Any, after: Any) -> Any:
+        ours = "/configmaps/torture/" in scope.prefix
+        return genuine(self, scope, Revision(max(after - 1, self.oldest)) if ours else after)
+
+    ResourceCache.watch = watch  # type: ignore[method-assign]
+
+
+def gap_instead_of_410() -> None:
+    """A watch from a revision that is forgotten begins with what is left."""
+    from kubevouch.storage.watchcache.resource_cache import ResourceCache
+
+    genuine = ResourceCache.watch
+
+    def watch(self: Any, scope: Any, after: Any) -> Any:
+        return genuine(self, scope, max(after, self.oldest))
+
+    ResourceCache.watch = watch  # type: ignore[method-assign]
+
+
+def slow_watchers_forgotten() -> None:
+    """A watcher that falls behind is told no more, and not told that either."""
+    from kubevouch.storage.watchcache.resource_cache import Watcher
+
+    genuine = Watcher.offer
+
+    def offer(self: Any, change: Any) -> None:
+        genuine(self, change)
+        if len(self._queue) >= 3:
+            self._cache.forget(self)
+
+    Watcher.offer = offer  # type: ignore[method-assign]
+
+
+def signs_what_is_open() -> None:
+    """The signer takes a request for approved that nobody has decided about."""
+    _signs(lambda csr: True)
+
+
+def signs_what_is_denied() -> None:
+    """The signer takes any decision for an approval."""
+    _signs(lambda csr: bool(csr.status.conditions))
+
+
+def _signs(decided: Callable[[Any], bool]) -> None:
+    from kubevouch.controllers import csr_signing
+    from kubevouch.signers.interface import Approval
+
+    target: Any = csr_signing
+    target.has_condition = lambda csr, _: decided(csr)
+    target.approval_of = lambda csr: Approval("", "", csr.metadata.creation_timestamp) if decided(csr) else None
+
+
+def signs_again() -> None:
+    """The signer does not see that it has signed, nor looks into the ledger, and the server lets it replace what it
+    issued."""
+    import msgspec
+
+    from kubevouch.api import certificates_v1
+    from kubevouch.controllers import csr_signing
+    from kubevouch.controllers.interface import Result
+    from kubevouch.signers import issuance
+
+    genuine = csr_signing.CSRSigner.reconcile
+    again: set[str] = set()
+
+    async def reconcile(self: Any, request: Any) -> Any:
+        lister = self._csrs
+
+        class Blind:
+            def get(self, name: str) -> Any:
+                csr = lister.get(name)
+                return csr and msgspec.structs.replace(csr, status=msgspec.structs.replace(csr.status, certificate=b""))
+
+        self._csrs = Blind()
+        try:
+            result = await genuine(self, request)
+        finally:
+            self._csrs = lister
+        if request.name in again:
+            return result
+        again.add(request.name)
+        return Result(requeue_after=0.01)
+
+    async def before(*_: Any) -> Any:
+        return ()
+
+    csr_signing.CSRSigner.reconcile = reconcile  # type: ignore[method-assign]
+    ledger: Any = issuance
+    ledger._before = before
+    validation: Any = certificates_v1
+    validation.validate_certificate_signing_request_status_update = lambda *_, **__: []
+
+
+def uses_not_written() -> None:
+    """A use of a token is taken, and not written down."""
+    from kubevouch.controllers.approval.token_admission import TokenAdmission
+
+    async def wrote(self: Any, secret: Any, uses: int, attempt: Any) -> bool:
+        from kubevouch.records import token_record
+
+        token_record.reserve(token_record.read(secret.metadata.annotations), uses, attempt)
+        return True
+
+    TokenAdmission._wrote = wrote  # type: ignore[method-assign]
+
+
+def revocations_asked_once() -> None:
+    """What was found of a certificate at its first request is remembered."""
+    from kubevouch.authentication import x509
+
+    genuine = x509.refuse_revoked
+    known: set[Any] = set()
+
+    def refuse_revoked(revoked: Any, marks: Any) -> None:
+        if marks not in known:
+            genuine(revoked, marks)
+            known.add(marks)
+
+    x509.refuse_revoked = refuse_revoked
+
+
+PLANTED: dict[str, Callable[[], None]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        acknowledged_before_commit, no_compare_and_swap, conflict_after_the_write, list_does_not_wait,
+        revision_of_the_newest_item, pages_of_different_times, events_merged, watch_from_the_version_itself,
+        gap_instead_of_410, slow_watchers_forgotten, signs_what_is_open, signs_what_is_denied, signs_again,
+        uses_not_written, revocations_asked_once,
+    )
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, whose modules have names of their own
+    from kubevouch.cli.main import main
+
+    for name in sys.argv.pop(1).split(","):
+        PLANTED[name]()
+    main()

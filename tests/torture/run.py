@@ -1,0 +1,119 @@
+"""One run: work, faults, a fence, the checker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from torture import checker
+from torture.history import Answered, Asked, Fence, History, Record, Told, of_ops
+from torture.nemeses import NEMESES, Stage
+from torture.recorder import Recorder
+from torture.systems import System
+from torture.violations import Violation
+from torture.work import MAPS, Mix, Work
+
+FENCE_SECONDS = 20.0
+_TRIES = 200
+_SHOWN = 40
+
+
+async def torture(
+    system: System,
+    history: History,
+    faults: Iterable[str],
+    *,
+    mix: Mix | None = None,
+    between: int = 100,
+    seconds: float = 2.0,
+    after: int = 100,
+    patience: float = FENCE_SECONDS,
+    told: Callable[[str], None] = lambda _: None,
+) -> list[Violation]:
+    """Work on ``system`` while ``faults`` come one after the other, then what the checker says.
+
+    Args:
+        between: so many acknowledged writes lie before each fault; ``after``: behind the last.
+        seconds: how long a fault lasts at most.
+        patience: so long an open watch may take to tell of a write, when nothing is wrong any more.
+        told: hears of each fault before it comes.
+    """
+    recorder = Recorder(history)
+    work = Work(recorder, system, history.header.seed, mix or Mix())
+    stage = Stage(system, recorder, random.Random(f"{history.header.seed} faults"), seconds)
+    try:
+        await work.prepare()
+        work.start()
+        for name in faults:
+            await recorder.writes(between)
+            told(name)
+            await NEMESES[name](stage)
+        await recorder.writes(after)
+        await system.heal()
+        await work.finish()
+        await _fence(work, recorder, patience)
+    finally:
+        await work.close()
+    return checker.check(history.records)
+
+
+async def _fence(work: Work, recorder: Recorder, patience: float) -> None:
+    """Write once more, read everything through every edge, and wait until every watch knows of that write."""
+    system = work.system
+    for number, edge in enumerate(system.edges):
+        client = system.administrator(recorder, f"fence-{number}", edge)
+        try:
+            for _ in range(_TRIES):
+                value = f"fence {recorder.op()}"
+                answer = await client.patch(MAPS + "fence", {"data": {"value": value}}, value)
+                if answer.code == 404:
+                    value = f"fence {recorder.op()}"
+                    tree = {"metadata": {"name": "fence"}, "data": {"value": value}}
+                    answer = await client.create(MAPS + "fence", tree, value)
+                if 200 <= answer.code < 300:
+                    break
+                await asyncio.sleep(0.1)
+            else:
+                raise AssertionError(f"nothing can be written any more: {answer}")
+            await client.list_(MAPS)
+            await client.list_("certificatesigningrequests/")
+        finally:
+            await client.close()
+    until = recorder.now + patience
+    while recorder.now < until and _behind(recorder.history.records, answer.revision):  # noqa: ASYNC110 - rarely long
+        await asyncio.sleep(0.05)
+    recorder.add(Fence(recorder.now, answer.revision))
+
+
+def _behind(records: list[Record], revision: int) -> bool:
+    """Whether an open watch has not heard of ``revision``."""
+    reached: dict[int, int] = {}
+    for record in records:
+        if isinstance(record, Asked) and record.verb == "watch" and record.key == MAPS:
+            reached[record.op] = 0
+        elif isinstance(record, Answered):
+            reached.pop(record.op, None)
+        elif isinstance(record, Told) and record.op in reached:
+            reached[record.op] = record.revision
+    return any(each < revision for each in reached.values())
+
+
+def explain(records: list[Record], violation: Violation) -> str:
+    """The violation, and the part of the history that shows it."""
+    part = list(of_ops(records, set(violation.ops), set(violation.keys)))
+    lines = [msgspec.json.encode(each).decode() for each in part]
+    if len(lines) > _SHOWN:
+        lines = [*lines[: _SHOWN // 4], f"… {len(lines) - _SHOWN} more", *lines[-_SHOWN * 3 // 4 :]]
+    return "\n".join([str(violation), *(f"    {line}" for line in lines)])
+
+
+def summary(records: list[Record]) -> str:
+    """How much was looked at."""
+    kinds = Counter(type(record).__name__ for record in records)
+    codes = Counter(record.code for record in records if isinstance(record, Answered))
+    shown = ", ".join(f"{count} × {code or 'none'}" for code, count in sorted(codes.items()))
+    return f"{kinds['Asked']} requests ({shown}), {kinds['Told']} events, {kinds['Fault']} lines of faults"
