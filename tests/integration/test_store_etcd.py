@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -10,8 +11,11 @@ from uuid import uuid4
 import pytest
 
 import aio
+from asynctest import async_test
 from etcd_server import EtcdServer
+from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.etcd import messages
+from kubevouch.storage.etcd.compaction import NEVER, Turn, take
 from kubevouch.storage.etcd.keys import ROOT
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.store import EtcdStore
@@ -167,3 +171,69 @@ class TestEtcdStore(StoreSuite):
             if ttl <= self.passed:
                 self.store.granted.remove((ttl, identity))
                 await self.store._client.call(messages.LEASE_REVOKE, messages.LeaseRevokeRequest(ID=identity), 10)
+
+
+# ------------------------------------------------------------------ several servers on one etcd
+
+
+@asynccontextmanager
+async def opened(etcd: EtcdServer, **more: Any) -> AsyncIterator[EtcdStore]:
+    store = await EtcdStore.open(EtcdOptions(etcd.endpoints, **more), SystemClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _is_kept(store: EtcdStore, revision: Revision) -> bool:
+    try:
+        await store.list(ROOT, limit=1, revision=revision)
+    except Compacted:
+        return False
+    return True
+
+
+@async_test
+async def test_two_servers_compact_like_one_until_one_of_them_dies(etcd: EtcdServer) -> None:
+    async with opened(etcd) as store:
+        client, revisions = store._client, RevisionBytes(store.revision_bytes)
+        nowhere = Turn(-1)  # where the clock never is
+        first = await take(client, await take(client, nowhere, NEVER, revisions), NEVER, revisions)
+        second = await take(client, nowhere, NEVER, revisions)
+        old = await store.create(f"{ROOT}{uuid4()}", b"")
+        kept = []
+        for _ in range(3):
+            newer = await store.create(f"{ROOT}{uuid4()}", b"")
+            at = first.time
+            first = await take(client, first, first.revision, revisions)
+            second = await take(client, second, second.revision, revisions)
+            # One of them moves the clock, and the other one sees that it was moved: never both.
+            assert (first.time, second.time) == (at + 1, at + 1)
+            kept.append((await _is_kept(store, old), await _is_kept(store, newer)))
+        assert kept == [(True, True), (False, True), (False, True)]
+        # Once the first one is dead, the second one goes on.
+        last = newer
+        await store.create(f"{ROOT}{uuid4()}", b"")
+        second = await take(client, second, second.revision, revisions)
+        assert second.time == first.time + 1
+        second = await take(client, second, second.revision, revisions)
+        assert not await _is_kept(store, last)
+
+
+@async_test
+async def test_what_is_large_is_forgotten_early_whoever_has_the_turn(etcd: EtcdServer) -> None:
+    async with opened(etcd) as store, opened(etcd) as other:
+        revisions = RevisionBytes(4 << 20)
+        await take(other._client, Turn(-1), NEVER, revisions)
+        key = f"{ROOT}{uuid4()}"
+        first = revision = await store.create(key, b"")
+        compacting = asyncio.ensure_future(store.keep_compacting(300.0, revisions))
+        for _ in range(5):
+            revision = await store.update(key, b"x" * (1 << 20), revision)
+            revisions.wrote(revision, 1 << 20)
+        while await _is_kept(store, first):  # noqa: ASYNC110 - another server's doing
+            await asyncio.sleep(0)
+        assert await _is_kept(store, revision)
+        assert revisions.bytes < 4 << 20
+        compacting.cancel()
+        await asyncio.wait({compacting})

@@ -78,12 +78,12 @@ from kubevouch.server.request import NOT_FOUND, BytesResult, Filter, Handler, Re
 from kubevouch.server.revocation_paths import RevocationPaths
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.storage.compactor import RevisionBytes, keep_compacting
+from kubevouch.storage.compactor import REVISION_BYTES, RevisionBytes, SharedHistory, keep_compacting
 from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable, lowest
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher, Tap
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
-from kubevouch.util.clock import Clock
+from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.loop_monitor import LoopMonitor, Stall
 from kubevouch.util.timers import Timers
 from kubevouch.util.worker import Worker
@@ -179,7 +179,8 @@ class APIServer:
         if isinstance(medium, Sized):
             self.metrics.storage.size(medium.size)
         self._probed = medium if isinstance(medium, Probed) else None
-        self._revisions = RevisionBytes()
+        self._shared = medium if isinstance(medium, SharedHistory) else None
+        self._revisions = RevisionBytes(self._shared.revision_bytes if self._shared else REVISION_BYTES)
         self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches(tap=self.cacher.tap)
@@ -414,9 +415,9 @@ class APIServer:
         try:
             if self._probed is not None:
                 self._probed.expect_running()
-            await self.store.revision()
-        except StoreUnavailable as err:
-            raise HealthError(str(err)) from err
+            await wait_at_most(self.clock, self.store.revision(), self._options.store_health_seconds)
+        except (StoreUnavailable, TimeoutError) as err:
+            raise HealthError(f"error getting data from the store: {err}") from err
 
     async def _store_writes(self) -> None:
         await self._store_runs()
@@ -463,9 +464,11 @@ class APIServer:
         self._monitor.start()
         self._definition_controllers.start()
         if interval := self._options.compaction_interval.total_seconds():
-            self._compacting = asyncio.create_task(
-                keep_compacting(self.store, self.clock, interval, self._revisions), name="compactor"
-            )
+            if self._shared is not None:
+                keeping = self._shared.keep_compacting(interval, self._revisions)
+            else:
+                keeping = keep_compacting(self.store, self.clock, interval, self._revisions)
+            self._compacting = asyncio.create_task(keeping, name="compactor")
 
     async def listen(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:
         """Serve bound sockets; ``context`` None is plain HTTP, for tests only."""

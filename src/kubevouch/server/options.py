@@ -28,6 +28,7 @@ class ServerOptions:
         tls: versions and cipher suites.
         watch_cache_size: how many events of each resource are remembered for watches and lists.
         compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
+        store_health_seconds: how long the store may take to answer a health check.
         csr_columns, csr_annotations: which facts of requests ``kubectl get csr`` shows, and annotations hold; names of
             ``registry.certificates.derived_facts``.
         record_invalid_csr_signatures: store a few signing requests that their own key has not signed, denied.
@@ -41,6 +42,7 @@ class ServerOptions:
     tls: TLSOptions = field(default_factory=TLSOptions)
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
     compaction_interval: dt.timedelta = dt.timedelta()
+    store_health_seconds: float = 2.0
     csr_columns: tuple[str, ...] = ()
     csr_annotations: tuple[str, ...] = ()
     record_invalid_csr_signatures: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Protocol, runtime_checkable
 
 from kubevouch.storage.interface import Revision, Store, StoreError
 from kubevouch.util.clock import Clock, wait_at_most
@@ -61,6 +62,18 @@ class RevisionBytes:
             self.bytes -= self._marks.popleft()[1]
         if self.bytes <= self._budget:
             self.too_many.clear()
+
+
+@runtime_checkable
+class SharedHistory(Protocol):
+    """A store that other servers write to as well, and that agrees with them on what to forget."""
+
+    revision_bytes: int
+    """What :class:`RevisionBytes` allows for it."""
+
+    async def keep_compacting(self, interval: float, revisions: RevisionBytes) -> None:
+        """As :func:`keep_compacting`, together with the others."""
+        ...
 
 
 async def keep_compacting(store: Store, clock: Clock, interval: float, revisions: RevisionBytes) -> None:

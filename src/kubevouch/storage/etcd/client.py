@@ -143,21 +143,21 @@ class EtcdClient:
             self._token = answer.token
         return (_HAS_LEADER, _API_VERSION, ("token", self._token))
 
-    async def versions(self) -> list[str]:
-        """What each member says it is, of those that answer."""
-        answers = await asyncio.gather(*map(self._version, self.endpoints))
-        return [version for version in answers if version is not None]
+    async def statuses(self) -> list[Any]:
+        """What each member says of itself, of those that answer."""
+        answers = await asyncio.gather(*map(self._status, self.endpoints))
+        return [status for status in answers if status is not None]
 
-    async def _version(self, endpoint: Endpoint) -> str | None:
+    async def _status(self, endpoint: Endpoint) -> Any | None:
         try:
             metadata = await self._metadata(endpoint, STATUS_SECONDS)
-            status = await endpoint.stub(messages.STATUS)(
+            # It answers without a leader, too.
+            metadata = tuple(each for each in metadata if each != _HAS_LEADER)
+            return await endpoint.stub(messages.STATUS)(
                 messages.StatusRequest(), timeout=STATUS_SECONDS, metadata=metadata
             )
         except grpc.aio.AioRpcError:
             return None
-        version: str = status.version
-        return version
 
     async def close(self) -> None:
         for endpoint in self.endpoints:

@@ -20,7 +20,8 @@ _KINDS = {
 # numbers. What etcd puts into a oneof is set by itself alone here.
 _MESSAGES = {
     "ResponseHeader": "1 cluster_id uint64, 2 member_id uint64, 3 revision int64, 4 raft_term uint64",
-    "KeyValue": "1 key bytes, 2 create_revision int64, 3 mod_revision int64, 5 value bytes, 6 lease int64",
+    "KeyValue": "1 key bytes, 2 create_revision int64, 3 mod_revision int64, 4 version int64,"
+    "5 value bytes, 6 lease int64",
     "Event": "1 type int64, 2 kv KeyValue, 3 prev_kv KeyValue",
     "RangeRequest": "1 key bytes, 2 range_end bytes, 3 limit int64, 4 revision int64, 8 keys_only bool,"
     "9 count_only bool",
@@ -46,7 +47,7 @@ _MESSAGES = {
     "LeaseRevokeRequest": "1 ID int64",
     "LeaseRevokeResponse": "1 header ResponseHeader",
     "StatusRequest": "",
-    "StatusResponse": "1 header ResponseHeader, 2 version string, 3 dbSize int64",
+    "StatusResponse": "1 header ResponseHeader, 2 version string, 3 dbSize int64, 8 errors string*",
     "AuthenticateRequest": "1 name string, 2 password string",
     "AuthenticateResponse": "1 header ResponseHeader, 2 token string",
 }
@@ -87,6 +88,7 @@ RangeRequest = _made["RangeRequest"]
 RequestOp = _made["RequestOp"]
 StatusRequest = _made["StatusRequest"]
 TxnRequest = _made["TxnRequest"]
+TxnResponse = _made["TxnResponse"]
 WatchCreateRequest = _made["WatchCreateRequest"]
 WatchProgressRequest = _made["WatchProgressRequest"]
 WatchRequest = _made["WatchRequest"]
@@ -109,7 +111,7 @@ class Method(NamedTuple):
 
 
 RANGE = Method("/etcdserverpb.KV/Range", RangeRequest, _made["RangeResponse"], repeats=True)
-TXN = Method("/etcdserverpb.KV/Txn", TxnRequest, _made["TxnResponse"], repeats=False)
+TXN = Method("/etcdserverpb.KV/Txn", TxnRequest, TxnResponse, repeats=False)
 COMPACT = Method("/etcdserverpb.KV/Compact", CompactionRequest, _made["CompactionResponse"], repeats=True)
 LEASE_GRANT = Method("/etcdserverpb.Lease/LeaseGrant", LeaseGrantRequest, _made["LeaseGrantResponse"], repeats=True)
 LEASE_REVOKE = Method("/etcdserverpb.Lease/LeaseRevoke", LeaseRevokeRequest, _made["LeaseRevokeResponse"], repeats=True)

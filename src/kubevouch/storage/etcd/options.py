@@ -9,6 +9,7 @@ DEFAULT_PREFIX = "/registry"
 DEFAULT_PORT = 2379
 LEASE_REUSE_SECONDS = 60
 LEASE_REUSE_WRITES = 1000
+DB_POLL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class EtcdOptions:
         user: of etcd's own authentication; empty is none. The password is the first line of ``password_file``.
         lease_reuse_seconds: how much longer than asked a key with a time to live may stay, so that many share a lease.
         lease_reuse_writes: how many keys share one at most.
+        db_poll_seconds: between two questions for the size of the database; 0 asks none.
     """
 
     endpoints: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class EtcdOptions:
     password_file: Path | None = None
     lease_reuse_seconds: int = LEASE_REUSE_SECONDS
     lease_reuse_writes: int = LEASE_REUSE_WRITES
+    db_poll_seconds: float = DB_POLL_SECONDS
 
     @property
     def uses_tls(self) -> bool:

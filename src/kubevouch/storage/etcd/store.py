@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
-from kubevouch.storage.etcd import messages
+from kubevouch.storage.compactor import RevisionBytes
+from kubevouch.storage.etcd import compaction, messages
 from kubevouch.storage.etcd.client import READ_SECONDS, WRITE_SECONDS, EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
@@ -26,11 +28,17 @@ from kubevouch.storage.interface import (
     StoreUnavailable,
 )
 from kubevouch.storage.write import FIRST_REVISION, check_limit, check_value, expiry
-from kubevouch.util.clock import Clock
+from kubevouch.util import backoff
+from kubevouch.util.clock import Clock, wait_at_most
+from kubevouch.util.logger import get_logger
+
+log = get_logger("storage.etcd")
 
 OPEN_SECONDS = 20.0
 """kube-apiserver's dial timeout."""
 _CLOSE_SECONDS = 5.0
+PROBE_SECONDS = 2.0
+"""How long a health check waits: kube-apiserver's."""
 
 # Keys asked for at once when all are wanted: more while they are small, fewer when they are large.
 _FIRST_PAGE, _LARGEST_PAGE = 500, 8000
@@ -40,11 +48,17 @@ _SMALL_PAGE_BYTES, _LARGE_PAGE_BYTES = 2 << 20, 8 << 20
 class EtcdStore:
     """A ``Store`` on etcd. Made by ``open``; belongs to the loop it was opened in."""
 
+    revision_bytes = compaction.REVISION_BYTES
+
     def __init__(self, client: EtcdClient, keys: Keys, clock: Clock, options: EtcdOptions, revision: Revision) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
         self._upstream = Upstream(client, keys, clock, revision)
+        self._size = 0
+        self._polling = (
+            asyncio.ensure_future(self._keep_size(options.db_poll_seconds)) if options.db_poll_seconds else None
+        )
         self._leases = SharedLeases(self._grant, clock, options)
         self._calls = 0
         self._idle = asyncio.Event()
@@ -212,6 +226,37 @@ class EtcdStore:
                 if not err.is_compacted:
                     await self._refused(err, revision, b"")
 
+    async def keep_compacting(self, interval: float, revisions: RevisionBytes) -> None:
+        """For ever, every ``interval`` seconds, in turn with the other servers on this etcd."""
+        await compaction.keep_compacting(self._client, self._clock, interval, revisions)
+
+    def size(self) -> int:
+        """The database's, in bytes, when it was last asked for; 0 before."""
+        return self._size
+
+    async def _keep_size(self, interval: float) -> None:
+        known: list[str] = []
+        while True:
+            statuses = await self._client.statuses()
+            self._size = max((status.dbSize for status in statuses), default=self._size)
+            alarms = sorted({alarm for status in statuses for alarm in status.errors})
+            if alarms and alarms != known:
+                log.warning("etcd raised an alarm; of NOSPACE: compact, defragment, disarm it", alarms=alarms)
+            known = alarms
+            await self._clock.sleep(backoff.jittered(interval, random.random, 0.5))
+
+    def expect_running(self) -> None:
+        self._expect_open()
+        self._upstream.expect_running()
+
+    async def expect_writable(self) -> None:
+        """As kube-apiserver: that a majority answers. Reads go on when etcd's room is used up, and so do deletions."""
+        self.expect_running()
+        try:
+            await wait_at_most(self._clock, self._newest(), PROBE_SECONDS)
+        except TimeoutError as err:
+            raise StoreUnavailable(f"etcd: got no answer within {PROBE_SECONDS:g} s") from err
+
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -222,6 +267,9 @@ class EtcdStore:
             await asyncio.wait_for(self._idle.wait(), _CLOSE_SECONDS)
         except TimeoutError:
             pass
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait({self._polling})
         await self._upstream.close()
         await self._client.close()
 

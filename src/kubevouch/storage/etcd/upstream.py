@@ -76,6 +76,11 @@ class Upstream:
         if self._proving is None or self._proving.done():
             self._proving = asyncio.ensure_future(self._prove())
 
+    def expect_running(self) -> None:
+        """Raises StoreUnavailable."""
+        if self._following.done():
+            raise StoreUnavailable("etcd: got a watch that has ended, expected it to run; restart the server")
+
     async def close(self) -> None:
         tasks = {task for task in (self._following, self._proving) if task is not None}
         for task in tasks:
@@ -195,8 +200,8 @@ class Upstream:
             await self._client.call(messages.TXN, messages.TxnRequest(success=[op]), WRITE_SECONDS)
 
     async def _all_tell_progress(self) -> bool:
-        versions = await self._client.versions()
-        return bool(versions) and all(map(tells_progress, versions))
+        statuses = await self._client.statuses()
+        return bool(statuses) and all(tells_progress(status.version) for status in statuses)
 
     # -------------------------------------------------------------- the past
 
