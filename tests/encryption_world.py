@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +25,23 @@ class Recorded:
 
     def __init__(self) -> None:
         self.values: list[tuple[str, str, str]] = []
+        self.calls: list[tuple[str, str, str]] = []
 
     def transformed(self, direction: str, prefix: str, seconds: float, code: str) -> None:
         assert seconds >= 0
         self.values.append((direction, prefix, code))
+
+    def kms_call(self, provider: str, method: str, seconds: float, code: str) -> None:
+        assert seconds >= 0
+        self.calls.append((provider, method, code))
+
+    def seed_missed(self) -> None: ...
+
+    def key_used(self, direction: str, provider: str, key_id: str, now: dt.datetime) -> None: ...
+
+    def key_named(self, provider: str, key_id: str, now: dt.datetime) -> None: ...
+
+    def bad_key_named(self, provider: str, code: str) -> None: ...
 
 
 class Fixture:

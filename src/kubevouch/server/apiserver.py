@@ -442,6 +442,12 @@ class APIServer:
         if self._stopping:
             raise HealthError("the server is stopping")
 
+    def add_check(self, name: str, check: Check) -> None:
+        """Of what a restart does not help against: not for ``/livez``."""
+        for health in self._health:
+            if health.name != "livez":
+                health.add(name, check)
+
     def expect_hook(self, name: str) -> None:
         """``/readyz`` fails until ``hook_done(name)``."""
         self._pending_hooks.add(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
@@ -14,10 +15,16 @@ from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.filters.tracing import Tracing
+from kubevouch.server.health import HealthError
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
-from kubevouch.standalone.encryption import EncryptionAtRest, EncryptionOptionsError, at_rest
+from kubevouch.standalone.encryption import (
+    EncryptionAtRest,
+    EncryptionOptionsError,
+    PluginsUnavailable,
+    at_rest,
+)
 from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
@@ -115,8 +122,20 @@ async def api_server(
     async with contextlib.AsyncExitStack() as stack:
         if encryption is not None:
             made.api.metrics.read_at_scrape(encryption.metrics.collect)
-            await stack.enter_async_context(encryption.running())
+            if encryption.is_probed:
+                made.api.add_check("kms-providers", partial(_plugins_are_well, encryption))
+            try:
+                await stack.enter_async_context(encryption.running())
+            except PluginsUnavailable as err:
+                raise NotHereError(str(err), "start the plug-in, or correct its endpoint") from err
         yield await stack.enter_async_context(made)
+
+
+async def _plugins_are_well(encryption: EncryptionAtRest) -> None:
+    try:
+        await encryption.check()
+    except PluginsUnavailable as err:
+        raise HealthError(str(err)) from err
 
 
 def _require_parser() -> None:

@@ -1,4 +1,4 @@
-"""Encryption at rest, by kube-apiserver's flags: the file, what it makes of the store, and its reload.
+"""Encryption at rest, by kube-apiserver's flags: the file, its plug-ins, and what becomes of its changes.
 
 Source: k8s.io/apiserver/pkg/server/options/encryptionconfig (Kubernetes 1.36).
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -20,7 +21,9 @@ from kubevouch.standalone.encryption_options import EncryptionOptions
 from kubevouch.storage.encryption.ciphers import SecretboxUnavailable
 from kubevouch.storage.encryption.configured import transformers
 from kubevouch.storage.encryption.encryption import Encryption
-from kubevouch.storage.encryption.interface import Provider
+from kubevouch.storage.encryption.interface import TransformError, aggregate
+from kubevouch.storage.encryption.kms import KMSProvider
+from kubevouch.storage.encryption.kms_service import KMSService, KMSUnavailable
 from kubevouch.storage.encryption.transformers import ResourceTransformers
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp, warn_of_exposure
@@ -28,12 +31,44 @@ from kubevouch.util.logger import get_logger
 
 # Kubernetes looks once a minute.
 RELOAD_SECONDS = 1.0
+# How long a start waits for plug-ins, which often start at the same time.
+START_SECONDS = 60.0
+# How long those of another file may take before it is taken for one that cannot be used.
+SWITCH_SECONDS = 10.0
+_RETRY_SECONDS = 0.5
 
 log = get_logger("encryption")
 
 
 class EncryptionOptionsError(Exception):
     """The file cannot be used; the text is Kubernetes', and says nothing of the keys."""
+
+
+class PluginsUnavailable(Exception):
+    """A plug-in that holds the key is not there, or not well."""
+
+
+@dataclass(slots=True)
+class _InUse:
+    """A file's content, and what was made of it."""
+
+    content: bytes
+    transformers: ResourceTransformers
+    plugins: Sequence[KMSProvider]
+    # Those of calls under way, with a call as long again (kmsCloseGracePeriod).
+    grace: float
+    polling: list[asyncio.Task[None]]
+
+    def poll(self) -> None:
+        self.polling = [asyncio.create_task(each.poll(), name=f"kms-{each.name}") for each in self.plugins]
+
+    async def close(self) -> None:
+        for task in self.polling:
+            task.cancel()
+        if self.polling:
+            await asyncio.wait(self.polling)
+        for each in self.plugins:
+            await each.close()
 
 
 class EncryptionAtRest:
@@ -47,33 +82,89 @@ class EncryptionAtRest:
         self._clock = clock
         # Before it is read: a change that comes meanwhile counts.
         self._stamp = stamp(path)
-        self._content, config = _load(path)
-        self.encryption = Encryption(self._transformers(config))
-        self.metrics.in_use(self._content)
+        self._in_use = self._made(*_load(path))
+        self.encryption = Encryption(self._in_use.transformers)
+        self.metrics.in_use(self._in_use.content)
+        self._closing: set[asyncio.Task[None]] = set()
         warn_of_exposure(path)
 
-    def _transformers(self, config: EncryptionConfiguration) -> ResourceTransformers:
-        try:
-            return transformers(config, self.metrics, self._plugin)
-        except SecretboxUnavailable as err:
-            raise EncryptionOptionsError(str(err)) from err
+    @property
+    def is_probed(self) -> bool:
+        """Whether there may be plug-ins, of whose health is told."""
+        return self.reloads or bool(self._in_use.plugins)
 
-    def _plugin(self, config: KMSConfiguration) -> Provider:
-        raise EncryptionOptionsError(
-            f"got the KMS plug-in {config.name}, expected a provider whose keys are in the file"
-        )
+    def _made(self, content: bytes, config: EncryptionConfiguration) -> _InUse:
+        plugins: list[KMSProvider] = []
+        seconds = 0.0
+
+        def plugin(kms: KMSConfiguration) -> KMSProvider:
+            nonlocal seconds
+            seconds += kms.seconds
+            service = KMSService(kms.name, kms.socket, kms.seconds, self._clock, self.metrics)
+            plugins.append(KMSProvider(kms.name, service, self._clock, self.metrics, self._recovered))
+            return plugins[-1]
+
+        try:
+            made = transformers(config, self.metrics, plugin)
+        except (SecretboxUnavailable, KMSUnavailable) as err:
+            raise EncryptionOptionsError(str(err)) from err
+        return _InUse(content, made, plugins, 2 * seconds, [])
+
+    def _recovered(self) -> None:
+        self.encryption.recovered()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follows the file, if that was asked for, inside the block."""
-        tasks = [asyncio.create_task(self._keep(), name="encryption-config")] if self.reloads else []
+        """The plug-ins are there inside the block, and looked after; the file is followed, if that was asked for.
+
+        Raises:
+            PluginsUnavailable
+        """
+        following: asyncio.Task[None] | None = None
         try:
+            await self._expect_well(self._in_use.plugins, START_SECONDS)
+            self._in_use.poll()
+            if self.reloads:
+                following = asyncio.create_task(self._keep(), name="encryption-config")
             yield
         finally:
+            tasks = [*self._closing, *([following] if following is not None else [])]
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+            await self._in_use.close()
+
+    async def check(self) -> None:
+        """Raises :class:`PluginsUnavailable` unless all plug-ins are well, or were a moment ago."""
+        errors = []
+        for at, each in enumerate(self._in_use.plugins):
+            try:
+                await each.probe()
+            except TransformError as err:
+                errors.append(TransformError(f"kms-provider-{at}: {err}"))
+        if errors:
+            raise PluginsUnavailable(aggregate(errors))
+
+    async def _expect_well(self, plugins: Sequence[KMSProvider], seconds: float) -> None:
+        """Raises :class:`PluginsUnavailable`."""
+        end = self._clock.monotonic() + seconds
+        told = False
+        for each in plugins:
+            while True:
+                try:
+                    await each.check()
+                except TransformError as err:
+                    if self._clock.monotonic() >= end:
+                        raise PluginsUnavailable(str(err)) from err
+                    if not told:
+                        log.warning("waiting for a KMS plug-in", provider=each.name, err=str(err))
+                        told = True
+                    await self._clock.sleep(_RETRY_SECONDS)
+                else:
+                    break
+
+    # -------------------------------------------------------------- reload
 
     async def _keep(self) -> None:
         """Read the file again whenever it changes, for ever. What cannot be used changes nothing."""
@@ -82,21 +173,38 @@ class EncryptionAtRest:
             now = stamp(self._path)
             if now != self._stamp:
                 self._stamp = now
-                self._reload()
+                await self._reload()
 
-    def _reload(self) -> None:
-        failed = True
+    async def _reload(self) -> None:
+        former, made = self._in_use, None
         try:
             content, config = _load(self._path)
-            if content == self._content:
+            if content == former.content:
                 return
-            self.encryption.replace(self._transformers(config))
-            self._content, failed = content, False
-            self.metrics.in_use(content)
-            log.info("the encryption configuration was read again", path=str(self._path))
-        except EncryptionOptionsError as err:
+            made = self._made(content, config)
+            await self._expect_well(made.plugins, SWITCH_SECONDS)
+        except (EncryptionOptionsError, PluginsUnavailable) as err:
             log.error("the encryption configuration cannot be used, the former one stays", err=str(err))
-        self.metrics.reloaded(self._clock.now(), failed=failed)
+            self.metrics.reloaded(self._clock.now(), failed=True)
+            if made is not None:
+                await made.close()
+            return
+        self._in_use = made
+        self.encryption.replace(made.transformers)
+        made.poll()
+        self.metrics.in_use(made.content)
+        self.metrics.reloaded(self._clock.now(), failed=False)
+        log.info("the encryption configuration was read again", path=str(self._path))
+        closing = asyncio.create_task(self._close_later(former), name="encryption-former")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close_later(self, former: _InUse) -> None:
+        """Reads that have begun with it may still ask its plug-ins."""
+        try:
+            await self._clock.sleep(former.grace)
+        finally:
+            await former.close()
 
 
 def at_rest(options: EncryptionOptions, clock: Clock) -> EncryptionAtRest | None:

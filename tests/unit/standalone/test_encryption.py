@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aio import until
 from asynctest import async_test
 from encryption_world import IDENTITY, KEY_1, KEY_2, configuration, keys
-from kubevouch.standalone.encryption import RELOAD_SECONDS, EncryptionAtRest, EncryptionOptionsError, at_rest
+from kms_plugin import KMSPlugin
+from kubevouch.standalone.encryption import (
+    RELOAD_SECONDS,
+    START_SECONDS,
+    SWITCH_SECONDS,
+    EncryptionAtRest,
+    EncryptionOptionsError,
+    PluginsUnavailable,
+    at_rest,
+)
 from kubevouch.standalone.encryption_options import EncryptionOptions
+from kubevouch.storage.encryption.kms import PROBE_SECONDS
 from kubevouch.storage.encryption.store import EncryptedStore
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.testing.clock import FakeClock
@@ -18,7 +31,7 @@ KEY = "/registry/secrets/default/one"
 FIRST, SECOND = keys("aesgcm", ("a", KEY_1)), keys("aescbc", ("b", KEY_2))
 
 
-def file(folder: Path, *providers: dict[str, object]) -> Path:
+def file(folder: Path, *providers: dict[str, Any]) -> Path:
     path = folder / "encryption.json"
     path.write_bytes(configuration((["secrets"], providers)))
     path.chmod(0o600)
@@ -86,6 +99,75 @@ async def test_without_reload_the_file_of_the_start_counts(tmp_path: Path) -> No
         path.write_bytes(b"")
         await clock.run(RELOAD_SECONDS * 2)
     assert _counted(made) == {}
+
+
+def with_plugin(folder: Path, socket: Path, *besides: dict[str, Any]) -> Path:
+    plugin = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{socket}", "timeout": "50ms"}}
+    return file(folder, plugin, *besides)
+
+
+@async_test
+async def test_a_start_waits_for_a_plug_in(tmp_path: Path) -> None:
+    clock, socket = FakeClock(), tmp_path / "k.sock"
+    made = EncryptionAtRest(with_plugin(tmp_path, socket), clock, reloads=False)
+    plugin = KMSPlugin()
+    assert made.is_probed
+    starting = made.running()
+    entering = asyncio.ensure_future(starting.__aenter__())
+    await clock.until_asleep()
+    async with plugin.running(socket):
+        while not entering.done():
+            if clock.sleepers:
+                clock.advance(0.5)
+            await asyncio.sleep(0)
+        await entering
+        await made.check()
+        await starting.__aexit__(None, None, None)
+
+
+@async_test
+async def test_a_start_does_not_wait_for_ever(tmp_path: Path) -> None:
+    clock = FakeClock()
+    made = EncryptionAtRest(with_plugin(tmp_path, tmp_path / "k.sock"), clock, reloads=False)
+    entering = asyncio.ensure_future(made.running().__aenter__())
+    await clock.until_asleep()
+    clock.advance(START_SECONDS)
+    with pytest.raises(PluginsUnavailable, match="failed to perform status section of the healthz check for KMS"):
+        await entering
+
+
+@async_test
+async def test_a_file_whose_plug_in_is_not_there_changes_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    path = file(tmp_path, FIRST)
+    made = EncryptionAtRest(path, clock, reloads=True)
+    async with made.running():
+        with_plugin(tmp_path, tmp_path / "k.sock", FIRST)
+        await clock.run(RELOAD_SECONDS)
+        await clock.until_asleep()
+        clock.advance(SWITCH_SECONDS)
+        await until(lambda: _counted(made) == {"failure": 1.0})
+        transformers = made.encryption.of(KEY)
+        assert transformers is not None
+        assert transformers.write(b"value", b"").startswith(b"k8s:enc:aesgcm:v1:a:")
+        await made.check()
+
+
+@async_test
+async def test_readiness_is_that_of_the_plug_ins_in_use(tmp_path: Path) -> None:
+    clock, socket, plugin = FakeClock(), tmp_path / "k.sock", KMSPlugin()
+    async with plugin.running(socket):
+        made = EncryptionAtRest(with_plugin(tmp_path, socket, FIRST), clock, reloads=True)
+        async with made.running():
+            await made.check()
+            plugin.refuses = {"Status"}
+            clock.advance(PROBE_SECONDS)
+            with pytest.raises(PluginsUnavailable, match="kms-provider-0: failed to perform status section"):
+                await made.check()
+            file(tmp_path, FIRST)
+            await clock.run(RELOAD_SECONDS)
+            await until(lambda: _counted(made) == {"success": 1.0})
+            await made.check()
 
 
 def _counted(made: EncryptionAtRest) -> dict[str, float]:

@@ -22,7 +22,7 @@ GCM_NONCE_BYTES = 12
 _BLOCK_BYTES = 16
 _SECRETBOX_NONCE_BYTES = 24
 _SECRETBOX_TAG_BYTES = 16
-_TOO_SHORT = "the stored data was shorter than the required size"
+TOO_SHORT = "the stored data was shorter than the required size"
 
 
 class KeyCipher(Protocol):
@@ -44,7 +44,7 @@ class GCMCipher:
 
     def decrypt(self, body: bytes, associated: bytes) -> bytes:
         if len(body) < GCM_NONCE_BYTES:
-            raise TransformError(_TOO_SHORT)
+            raise TransformError(TOO_SHORT)
         try:
             return self._aead.decrypt(body[:GCM_NONCE_BYTES], body[GCM_NONCE_BYTES:], associated)
         except InvalidTag:
@@ -63,7 +63,7 @@ class CBCCipher:
 
     def decrypt(self, body: bytes, associated: bytes) -> bytes:  # noqa: ARG002 - not authenticated
         if len(body) < _BLOCK_BYTES:
-            raise TransformError(_TOO_SHORT)
+            raise TransformError(TOO_SHORT)
         if len(body) % _BLOCK_BYTES:
             raise TransformError("the stored data is not a multiple of the block size")
         decryptor = BlockCipher(self._algorithm, CBC(body[:_BLOCK_BYTES])).decryptor()
@@ -107,7 +107,7 @@ class SecretboxCipher:
 
     def decrypt(self, body: bytes, associated: bytes) -> bytes:  # noqa: ARG002 - not authenticated
         if len(body) < _SECRETBOX_NONCE_BYTES + _SECRETBOX_TAG_BYTES:
-            raise TransformError(_TOO_SHORT)
+            raise TransformError(TOO_SHORT)
         try:
             return self._open(body[_SECRETBOX_NONCE_BYTES:], body[:_SECRETBOX_NONCE_BYTES], self._key)
         except self._error:
