@@ -6,8 +6,9 @@ import datetime as dt
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubevouch.server.edge.sni import NamedFiles
 from kubevouch.server.edge.timeouts import REQUEST_TIMEOUT
-from kubevouch.server.edge.tls import TLSOptions
+from kubevouch.server.edge.tls import ServingFiles, TLSOptions
 from kubevouch.storage.watchcache.history import HISTORY
 
 # kube-apiserver's defaults; its flow control shares out the sum.
@@ -26,6 +27,8 @@ class ServerOptions:
         tracing_config_file: a TracingConfiguration; None traces nothing.
         request_timeout: how long a body or an answer may be under way, and the most for everything shorter.
         tls: versions and cipher suites.
+        serving: another pair than that of the data directory.
+        named: pairs for clients that ask for a name.
         watch_cache_size: how many events of each resource are remembered for watches and lists.
         compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
         store_health_seconds: how long the store may take to answer a health check.
@@ -40,6 +43,8 @@ class ServerOptions:
     tracing_config_file: Path | None = None
     request_timeout: dt.timedelta = REQUEST_TIMEOUT
     tls: TLSOptions = field(default_factory=TLSOptions)
+    serving: ServingFiles | None = None
+    named: tuple[NamedFiles, ...] = ()
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
     compaction_interval: dt.timedelta = dt.timedelta()
     store_health_seconds: float = 2.0

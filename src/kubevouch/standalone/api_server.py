@@ -13,9 +13,12 @@ from kubevouch.machinery.text import gotext
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.phases.tracing import TracingError, tracer_from
 from kubevouch.server.audit.build import AuditOptionsError, BuildAudit, prepare
+from kubevouch.server.edge import sni
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
+from kubevouch.server.edge.tls import TLSOptionsError
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.health import HealthError
+from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
@@ -71,6 +74,7 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
         store = parse_store(options.store, options.data_dir)
     except InvalidStoreSpec as err:
         raise InvalidOptionsError(str(err)) from err
+    _check_tls(options.server)
     accounts = options.service_accounts
     try:
         service_accounts.check(accounts)
@@ -78,7 +82,14 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
         audit = prepare(options.audit, clock)
         encryption = at_rest(options.encryption, clock)
         return ServerSettings(store, runtime_config, access, audit, _tracing(options), encryption)
-    except (AccessError, AuditOptionsError, EncryptionOptionsError, ServiceAccountError, TracingError) as err:
+    except (
+        AccessError,
+        AuditOptionsError,
+        EncryptionOptionsError,
+        ServiceAccountError,
+        TLSOptionsError,
+        TracingError,
+    ) as err:
         raise InvalidOptionsError(str(err)) from err
 
 
@@ -136,6 +147,16 @@ async def _plugins_are_well(encryption: EncryptionAtRest) -> None:
         await encryption.check()
     except PluginsUnavailable as err:
         raise HealthError(str(err)) from err
+
+
+def _check_tls(options: ServerOptions) -> None:
+    """That pairs which flags name can be served with. Raises InvalidOptionsError."""
+    try:
+        if options.serving is not None:
+            sni.usable(options.serving, options.tls)
+        sni.table(options.named, options.tls)
+    except TLSOptionsError as err:
+        raise InvalidOptionsError(str(err)) from err
 
 
 def _require_parser() -> None:

@@ -12,7 +12,9 @@ from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, pai
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.errors import PKIError
-from kubevouch.server.edge.tls import ServingFiles, TLSOptions, server_context, why_unusable
+from kubevouch.server.edge import sni
+from kubevouch.server.edge.tls import ServingFiles, TLSOptionsError, server_context
+from kubevouch.server.options import ServerOptions
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, stamp
 from kubevouch.util.logger import get_logger
@@ -30,10 +32,12 @@ class CAFiles:
         pki: ControlPlanePKI,
         clock: Clock,
         trust: Callable[[TrustAnchors], None],
-        tls: TLSOptions | None = None,
+        options: ServerOptions | None = None,
     ) -> None:
-        self._tls = tls or TLSOptions()
+        self._options = options or ServerOptions()
         self._pki = pki
+        self._files = self._options.serving or ServingFiles(pki.apiserver.certificate, pki.apiserver.key)
+        self._named: dict[str, ssl.SSLContext] = {}
         self._clock = clock
         self._trust = trust
         self._context: ssl.SSLContext | None = None
@@ -41,10 +45,23 @@ class CAFiles:
         self._serving = self._serving_stamps()
 
     def serve_with(self) -> ssl.SSLContext:
-        """The server's TLS context, whose certificate is replaced in place. Raises as :func:`server_context` does."""
+        """The server's TLS context, whose certificate is replaced in place.
+
+        Raises:
+            TLSOptionsError: a pair that was named cannot be used.
+            TLSUnavailableError, ssl.SSLError, OSError: as :func:`server_context` does.
+        """
         self._serving = self._serving_stamps()
-        self._context = server_context(self._files(), self._tls)
+        self._context = server_context(self._files, self._options.tls)
+        self._named = sni.table(self._options.named, self._options.tls)
+        if self._options.named:
+            self._context.sni_callback = self._choose
         return self._context
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _own: ssl.SSLContext) -> None:
+        context = sni.choose(name or "", self._named)
+        if context is not None:
+            connection.context = context
 
     async def keep(self) -> None:
         """For ever."""
@@ -66,22 +83,20 @@ class CAFiles:
                 log.info("the client CA bundle was read again")
         stamps = self._serving_stamps()
         if self._context is not None and stamps != self._serving:
-            files = self._files()
             try:
-                # On a context of its own first: half a pair would leave the one in use without any.
-                server_context(files)
-                self._context.load_cert_chain(files.certificate, files.key)
-            except (ssl.SSLError, OSError) as err:
-                log.error("the serving certificate is not taken over", err=why_unusable(files, err))
+                # On contexts of their own first: half a pair would leave the one in use without any.
+                sni.usable(self._files, self._options.tls)
+                named = sni.table(self._options.named, self._options.tls)
+                self._context.load_cert_chain(self._files.certificate, self._files.key)
+            except (TLSOptionsError, ssl.SSLError, OSError) as err:
+                log.error("the serving certificate is not taken over", err=str(err))
             else:
-                self._serving = stamps
+                self._serving, self._named = stamps, named
                 log.info("the serving certificate was read again")
-
-    def _files(self) -> ServingFiles:
-        return ServingFiles(self._pki.apiserver.certificate, self._pki.apiserver.key)
 
     def _bundle_stamp(self) -> Stamp | None:
         return stamp(pair_at(self._pki.folder, CA).certificate)
 
     def _serving_stamps(self) -> tuple[Stamp | None, ...]:
-        return stamp(self._pki.apiserver.certificate), stamp(self._pki.apiserver.key)
+        pairs = (self._files, *(each.files for each in self._options.named))
+        return tuple(stamp(path) for pair in pairs for path in (pair.certificate, pair.key))

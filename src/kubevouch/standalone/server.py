@@ -147,7 +147,7 @@ class StandaloneServer:
         security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
         self.publication = Publication(security.revocations, endpoint.url)
-        self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, (options or ServerOptions()).tls)
+        self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, options)
         told = options or ServerOptions()
         requests = certificatesigningrequests.definition(
             RecordedRefusals() if told.record_invalid_csr_signatures else None, told.csr_columns, told.csr_annotations

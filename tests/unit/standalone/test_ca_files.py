@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from pathlib import Path
 
 from asynctest import async_test
 from controller_world import NOW
-from kubevouch.phases.certificates.certs import certificate_pem, ensure_control_plane, ensure_leaf
+from kubevouch.phases.certificates.certs import ensure_control_plane, ensure_leaf
 from kubevouch.pki import authority, control_plane, keys
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import ControlPlaneNames
 from kubevouch.pki.keys import KeyAlgorithm
+from kubevouch.server.edge import sni
+from kubevouch.server.edge.tls import ServingFiles
+from kubevouch.server.options import ServerOptions
 from kubevouch.standalone.ca_files import LOOK_SECONDS, CAFiles
 from kubevouch.testing.clock import FakeClock, settle
+from throwaway_ca import ThrowawayCA
+from tls_shown import shown
 
 NAMES = ControlPlaneNames(node_name="cp", advertise_address="127.0.0.1")
 
@@ -51,28 +55,28 @@ def test_a_serving_pair_is_taken_in_when_it_fits(tmp_path: Path) -> None:
     key = pki.apiserver.key.read_bytes()
     pki.apiserver.key.write_bytes((pki.folder / "ca.key").read_bytes())
     files.look()
-    assert _shown(context) == first
+    assert shown(context) == first
     pki.apiserver.certificate.unlink()
     wanted = control_plane.apiserver(NAMES)
     ensure_leaf(pki.folder, wanted, pki.authority, now=NOW)
     files.look()
-    assert _shown(context) == pki.apiserver.certificate.read_bytes() != first
+    assert shown(context) == pki.apiserver.certificate.read_bytes() != first
     assert pki.apiserver.key.read_bytes() != key
 
 
-def _shown(context: ssl.SSLContext) -> bytes:
-    """The certificate that a handshake in memory shows."""
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server),
-        context.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(4):
-        for end in ends:
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    return certificate_pem(ends[0].getpeercert(binary_form=True) or b"")
+def test_a_named_pair_is_shown_to_who_asks_for_it_and_taken_in_again(tmp_path: Path) -> None:
+    pki = ensure_control_plane(tmp_path / "pki", NAMES, now=NOW)
+    ca = ThrowawayCA()
+    own, other = (ServingFiles(*map(Path, ca.issue(name).write(tmp_path, name))) for name in ("own", "other"))
+    options = ServerOptions(serving=own, named=(sni.parse(f"{other.certificate},{other.key}:*.example.com"),))
+    files = CAFiles(pki, FakeClock(NOW), lambda _: None, options)
+    context = files.serve_with()
+    assert shown(context) == shown(context, "b.test") == own.certificate.read_bytes()
+    first = other.certificate.read_bytes()
+    assert shown(context, "a.example.com") == first
+    other.certificate.write_bytes(ca.issue("new").certificate)
+    files.look()  # half a pair
+    assert shown(context, "a.example.com") == first
+    ca.issue("new").write(tmp_path, "other")
+    files.look()
+    assert shown(context, "a.example.com") == other.certificate.read_bytes() != first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,9 @@ import click
 from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.tracing import tracing_flag
-from kubevouch.server.edge.tls import TLSOptions, TLSOptionsError
+from kubevouch.server.edge import sni
+from kubevouch.server.edge.sni import NamedFiles
+from kubevouch.server.edge.tls import ServingFiles, TLSOptions, TLSOptionsError
 from kubevouch.server.options import (
     DEFAULT_MUTATING_REQUESTS_INFLIGHT,
     DEFAULT_REQUESTS_INFLIGHT,
@@ -29,6 +32,7 @@ _GATES = {
         "certificates.k8s.io/v1/podcertificaterequests",
     ),
 }
+_FILE = click.Path(path_type=Path, dir_okay=False)
 # Go's strconv.ParseBool.
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
@@ -82,6 +86,16 @@ _FLAGS = (
     click.option("--tls-min-version", default="VersionTLS12", show_default=True, help="VersionTLS12 or VersionTLS13."),
     click.option(
         "--tls-cipher-suites", default="", help="Go's names of suites for TLS 1.2, by commas.  [default: OpenSSL's]"
+    ),
+    click.option(
+        "--tls-cert-file", type=_FILE, help="Serve with this certificate and not with one of the cluster's CA."
+    ),
+    click.option("--tls-private-key-file", type=_FILE, help="Its key; both are read again when they change."),
+    click.option(
+        "--tls-sni-cert-key",
+        multiple=True,
+        metavar="CERT,KEY[:NAME,...]",
+        help="Another pair, for clients that ask for NAME, *.NAME, or without any for the names of the certificate.",
     ),
     click.option("--enable-admission-plugins", default="", help="Plug-ins to turn on; all of them are, without it."),
     click.option("--disable-admission-plugins", default="", help="Plug-ins to turn off, separated by commas."),
@@ -152,6 +166,8 @@ def take_server(flags: dict[str, Any]) -> ServerOptions:
         csr_annotations=flags.pop("csr_annotations"),
         record_invalid_csr_signatures=flags.pop("record_invalid_csr_signatures"),
         tls=_tls(flags.pop("tls_min_version"), _names(flags.pop("tls_cipher_suites"))),
+        serving=_serving(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file")),
+        named=_named(flags.pop("tls_sni_cert_key")),
     )
 
 
@@ -164,6 +180,19 @@ def _tls(version: str, suites: tuple[str, ...]) -> TLSOptions:
         return TLSOptions(version, suites)
     except TLSOptionsError as err:
         raise click.UsageError(str(err)) from err
+
+
+def _serving(certificate: Path | None, key: Path | None) -> ServingFiles | None:
+    if (certificate is None) != (key is None):
+        raise click.UsageError("got one of --tls-cert-file and --tls-private-key-file, expected both or none")
+    return None if certificate is None or key is None else ServingFiles(certificate, key)
+
+
+def _named(texts: tuple[str, ...]) -> tuple[NamedFiles, ...]:
+    try:
+        return tuple(sni.parse(text) for text in texts)
+    except TLSOptionsError as err:
+        raise click.UsageError(f"--tls-sni-cert-key: {err}") from err
 
 
 def apply_feature_gates(flags: dict[str, Any]) -> None:
