@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kubevouch.authentication.interface import Credentials
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases.certificates.certs import ControlPlanePKI
+from kubevouch.server.query import Query
+from kubevouch.server.request import Request
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.interface import EventBatch, KeyValue, Page, Revision, Store
 from kubevouch.storage.memory import MemoryStore
@@ -157,3 +161,22 @@ async def replicas(
         async with passing(clock):
             await asyncio.gather(*(each.server.start() for each in made))
         yield made
+
+
+async def answer(replica: Replica, path: str, *, chain: Sequence[bytes] = (), token: str = "") -> int:
+    """The status of a GET as it comes over the network, with a client certificate or a bearer token.
+
+    For a list any state will do that the server has at hand.
+    """
+    request = Request(
+        method="GET",
+        path=path,
+        query=Query("resourceVersion=0"),
+        headers={},
+        received=replica.server.clock.now(),
+        credentials=Credentials(tuple(chain), f"Bearer {token}" if token else None, source="192.0.2.99"),
+    )
+    try:
+        return (await replica.server.api.handler(request)).status
+    except APIStatusError as err:
+        return err.code

@@ -82,6 +82,7 @@ from kubevouch.storage.compactor import REVISION_BYTES, RevisionBytes, SharedHis
 from kubevouch.storage.interface import Probed, Sized, Store, StoreUnavailable, lowest
 from kubevouch.storage.measured import MeasuredStore
 from kubevouch.storage.watchcache.cacher import Cacher, Tap
+from kubevouch.storage.watchcache.freshness import PATIENCE_SECONDS, Freshness
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.loop_monitor import LoopMonitor, Stall
@@ -150,6 +151,7 @@ class APIServer:
         kubelet_credential: what is shown to kubelets, and what they are trusted by; None has no ``nodes/proxy``.
         publication: what anybody may read of what is revoked; None serves none.
         last_links: of the chain, right before the handlers, for requests over the network.
+        replicated: other servers may be at work on the same store.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class APIServer:
         kubelet_credential: Callable[[], ClientTLS] | None = None,
         publication: Publication | None = None,
         last_links: Sequence[Filter] = (),
+        replicated: bool = False,
     ) -> None:
         self._publication = publication
         self.clock = clock
@@ -184,6 +187,8 @@ class APIServer:
         self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches(tap=self.cacher.tap)
+        self._freshness = Freshness(self.cacher.newest, clock) if replicated else None
+        self._keeping_fresh: asyncio.Task[None] | None = None
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
         self.worker = Worker()
@@ -281,7 +286,13 @@ class APIServer:
         """For requests over the network, and for those of clients in this process, who come with an identity."""
         security, audit = self.security, self._audit
         refusals = () if audit is None else (audit.of_failed_authentication,)
-        who = authentication(security.authenticator, self.metrics, self.clock, lambda: security.revocations.changes)
+        who = authentication(
+            security.authenticator,
+            self.metrics,
+            self.clock,
+            lambda: security.revocations.changes,
+            self._freshness,
+        )
         as_whom = impersonation(security.authorizer)
         links = [
             audit_id,
@@ -437,6 +448,8 @@ class APIServer:
     async def _caches_loaded(self) -> None:
         if not self.cacher.is_ready:
             raise HealthError("the watch cache is not loaded")
+        if self._freshness is not None and self._freshness.age > PATIENCE_SECONDS:
+            raise HealthError(f"the watch cache has not heard of the store for {self._freshness.age:.0f} s")
 
     async def _not_stopping(self) -> None:
         if self._stopping:
@@ -467,6 +480,8 @@ class APIServer:
     async def start(self) -> None:
         """Load the caches; from here on the loopback works."""
         await self.cacher.start()
+        if self._freshness is not None:
+            self._keeping_fresh = asyncio.create_task(self._freshness.keep(), name="keep-fresh")
         self._monitor.start()
         self._definition_controllers.start()
         if interval := self._options.compaction_interval.total_seconds():
@@ -507,6 +522,9 @@ class APIServer:
         await self._converters.close()
         await self._timers.close()
         await self._standing.close()
+        if self._freshness is not None and self._keeping_fresh is not None:
+            self._keeping_fresh.cancel()
+            await self._freshness.close()
         await self.cacher.close()
         self._monitor.stop()
 

@@ -166,6 +166,7 @@ class StandaloneServer:
             kubelet_credential=self._kubelet_credential,
             publication=self.publication,
             last_links=last_links,
+            replicated=replicated,
         )
         security.record_into(self.api.metrics.access)
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)

@@ -10,6 +10,7 @@ from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.machinery import errors
 from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import Filter, Handler, Request, Result
+from kubevouch.storage.watchcache.freshness import Freshness, StaleError
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
@@ -20,8 +21,16 @@ log = get_logger("server")
 _STANDS_SECONDS = 1.0
 
 
+# How a server is does not depend on who asks, and a probe that fails restarts it.
+_PROBES = ("/livez", "/readyz", "/healthz")
+
+
 def authentication(
-    authenticator: UnionAuthenticator, metrics: Metrics, clock: Clock, revoked: Callable[[], int] = lambda: 0
+    authenticator: UnionAuthenticator,
+    metrics: Metrics,
+    clock: Clock,
+    revoked: Callable[[], int] = lambda: 0,
+    freshness: Freshness | None = None,
 ) -> Filter:
     """The filter for one authenticator.
 
@@ -30,10 +39,22 @@ def authentication(
 
     Args:
         revoked: another number once something is revoked, or is no more.
+        freshness: credentials are judged by what is not older than it says; None where nobody else writes.
     """
+
+    async def expect_fresh(request: Request) -> None:
+        shown = request.credentials
+        if freshness is None or not (shown.peer_chain or shown.authorization) or request.path.startswith(_PROBES):
+            return
+        try:
+            await freshness.expect()
+        except StaleError as err:
+            log.error("no credential is judged", err=str(err))
+            raise errors.service_unavailable("the server does not hear of its store, and not of revocations") from err
 
     async def authenticate(request: Request, following: Handler) -> Result:
         if not request.loopback:
+            await expect_fresh(request)
             begun, known = clock.monotonic(), revoked()
             try:
                 found = await authenticator.authenticate(request.credentials, request.target.path)
@@ -55,6 +76,7 @@ def authentication(
                     revoked() == known and clock.monotonic() - begun < _STANDS_SECONDS
                 ):
                     return body
+                await expect_fresh(request)
                 try:
                     again = await authenticator.authenticate(request.credentials, request.target.path)
                 except AuthenticationError as err:
