@@ -23,6 +23,7 @@ from kubevouch.cli.flags.audit import audit_flags, take_audit
 from kubevouch.cli.flags.cluster_api import cluster_api_flags, take_cluster_api
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.encryption import encryption_flags, take_encryption
+from kubevouch.cli.flags.etcd import etcd_flags, take_etcd
 from kubevouch.cli.flags.groups import UpCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
 from kubevouch.cli.flags.paths import FOLDER, shown
@@ -130,6 +131,7 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
 @approval_flags
 @cluster_api_flags
 @encryption_flags
+@etcd_flags
 @signing_flags
 @server_flags
 @click.option(
@@ -170,7 +172,7 @@ def up(
             data_dir=folder, token_ttl=None if no_token else token_ttl, signing=signing,
             access=access, audit=audit, server=server,
             service_accounts=accounts, disabled_admission=disabled, recovery=recovery, identity=identity,
-            approval=approval, cluster_api=cluster_api, encryption=take_encryption(flags),
+            approval=approval, cluster_api=cluster_api, encryption=take_encryption(flags), etcd=take_etcd(flags),
             **flags,
         )  # fmt: skip
         run_async(_up(options, running(options, clock)))

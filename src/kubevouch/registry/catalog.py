@@ -42,17 +42,19 @@ def definitions(
     access: ParamAccess,
     authorizer: Authorizer,
     requests: Definition[Any] = certificatesigningrequests.DEFINITION,
+    happenings: Definition[Any] = events.DEFINITION,
 ) -> list[Definition[Any]]:
     """All resources; ``guard`` checks writes of RBAC objects, ``access`` those of admission policies.
 
     Args:
         authorizer: who may sign for a signer of pods' certificates.
         requests: CertificateSigningRequests, as options have them.
+        happenings: Events, likewise.
     """
     return [
         configmaps.DEFINITION,
         endpoints.DEFINITION,
-        events.DEFINITION,
+        happenings,
         namespaces.DEFINITION,
         nodes.DEFINITION,
         pods.DEFINITION,

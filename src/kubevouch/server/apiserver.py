@@ -403,9 +403,9 @@ class APIServer:
         return sum(endpoint.encoder.frame_bytes for endpoint in self.served.endpoints.values())
 
     async def _serve_metrics(self, request: Request) -> Result:
-        for each in self.stores.values():
+        for each in self.stores.values() if self._options.counts_objects else ():
             self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
-        for kind in self.custom:
+        for kind in self.custom if self._options.counts_objects else ():
             self.metrics.storage.objects(*kind.counted())
         body, content_type = await exposition(self.metrics.registry, request.headers.get("Accept", ""))
         return BytesResult(body, content_type)
@@ -434,9 +434,9 @@ class APIServer:
         await self._store_runs()
         try:
             if self._probed is not None:
-                await self._probed.expect_writable()
-        except StoreUnavailable as err:
-            raise HealthError(str(err)) from err
+                await wait_at_most(self.clock, self._probed.expect_writable(), self._options.store_ready_seconds)
+        except (StoreUnavailable, TimeoutError) as err:
+            raise HealthError(f"error getting data from the store: {err}") from err
 
     async def _store_health(self) -> str:
         try:

@@ -31,7 +31,9 @@ class ServerOptions:
         named: pairs for clients that ask for a name.
         watch_cache_size: how many events of each resource are remembered for watches and lists.
         compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
-        store_health_seconds: how long the store may take to answer a health check.
+        store_health_seconds, store_ready_seconds: how long the store may take to answer ``/livez`` and ``/readyz``.
+        counts_objects: the metrics say how many there are of each resource.
+        event_ttl: how long Events are kept; zero keeps them for ever.
         csr_columns, csr_annotations: which facts of requests ``kubectl get csr`` shows, and annotations hold; names of
             ``registry.certificates.derived_facts``.
         record_invalid_csr_signatures: store a few signing requests that their own key has not signed, denied.
@@ -48,6 +50,9 @@ class ServerOptions:
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
     compaction_interval: dt.timedelta = dt.timedelta()
     store_health_seconds: float = 2.0
+    store_ready_seconds: float = 2.0
+    counts_objects: bool = True
+    event_ttl: dt.timedelta = dt.timedelta(hours=1)
     csr_columns: tuple[str, ...] = ()
     csr_annotations: tuple[str, ...] = ()
     record_invalid_csr_signatures: bool = False

@@ -71,7 +71,7 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
     except RuntimeConfigError as err:
         raise InvalidOptionsError(str(err), "an example: certificates.k8s.io/v1beta1=true") from err
     try:
-        store = parse_store(options.store, options.data_dir)
+        store = parse_store(options.store, options.data_dir, options.etcd)
     except InvalidStoreSpec as err:
         raise InvalidOptionsError(str(err)) from err
     _check_tls(options.server)

@@ -23,6 +23,7 @@ from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
 from kubevouch.standalone.encryption_options import EncryptionOptions
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
+from kubevouch.storage.etcd.options import EtcdOptions
 
 DEFAULT_PORT = 6443
 # kubeadm's; programs in pods use its first address.
@@ -99,6 +100,7 @@ class StandaloneOptions:
             Empty, with an empty ``advertise_address``, leaves what they name.
         secure_port: 0 lets the system pick one.
         store: as ``storage.options.parse_store`` reads it.
+        etcd: what ``store`` does not say of etcd.
         other_servers: more addresses of the cluster; empty leaves those that cluster-info names.
         token_ttl: life of the first bootstrap token; zero makes none that expires. None makes no token.
         runtime_config: kube-apiserver's list of API versions and resources to turn on or off: ``key=true,key=false``.
@@ -127,6 +129,7 @@ class StandaloneOptions:
     other_servers: tuple[str, ...] = ()
     secure_port: int = DEFAULT_PORT
     store: str = "sqlite:"
+    etcd: EtcdOptions = field(default_factory=EtcdOptions)
     token_ttl: dt.timedelta | None = DEFAULT_TOKEN_TTL
     controllers: tuple[str, ...] = ("*",)
     runtime_config: str = ""

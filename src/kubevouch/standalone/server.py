@@ -33,6 +33,7 @@ from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.registry.certificates import certificatesigningrequests
 from kubevouch.registry.certificates.certificatesigningrequests import RecordedRefusals
+from kubevouch.registry.core import events
 from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.apiserver import APIServer
@@ -155,7 +156,13 @@ class StandaloneServer:
         self.api = APIServer(
             store,
             clock,
-            definitions(security.guard, ParamAccess(security.authorizer), security.authorizer, requests),
+            definitions(
+                security.guard,
+                ParamAccess(security.authorizer),
+                security.authorizer,
+                requests,
+                events.definition(told.event_ttl.total_seconds()),
+            ),
             security.build,
             address=endpoint.address,
             issuer=issuer,

@@ -10,11 +10,10 @@ etcd://HOST:PORT,HOST:PORT[/PREFIX]
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.storage.etcd.options import DEFAULT_PORT, EtcdOptions
+from kubevouch.storage.etcd.options import DEFAULT_PORT, HOST, PREFIX, EtcdOptions
 from kubevouch.storage.interface import Store, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.sqlite import SQLiteStore
@@ -88,8 +87,6 @@ class EtcdSpec:
 
 StoreSpec = MemorySpec | SQLiteSpec | EtcdSpec
 
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_PREFIX = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 _EXAMPLES = (
     f"for example sqlite:/var/lib/kubevouch/{DEFAULT_FILE} or etcd://10.0.0.1:{DEFAULT_PORT},10.0.0.2:{DEFAULT_PORT}"
 )
@@ -99,7 +96,7 @@ def parse_store(text: str, data_folder: Path, etcd: EtcdOptions | None = None) -
     """What ``text`` asks for. It can be opened as often as wanted, one after the other.
 
     Args:
-        etcd: everything about etcd that ``text`` does not say.
+        etcd: everything about etcd that ``text`` does not say; ``etcd:`` says nothing.
 
     Raises:
         InvalidStoreSpec
@@ -109,6 +106,8 @@ def parse_store(text: str, data_folder: Path, etcd: EtcdOptions | None = None) -
         return MemorySpec()
     if colon and scheme == "sqlite" and "\x00" not in rest and not rest.endswith("/"):
         return SQLiteSpec(Path(rest) if rest else data_folder / DEFAULT_FILE)
+    if text == "etcd:" and etcd is not None and etcd.endpoints:
+        return EtcdSpec(etcd)
     if colon and scheme == "etcd" and rest.startswith("//"):
         spec = _etcd(rest[2:], etcd or EtcdOptions())
         if spec is not None:
@@ -118,9 +117,9 @@ def parse_store(text: str, data_folder: Path, etcd: EtcdOptions | None = None) -
 
 def _etcd(text: str, told: EtcdOptions) -> EtcdSpec | None:
     hosts, slash, path = text.partition("/")
-    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+    if not all(HOST.fullmatch(host) for host in hosts.split(",")):
         return None
-    if slash and not _PREFIX.fullmatch(slash + path):
+    if slash and not PREFIX.fullmatch(slash + path):
         return None
     scheme = "https" if told.uses_tls else "http"
     endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))

@@ -84,7 +84,7 @@ class UpCommand(GroupedCommand):
             "Server and store",
             (
                 "--store", "--service-cluster-ip-range", "--tls-", "--request-timeout", "--max-", "--etcd-",
-                "--default-watch-",
+                "--default-watch-", "--lease-reuse-", "--event-ttl", "--storage-",
             ),
         ),
         FlagGroup("Audit", ("--audit-",)),

@@ -10,6 +10,7 @@ import click
 
 from kubevouch.cli.flags import together
 from kubevouch.cli.flags.durations import DURATION
+from kubevouch.cli.flags.etcd import not_negative
 from kubevouch.cli.flags.tracing import tracing_flag
 from kubevouch.server.edge import sni
 from kubevouch.server.edge.sni import NamedFiles
@@ -40,6 +41,12 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.
 
 # From here on kube-apiserver writes a line for each request, and one step further what helps to find errors.
 _REQUESTS, _DEBUG = 3, 4
+
+
+def _at_all(_ctx: click.Context, param: click.Parameter, value: dt.timedelta) -> dt.timedelta:
+    if value <= dt.timedelta():
+        raise click.BadParameter("got nothing, expected a duration such as 2s", param=param)
+    return value
 
 
 class _Verbosity(click.IntRange):
@@ -120,6 +127,38 @@ _FLAGS = (
         help="How long the store keeps old states; 0 keeps them for ever.",
     ),
     click.option(
+        "--etcd-healthcheck-timeout",
+        type=DURATION,
+        default="2s",
+        show_default=True,
+        callback=_at_all,
+        help="How long the store may take to answer /livez.",
+    ),
+    click.option(
+        "--etcd-readycheck-timeout",
+        type=DURATION,
+        default="2s",
+        show_default=True,
+        callback=_at_all,
+        help="How long it may take to answer /readyz.",
+    ),
+    click.option(
+        "--etcd-count-metric-poll-period",
+        type=DURATION,
+        default="1m",
+        show_default=True,
+        callback=not_negative,
+        help="0 leaves the numbers of objects out of /metrics; otherwise they are counted whenever they are read.",
+    ),
+    click.option(
+        "--event-ttl",
+        type=DURATION,
+        default="1h",
+        show_default=True,
+        callback=not_negative,
+        help="How long Events are kept; 0 keeps them for ever.",
+    ),
+    click.option(
         "--record-invalid-csr-signatures",
         is_flag=True,
         help="Store requests that their own key has not signed, denied with the reason, 60 an hour at most. Kubernetes "
@@ -162,6 +201,10 @@ def take_server(flags: dict[str, Any]) -> ServerOptions:
         logs_requests=flags.pop("verbosity") >= _REQUESTS,
         watch_cache_size=flags.pop("default_watch_cache_size"),
         compaction_interval=flags.pop("compaction_interval"),
+        store_health_seconds=flags.pop("etcd_healthcheck_timeout").total_seconds(),
+        store_ready_seconds=flags.pop("etcd_readycheck_timeout").total_seconds(),
+        counts_objects=bool(flags.pop("etcd_count_metric_poll_period")),
+        event_ttl=flags.pop("event_ttl"),
         csr_columns=flags.pop("csr_columns"),
         csr_annotations=flags.pop("csr_annotations"),
         record_invalid_csr_signatures=flags.pop("record_invalid_csr_signatures"),

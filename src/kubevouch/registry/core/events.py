@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 
 from kubevouch.api import catalog, core_v1, events_v1
@@ -10,8 +11,6 @@ from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.text.times import MicroTime, Time
 from kubevouch.registry.interface import Column, Context, Definition, Printer, Strategy, View
 from kubevouch.registry.printing import NAME, age
-
-TTL_SECONDS = 3600.0  # --event-ttl
 
 
 class EventStrategy(Strategy[Event]):
@@ -110,5 +109,10 @@ DEFINITION = Definition(
             selectable_fields=_EVENTS_FIELDS,
         ),
     ),
-    ttl=TTL_SECONDS,
+    ttl=3600.0,  # kube-apiserver's --event-ttl
 )
+
+
+def definition(ttl: float) -> Definition[Event]:
+    """Events that are kept for so many seconds; 0 keeps them for ever."""
+    return dataclasses.replace(DEFINITION, ttl=ttl or None)

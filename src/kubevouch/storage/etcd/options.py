@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+"""A name or an address, with or without a port."""
+PREFIX = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 DEFAULT_PREFIX = "/registry"
 DEFAULT_PORT = 2379
 LEASE_REUSE_SECONDS = 60

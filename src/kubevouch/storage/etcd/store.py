@@ -29,7 +29,7 @@ from kubevouch.storage.interface import (
 )
 from kubevouch.storage.write import FIRST_REVISION, check_limit, check_value, expiry
 from kubevouch.util import backoff
-from kubevouch.util.clock import Clock, wait_at_most
+from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
 log = get_logger("storage.etcd")
@@ -37,8 +37,6 @@ log = get_logger("storage.etcd")
 OPEN_SECONDS = 20.0
 """kube-apiserver's dial timeout."""
 _CLOSE_SECONDS = 5.0
-PROBE_SECONDS = 2.0
-"""How long a health check waits: kube-apiserver's."""
 
 # Keys asked for at once when all are wanted: more while they are small, fewer when they are large.
 _FIRST_PAGE, _LARGEST_PAGE = 500, 8000
@@ -252,10 +250,7 @@ class EtcdStore:
     async def expect_writable(self) -> None:
         """As kube-apiserver: that a majority answers. Reads go on when etcd's room is used up, and so do deletions."""
         self.expect_running()
-        try:
-            await wait_at_most(self._clock, self._newest(), PROBE_SECONDS)
-        except TimeoutError as err:
-            raise StoreUnavailable(f"etcd: got no answer within {PROBE_SECONDS:g} s") from err
+        await self._newest()
 
     async def close(self) -> None:
         if self._closing is None:

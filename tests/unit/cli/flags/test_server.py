@@ -70,6 +70,18 @@ def test_the_level_that_counts(level: Level, verbosity: int, counts: Level) -> N
     assert verbose(level, verbosity) == counts
 
 
+def test_how_long_the_store_may_take_and_keep() -> None:
+    options = parsed(
+        "--etcd-healthcheck-timeout=3s", "--etcd-readycheck-timeout=4s", "--etcd-count-metric-poll-period=0",
+        "--event-ttl=2h",
+    )  # fmt: skip
+    assert (options.store_health_seconds, options.store_ready_seconds, options.counts_objects) == (3, 4, False)
+    assert options.event_ttl == dt.timedelta(hours=2)
+    for wrong in ("--etcd-healthcheck-timeout=0", "--etcd-readycheck-timeout=-1s", "--event-ttl=-1s"):
+        with pytest.raises(ValueError, match="expected a duration"):
+            parsed(wrong)
+
+
 def test_versions_and_suites_of_tls() -> None:
     suite = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
     found = parsed("--tls-min-version=VersionTLS13", f"--tls-cipher-suites={suite}, TLS_AES_128_GCM_SHA256")
