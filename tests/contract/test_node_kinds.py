@@ -10,7 +10,7 @@ import pytest
 
 from kubevouch.api import catalog
 from kubevouch.api.core_v1 import Pod, PodSpec
-from kubevouch.api.core_v1.pods import Container
+from kubevouch.api.core_v1.containers import Container
 from kubevouch.api.resource_v1 import ResourcePool, ResourceSlice, ResourceSliceSpec
 from kubevouch.api.storage_v1 import CSINode, CSINodeDriver, CSINodeSpec
 from kubevouch.client.interface import APPLY_PATCH, ListOptions

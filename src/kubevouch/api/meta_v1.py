@@ -155,7 +155,26 @@ def validate_delete_options(options: DeleteOptions) -> list[FieldError]:
             )
         if policy not in (FOREGROUND, BACKGROUND, ORPHAN):
             errors.append(field.not_supported("propagationPolicy", shown, (FOREGROUND, BACKGROUND, ORPHAN, "nil")))
-    return errors + _dry_run_errors(options.dry_run)
+    return errors + _read_error_errors(options) + _dry_run_errors(options.dry_run)
+
+
+def _read_error_errors(options: DeleteOptions) -> list[FieldError]:
+    """Nothing that has to be read of an object can be asked of one that cannot be read."""
+    if not options.ignore_store_read_error_with_cluster_breaking_potential:
+        return []
+    others = {
+        "dryRun": options.dry_run or None,
+        "propagationPolicy": options.propagation_policy,
+        "orphanDependents": options.orphan_dependents,
+        "gracePeriodSeconds": options.grace_period_seconds,
+        "preconditions": options.preconditions,
+    }
+    path = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    return [
+        field.invalid(path, True, f"cannot be set together with .{name}")
+        for name, value in others.items()
+        if value is not None
+    ]
 
 
 def validate_list_options(options: ListOptions) -> list[FieldError]:

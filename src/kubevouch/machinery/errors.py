@@ -9,6 +9,7 @@ kube-apiserver 1.36.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from kubevouch.machinery import field
@@ -20,6 +21,8 @@ MAX_FAULTS = 1000
 MAX_FAULT_TEXT = 256 << 10
 # What is wrong with a body of 3 MiB may be as long as the body; nobody reads more than this.
 MAX_MESSAGE = 64 * 1024
+# Of unreadable objects, as in Kubernetes.
+MAX_NAMED_KEYS = 100
 
 
 class Reason(StrEnum):
@@ -44,6 +47,7 @@ class Reason(StrEnum):
     INTERNAL_ERROR = "InternalError"
     EXPIRED = "Expired"
     SERVICE_UNAVAILABLE = "ServiceUnavailable"
+    STORE_READ_ERROR = "StorageReadError"
 
 
 class APIStatusError(Exception):
@@ -257,6 +261,28 @@ def internal(message: str) -> APIStatusError:
 def untyped(message: str) -> APIStatusError:
     """An error of no known kind: Kubernetes answers 500 without a reason."""
     return _failure(500, Reason.UNKNOWN, message)
+
+
+def corrupt_object(key: str, why: str) -> APIStatusError:
+    """A stored value of which no object can be made (apiserver storage/errors.go, Kubernetes 1.36)."""
+    return untyped(f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")
+
+
+def unreadable_objects(resource: GroupResource, found: Sequence[tuple[str, str]]) -> APIStatusError:
+    """Objects of a list that cannot be read; ``found`` has their keys and reasons.
+
+    Kubernetes names them in the causes only, which nobody prints.
+    """
+    causes = [
+        StatusCause(reason="UnexpectedServerResponse", message=why, field=key) for key, why in found[:MAX_NAMED_KEYS]
+    ]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return _failure(
+        500,
+        Reason.STORE_READ_ERROR,
+        f"failed to read one or more {resource} from the storage: {found[0][0]}{more}",
+        StatusDetails(group=resource.group, kind=resource.resource, causes=causes),
+    )
 
 
 def service_unavailable(message: str, retry_after_seconds: int = 1) -> APIStatusError:

@@ -152,9 +152,9 @@ class DeleteOptions(Struct):
     orphan_dependents: Annotated[bool | None, wire(3, "Deprecated; use propagationPolicy.")] = None
     propagation_policy: Annotated[str | None, wire(4, "Orphan, Background or Foreground.")] = None
     dry_run: Annotated[list[str], wire(5, "All: do everything but store.")] = []
-    ignore_store_read_error_with_cluster_breaking_potential: Annotated[bool | None, wire(6, "Not supported here.")] = (
-        None
-    )
+    ignore_store_read_error_with_cluster_breaking_potential: Annotated[
+        bool | None, wire(6, "Delete what cannot be read, whatever it says.")
+    ] = None
 
 
 class LabelSelectorRequirement(Struct):

@@ -45,6 +45,7 @@ def _definition(kind: EmptyKind, resource: Resource[Any]) -> Definition[Any]:
         verbs=READ_VERBS,
         views=(View(catalog.OLDER[kind], _as_it_is, _as_it_is),) if kind in catalog.OLDER else (),
         categories=("all",) if kind.in_all else (),
+        is_empty=True,
         refuses_creation=_REASONS.get(resource.group, NO_WORKLOADS),
     )
 

@@ -242,6 +242,7 @@ class Definition(Generic[T]):
         defaulter: fills in defaults after a server-side apply.
         ttl: seconds after which the store forgets an object, or None.
         refuses_creation: why nobody can create one, where that is so.
+        is_empty: there is never an object; what others have stored is left alone.
         is_stored: False for what is made up at each read.
         deprecation: what whoever uses its own version is warned of (k8s.io/api, prerelease-lifecycle).
         kindred: other versions of the kind, whose fields have the same names.
@@ -263,6 +264,7 @@ class Definition(Generic[T]):
     defaulter: Callable[[Any], Any] | None = None
     refuses_creation: str = ""
     deprecation: str = ""
+    is_empty: bool = False
     is_stored: bool = True
     kindred: tuple[str, ...] = ()
     conversion: Conversion[T] | None = None

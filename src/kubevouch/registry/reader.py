@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from kubevouch.api import catalog
 from kubevouch.machinery import errors, field
-from kubevouch.machinery.codec.encrypted_values import expect_plain
 from kubevouch.machinery.codec.object_codec import ObjectCodec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.registry import paging
 from kubevouch.registry.interface import Definition
-from kubevouch.storage.interface import Compacted, Revision, Store
+from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store
 from kubevouch.storage.watchcache.cacher import Cacher
-from kubevouch.storage.watchcache.objects import Stored
+from kubevouch.storage.watchcache.objects import Decode, Stored, why_unreadable
 from kubevouch.storage.watchcache.resource_cache import Change, ResourceCache, Scope, Watcher
 from kubevouch.util import turns
 from kubevouch.util.clock import Clock, wait_at_most
@@ -60,12 +60,23 @@ class ResourceReader(Generic[T]):
         self._clock = clock
         self._codec: ObjectCodec[T] = definition.resource.codec
         self._conversion = definition.conversion
-        self.cache: ResourceCache[T] = cacher.register(definition.key_prefix, self.load) if cache is None else cache
+        # What others have written may lack what every object has that came in here.
+        self._default = catalog.SCHEME.defaulters.get(definition.resource.type)
+        if cache is None:
+            cache = _made_cache(definition, cacher, self.load)
+        self.cache: ResourceCache[T] = cache
 
     def load(self, value: bytes, revision: Revision) -> T:
-        expect_plain(value)
         resource = self.definition.resource
-        return self.at(self._codec.from_value(value, resource.api_version, resource.kind), revision)
+        obj = self._codec.from_value(value, resource.api_version, resource.kind)
+        return self.at(obj if self._default is None else self._default(obj), revision)
+
+    def read(self, entry: KeyValue) -> Stored[T]:
+        """The object in what a store gave. Raises ``APIStatusError`` (500)."""
+        try:
+            return Stored(entry.key, self.load(entry.value, entry.revision), entry.revision, entry.value)
+        except ValueError as err:
+            raise errors.corrupt_object(entry.key, why_unreadable(err)) from err
 
     @staticmethod
     def at(obj: T, revision: Revision) -> T:
@@ -77,10 +88,28 @@ class ResourceReader(Generic[T]):
         """The object, at least as new as ``resource_version`` (empty: the newest; "0": whatever is at hand)."""
         if resource_version != "0":
             await self._fresh(parse_resource_version(resource_version, _bad_version))
-        stored = self.cache.get(self.definition.key(namespace, name))
+        stored = self.readable(self.definition.key(namespace, name))
         if stored is None:
             raise errors.not_found(self.definition.resource.group_resource, name)
         return stored if self._conversion is None else await self._one_served(stored)
+
+    def readable(self, key: str) -> Stored[T] | None:
+        """What is stored under ``key``. Raises ``APIStatusError`` (500) if nobody can read it."""
+        unreadable = self.cache.unreadable.get(key)
+        if unreadable is not None:
+            raise errors.corrupt_object(unreadable.key, unreadable.why)
+        return self.cache.get(key)
+
+    def _expect_readable(self, scope: Scope[T], revision: Revision | None = None) -> None:
+        """Raises ``APIStatusError`` (500) if an object of ``scope`` cannot be read: left out, it would seem deleted."""
+        found = [
+            (each.key, each.why)
+            for each in self.cache.unreadable.values()
+            if (each.key == scope.key if scope.key else each.key.startswith(scope.prefix))
+            and (revision is None or each.revision <= revision)
+        ]
+        if found:
+            raise errors.unreadable_objects(self.definition.resource.group_resource, sorted(found))
 
     # -------------------------------------------------------------- versions
 
@@ -161,11 +190,13 @@ class ResourceReader(Generic[T]):
         if exact:
             if revision > self._cacher.revision:
                 await self._await_revision(revision)
+            self._expect_readable(scope, revision)
             try:
                 return await self._page_at(scope, revision, limit)
             except Compacted:
                 return await self._list_from_store(scope, revision, limit)
         await self._fresh(revision)
+        self._expect_readable(scope)
         return await self._newest_page(scope, limit)
 
     async def _continue(
@@ -178,10 +209,12 @@ class ResourceReader(Generic[T]):
         start = scope.prefix + token.start
         if token.revision < 0:
             await self._cacher.newest()
+            self._expect_readable(scope)
             return await self._newest_page(scope, limit, start)
         revision = Revision(token.revision)
         if revision > self._cacher.revision:
             await self._await_revision(revision)
+        self._expect_readable(scope, revision)
         try:
             return await self._page_at(scope, revision, limit, start)
         except Compacted:
@@ -240,7 +273,7 @@ class ResourceReader(Generic[T]):
             if consistent:
                 raise
             raise errors.expired("The resourceVersion for the provided list is too old.") from None
-        stored = (Stored(e.key, self.load(e.value, e.revision), e.revision, e.value) for e in page.items)
+        stored = (self.read(entry) for entry in page.items)
         loaded = await turns.take(stored, LOAD_SLICE)
         return await self._page(scope, revision, iter(loaded), limit, page.total)
 
@@ -276,6 +309,13 @@ class ResourceReader(Generic[T]):
             watcher.close()
             raise
         return watcher, page.items, revision
+
+
+def _made_cache(definition: Definition[T], cacher: Cacher, load: Decode) -> ResourceCache[T]:
+    """One that stays empty for kinds of which there is nothing here: what lies in their place is another program's."""
+    if definition.is_empty:
+        return ResourceCache(definition.key_prefix)
+    return cacher.register(definition.key_prefix, load)
 
 
 def parse_resource_version(text: str, refuse: Callable[[str], APIStatusError]) -> Revision:

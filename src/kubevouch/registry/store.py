@@ -50,6 +50,9 @@ FieldErrors = list[field.FieldError]
 
 GENERATE_NAME_ATTEMPTS = 8
 
+_IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
+_FOR_CORRUPT_OBJECTS = "is exclusively used to delete corrupt object(s), try again by removing this option"
+
 Transform = Callable[[T | None], Awaitable[T]]
 
 
@@ -153,7 +156,7 @@ class ResourceStore(ResourceReader[T]):
             key = definition.key(namespace, created.metadata.name)
             if ctx.dry_run:
                 await self._cacher.newest()
-                if self.cache.get(key) is not None:
+                if self.readable(key) is not None:
                     raise KeyExists(key)
                 return await self._as_if_stored(Stored(key, created, Revision(0), b""))
             value = await self._value_of(created)
@@ -241,11 +244,14 @@ class ResourceStore(ResourceReader[T]):
         strategy = self._strategy(subresource)
         key = self.definition.key(namespace, name)
         await self._cacher.newest()
-        existing = self.cache.get(key)
+        existing = self.readable(key)
         while True:
             if existing is not None:
                 weigh(len(existing.raw))
                 existing = await self._one_served(existing)
+                if not existing.obj.metadata.uid:
+                    # As Kubernetes takes it, which only others' hands can have put there.
+                    raise errors.not_found(self.definition.resource.group_resource, name)
             if existing is None:
                 if subresource or not may_create or not (strategy.create_on_update or applies):
                     raise errors.not_found(self.definition.resource.group_resource, name)
@@ -370,8 +376,7 @@ class ResourceStore(ResourceReader[T]):
         if current is None:
             return None
         weigh(len(current.value))
-        obj = await compute(self.load, current.value, current.revision)
-        return Stored(current.key, obj, current.revision, current.value)
+        return await compute(self.read, current)
 
     def _check_version(self, wanted: T, existing: Stored[T], strategy: Strategy[T]) -> None:
         version = parse_resource_version(wanted.metadata.resource_version, errors.untyped)
@@ -419,7 +424,9 @@ class ResourceStore(ResourceReader[T]):
         """Delete, or mark for deletion while finalizers remain."""
         key = self.definition.key(namespace, name)
         await self._cacher.newest()
-        existing = self.cache.get(key)
+        if options.ignore_store_read_error_with_cluster_breaking_potential:
+            return await self._delete_unreadable(ctx, key, name)
+        existing = self.readable(key)
         while True:
             if existing is None:
                 raise errors.not_found(self.definition.resource.group_resource, name)
@@ -433,6 +440,24 @@ class ResourceStore(ResourceReader[T]):
             if isinstance(result, Deleted):
                 return result
             existing = result.current
+
+    async def _delete_unreadable(self, ctx: Context, key: str, name: str) -> Deleted[T]:
+        """Delete what nobody can read, whatever it says of finalizers and owners."""
+        resource = self.definition.resource
+        unreadable = self.cache.unreadable.get(key)
+        if unreadable is None:
+            if self.cache.get(key) is None:
+                raise errors.not_found(resource.group_resource, name)
+            raise errors.invalid(resource.gvk, name, [field.invalid(_IGNORE_READ_ERROR, True, _FOR_CORRUPT_OBJECTS)])
+        if not ctx.dry_run:
+            try:
+                revision = await self._write(self._store.delete(key, unreadable.revision))
+            except RevisionConflict:
+                raise errors.conflict(resource.group_resource, name) from None
+            log.warning("an unreadable object was deleted", key=key, revision=unreadable.revision, user=ctx.user.name)
+            await self._cacher.reach(revision)
+        gone = self._codec.blank(ObjectMeta(name=name), resource.kind, resource.api_version)
+        return Deleted(Stored(key, gone, unreadable.revision, b""), gone=True)
 
     def _check_preconditions(self, existing: Stored[T], options: DeleteOptions) -> None:
         wanted = options.preconditions

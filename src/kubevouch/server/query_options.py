@@ -69,6 +69,9 @@ def patch_options(query: Query, *, apply: bool) -> PatchOptions:
     return options
 
 
+_IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
 def delete_options(query: Query, body: DeleteOptions | None) -> DeleteOptions:
     """The body's options, or those of the query when there is no body."""
     options = body or DeleteOptions(
@@ -77,6 +80,9 @@ def delete_options(query: Query, body: DeleteOptions | None) -> DeleteOptions:
         propagation_policy=query.get("propagationPolicy") or None,
         dry_run=query.all("dryRun"),
         preconditions=_query_preconditions(query),
+        ignore_store_read_error_with_cluster_breaking_potential=(
+            query.flag(_IGNORE_READ_ERROR) if _IGNORE_READ_ERROR in query else None
+        ),
     )
     _refuse("DeleteOptions", meta_v1.validate_delete_options(options))
     return options

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubevouch.machinery.codec import gojson, json_codec
+from kubevouch.machinery.codec.encrypted_values import expect_plain
 from kubevouch.machinery.codec.json_codec import Decoded, UnmarshalError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.schema import StructSchema, schema_of
@@ -25,8 +26,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 Tree = dict[str, Any]
 Convert = Callable[[Any], Any]
 
-_ENCRYPTED = b"k8s:enc:"
-"""What every value begins with that was encrypted (k8s.io/apiserver pkg/storage/value; Kubernetes 1.36)."""
+
+class OtherKindError(ValueError):
+    """A stored value is of another kind or version than belongs in its place."""
 
 
 class ObjectCodec(ABC, Generic[T]):
@@ -80,7 +82,11 @@ class ObjectCodec(ABC, Generic[T]):
 
     @abstractmethod
     def from_value(self, value: bytes, api_version: str, kind: str) -> T:
-        """From what a store has kept, whoever wrote it. Raises ``ValueError`` unless it holds this kind."""
+        """From what a store has kept, whoever wrote it: in any form in which Kubernetes reads this kind.
+
+        Raises:
+            EncryptedValueError, OtherKindError, ValueError
+        """
 
     def also_read(
         self, api_version: str, codec: ObjectCodec[Any] | None = None, convert: Convert | None = None
@@ -200,7 +206,7 @@ class StructCodec(ObjectCodec[T]):
     ) -> tuple[ObjectCodec[Any], Convert]:
         found = self._versions.get(str(found_version)) if found_kind == kind else None
         if found is None:
-            raise UnmarshalError(f"expected {api_version}, Kind={kind}, got {found_version}, Kind={found_kind}")
+            raise OtherKindError(f"got {found_version}, Kind={found_kind}, expected {api_version}, Kind={kind}")
         return found
 
     def bare(self, obj: T) -> T:
@@ -223,8 +229,7 @@ def _same(obj: Any) -> Any:
 
 def read_text(value: bytes) -> Tree:
     """The tree of a stored value that is JSON or YAML. Raises ``ValueError``."""
-    if value.startswith(_ENCRYPTED):
-        raise UnmarshalError("identity transformer tried to read encrypted data")
+    expect_plain(value)
     try:
         tree = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from kubevouch.authorization.interface import Decision
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements, protobuf
 from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Status, StatusDetails
 from kubevouch.machinery.schema import schema_of
-from kubevouch.machinery.scheme import GroupVersionKind
+from kubevouch.machinery.scheme import GroupResource, GroupVersionKind
+from kubevouch.machinery.text.gotext import quote
 from kubevouch.registry.reader import ListResult
 from kubevouch.server import decoding, query_options
 from kubevouch.server.endpoints import ServedVersion
+from kubevouch.server.filters.authorization import attributes_of
 from kubevouch.server.handlers import shared
 from kubevouch.server.handlers.shared import Environment
 from kubevouch.server.negotiation import PROTOBUF
@@ -22,13 +27,15 @@ from kubevouch.storage.watchcache.objects import Stored
 from kubevouch.util.worker import compute
 
 
-async def delete(_env: Environment, endpoint: ServedVersion, request: Request) -> Result:
+async def delete(env: Environment, endpoint: ServedVersion, request: Request) -> Result:
     """Delete one object."""
     info = request.target
     shared.negotiate(request, "object", endpoint.resource)
     options = await _options(request)
     ctx = shared.context(request)
     ctx.dry_run, ctx.options = bool(options.dry_run), options
+    if options.ignore_store_read_error_with_cluster_breaking_potential:
+        await _expect_may_ignore_read_errors(env, request)
     deleted = await endpoint.store.delete(ctx, info.namespace, info.name, options)
     if not deleted.gone:
         return ObjectResult(deleted.stored, endpoint.encoder)
@@ -67,6 +74,17 @@ async def delete_collection(_env: Environment, endpoint: ServedVersion, request:
     return ListingResult(ListResult(deleted, page.revision, page.continue_token, page.remaining), endpoint.encoder)
 
 
+async def _expect_may_ignore_read_errors(env: Environment, request: Request) -> None:
+    """Raises ``APIStatusError`` (403): to delete what nobody can read is a right of its own."""
+    attributes = replace(attributes_of(request), verb=_IGNORE_READ_ERRORS)
+    verdict = await env.authorizer.authorize(attributes)
+    if verdict.decision is not Decision.ALLOW:
+        resource = GroupResource(attributes.group, attributes.resource)
+        why = f"not permitted to do {quote(_IGNORE_READ_ERRORS)}, reason: {verdict.reason}"
+        raise errors.forbidden(resource, attributes.name, why)
+
+
+_IGNORE_READ_ERRORS = "unsafe-delete-ignore-read-errors"
 _DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
 

@@ -37,6 +37,18 @@ def collect(
         (),
         {(): float(revisions.bytes)},
     )
+    yield gauge(
+        "kubevouch_store_unserved_values",
+        "Values of kinds that are not served, which are left alone.",
+        ("kind",),
+        {(kind,): float(count) for kind, count in cacher.unserved().items()},
+    )
+    yield gauge(
+        "kubevouch_store_unreadable_values",
+        "Values of served kinds of which no object can be made.",
+        ("kind",),
+        {(kind,): float(count) for kind, count in cacher.unreadable().items()},
+    )
     yield counter(
         "kubevouch_write_budget_refusals",
         "Writes answered with 429 because their user had written too many bytes.",

@@ -7,15 +7,17 @@ stream has reached the store's newest revision.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from kubevouch.api.storage_keys import ROOT, prefix_part
 from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY
-from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored
+from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored, Unreadable, why_unreadable
 from kubevouch.storage.watchcache.resource_cache import ResourceCache
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
@@ -67,7 +69,7 @@ class Cacher:
         store: Store,
         clock: Clock,
         *,
-        root: str = "/registry/",
+        root: str = ROOT,
         history: int = HISTORY,
         budgets: Budgets | None = None,
     ) -> None:
@@ -78,6 +80,8 @@ class Cacher:
         self.budgets = budgets or Budgets()
         self._registered: dict[str, _Registered] = {}
         self._taps: list[Tap] = []
+        # Keys that belong to no cache: other programs' values, and objects of kinds whose definition is not there.
+        self._unserved: set[str] = set()
         self._revision = Revision(0)
         self._waiting: dict[asyncio.Future[None], Revision] = {}
         self._task: asyncio.Task[None] | None = None
@@ -112,13 +116,13 @@ class Cacher:
         page = await self._store.list(cache.prefix)
         if page.items and before is not None:
             await before()
-        objects = await self._decoded(registered, page.items)
+        objects, unreadable = await self._decoded(registered, page.items)
         # What is older than the page came with it.
         await self.reach(page.revision)
         registered = self._joining(cache)
         if registered is None:
             return  # everything was loaded anew meanwhile
-        cache.load(objects, page.revision)
+        cache.load(objects, page.revision, unreadable)
         missed = registered.missed
         while missed:
             event = missed.pop(0)
@@ -137,6 +141,8 @@ class Cacher:
         if registered is not None and registered.cache is cache:
             del self._registered[cache.prefix]
         cache.close_watchers()
+        self._unserved.update(stored.key for stored in cache.values())
+        self._unserved.update(cache.unreadable)
         cache.load([], self._revision)
         self.budgets.leave(cache.history)
 
@@ -144,6 +150,8 @@ class Cacher:
         """Load everything and follow the store from there."""
         self._started = True
         await self._load()
+        if unserved := self.unserved():
+            log.warning("values of kinds that are not served are left alone", values=unserved)
         self._task = asyncio.create_task(self._follow(), name="watch-cache")
 
     async def close(self) -> None:
@@ -168,6 +176,15 @@ class Cacher:
     def object_bytes(self) -> int:
         """Stored bytes of all current objects."""
         return sum(registered.cache.object_bytes for registered in self._registered.values())
+
+    def unserved(self) -> dict[str, int]:
+        """How many values there are of each kind that is not served, by the part of their keys that says the kind."""
+        return dict(sorted(Counter(prefix_part(key) for key in self._unserved if self._for_key(key) is None).items()))
+
+    def unreadable(self) -> dict[str, int]:
+        """How many values there are of which no object can be made, by the part of their keys that says the kind."""
+        found = (each for registered in self._registered.values() for each in registered.cache.unreadable)
+        return dict(sorted(Counter(map(prefix_part, found)).items()))
 
     @property
     def watchers(self) -> int:
@@ -195,9 +212,12 @@ class Cacher:
     async def _load(self) -> None:
         page = await self._store.list(self._root)
         grouped: dict[str, list[KeyValue]] = {}
+        self._unserved = set()
         for item in page.items:
             registered = self._for_key(item.key)
-            if registered is not None:
+            if registered is None:
+                self._unserved.add(item.key)
+            else:
                 grouped.setdefault(registered.cache.prefix, []).append(item)
         loaded = [
             (registered, await self._decoded(registered, grouped.get(registered.cache.prefix, [])))
@@ -205,15 +225,17 @@ class Cacher:
         ]
         for tap in self._taps:
             await tap.load({item.key: item.value for item in page.items if item.key.startswith(tap.prefix)})
-        for registered, objects in loaded:
+        for registered, (objects, unreadable) in loaded:
             registered.cache.close_watchers()  # whoever began meanwhile would miss what lies between
-            registered.cache.load(objects, page.revision)
+            registered.cache.load(objects, page.revision, unreadable)
             registered.missed = None
         self._advance(page.revision)
         self._ready.set()
 
-    async def _decoded(self, registered: _Registered, items: Sequence[KeyValue]) -> list[Stored[Any]]:
-        found = []
+    async def _decoded(
+        self, registered: _Registered, items: Sequence[KeyValue]
+    ) -> tuple[list[Stored[Any]], dict[str, Unreadable]]:
+        found, unreadable = [], {}
         size = 0
         for number, item in enumerate(items, 1):
             size += len(item.value)
@@ -221,9 +243,11 @@ class Cacher:
                 await give_way()
                 size = 0
             stored = self._decode(registered, item.key, item.value, item.revision)
-            if stored is not None:
+            if isinstance(stored, Stored):
                 found.append(stored)
-        return found
+            else:
+                unreadable[item.key] = stored
+        return found, unreadable
 
     async def _follow(self) -> None:
         while True:
@@ -271,8 +295,11 @@ class Cacher:
                 tap.changed(event.key, event.value)
         registered = self._for_key(event.key)
         if registered is None:
-            return
-        if registered.missed is not None:
+            if event.value is None:
+                self._unserved.discard(event.key)
+            else:
+                self._unserved.add(event.key)
+        elif registered.missed is not None:
             registered.missed.append(event)
         else:
             await self._take(registered, event)
@@ -280,24 +307,28 @@ class Cacher:
     async def _take(self, registered: _Registered, event: StoreEvent) -> None:
         cache = registered.cache
         previous = cache.get(event.key)
+        change: CacheEvent[Any] | None
         if event.value is not None:
             decode = partial(self._decode, registered, event.key, event.value, event.revision)
             current = decode() if len(event.value) < LARGE_VALUE_BYTES else await asyncio.to_thread(beside_loop, decode)
-            if current is None:
+            if isinstance(current, Unreadable):
+                # Whoever watches keeps what there was: nobody knows whether it is gone.
+                cache.unreadable[event.key] = current
                 return
             change = CacheEvent(event.revision, current, previous)
-        elif previous is not None:
-            change = CacheEvent(event.revision, None, previous)
         else:
+            change = None if previous is None else CacheEvent(event.revision, None, previous)
+        cache.unreadable.pop(event.key, None)
+        if change is None:
             return
         for _ in cache.applying(change):
             await give_way()
 
-    def _decode(self, registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | None:
+    def _decode(self, registered: _Registered, key: str, value: bytes, revision: Revision) -> Stored[Any] | Unreadable:
         try:
             return Stored(key, registered.decode(value, revision), revision, value, registered.decode, self.budgets)
         except ValueError as err:
             # One unreadable value must not take the resource down; reads of it answer 500 (registry).
-            # Not its text, which may quote a Secret's value.
-            log.error("unreadable value in the store", key=key, revision=revision, err=type(err).__name__)
-            return None
+            unreadable = Unreadable(key, revision, why_unreadable(err))
+            log.error("unreadable value in the store", key=key, revision=revision, err=unreadable.why)
+            return unreadable

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kubevouch.machinery.codec.encrypted_values import EncryptedValueError
+from kubevouch.machinery.codec.object_codec import OtherKindError
 from kubevouch.machinery.meta import Object, replace_metadata
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.watchcache.budgets import Budgets
@@ -102,6 +105,22 @@ class Stored(Generic[T]):
         self._encodings = _NONE_KEPT
         if self._decode is not None:
             del self.obj
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A stored value of which no object can be made; ``why`` says nothing of what is in it."""
+
+    key: str
+    revision: Revision
+    why: str
+
+
+def why_unreadable(err: ValueError) -> str:
+    """A decoder's own words may quote a Secret's value."""
+    if isinstance(err, (EncryptedValueError, OtherKindError)):
+        return str(err)
+    return f"the value cannot be decoded ({type(err).__name__})"
 
 
 class CacheEvent(Generic[T]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -13,7 +13,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.storage.interface import Compacted, Revision
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY, History
-from kubevouch.storage.watchcache.objects import CacheEvent, Stored
+from kubevouch.storage.watchcache.objects import CacheEvent, Stored, Unreadable
 
 T = TypeVar("T", bound=Object)
 
@@ -149,6 +149,8 @@ class ResourceCache(Generic[T]):
         self.history: History[T] = History(history, budgets or Budgets(), self._cut_off_who_is_behind)
         self.object_bytes = 0
         """Stored bytes of the current objects."""
+        self.unreadable: dict[str, Unreadable] = {}
+        """Values of which no object can be made, by key; what was there before stays among the objects."""
         self._objects: dict[str, Stored[T]] = {}
         self._keys: list[str] = []
         self._watchers: set[Watcher[T]] = set()
@@ -158,8 +160,11 @@ class ResourceCache(Generic[T]):
 
     # -------------------------------------------------------------- state
 
-    def load(self, objects: list[Stored[T]], revision: Revision) -> None:
+    def load(
+        self, objects: list[Stored[T]], revision: Revision, unreadable: Mapping[str, Unreadable] | None = None
+    ) -> None:
         """Start from ``objects``, which are in key order, as they were at ``revision``."""
+        self.unreadable = dict(unreadable or {})
         for stored in self._objects.values():
             stored.drop_encodings()
         self._objects = {stored.key: stored for stored in objects}
