@@ -65,7 +65,7 @@ async def _run(name: str, seed: int, seconds: float, faults: list[str], into: Pa
         with tempfile.TemporaryDirectory(prefix="kubevouch-torture-") as folder:
             history = History(Header(seed + number, name, "", sys.argv[1:]), path)
             try:
-                async with SYSTEMS[name](Path(folder), "") as system:
+                async with SYSTEMS[name](Path(folder), "mortal") as system:
                     chosen = chance.choices(faults or possible(system), k=_FAULTS_A_RUN)
                     started = time.monotonic()
                     found = await torture(system, history, chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from torture.history import BROKEN, Answered, Asked, Bound, Record, Revoked, Seen, Told
+from torture.history import BROKEN, Answered, Asked, Bound, Fence, Record, Revoked, Seen, Told
 from torture.violations import Violation
 
 CERTIFICATE_REQUESTS = "certificatesigningrequests/"
@@ -25,11 +25,15 @@ class _Request:
     approved: list[int] = field(default_factory=list)
     denied: list[int] = field(default_factory=list)
     ops: set[int] = field(default_factory=set)
+    newest: int = 0
+    waits: bool = False
+    """Whether it is approved, and nothing more, at its newest revision."""
 
 
 def check(records: list[Record]) -> Iterator[Violation]:
     requests: dict[str, _Request] = {}
     bounds: list[Bound] = []
+    fenced = False
     for record in records:
         if isinstance(record, Answered):
             for seen in record.items:
@@ -38,8 +42,12 @@ def check(records: list[Record]) -> Iterator[Violation]:
             _note(requests, record.seen, record.op)
         elif isinstance(record, Bound):
             bounds.append(record)
+        elif isinstance(record, Fence):
+            fenced = True
     for request in requests.values():
         yield from _check_request(request)
+        if fenced:
+            yield from _check_end(request)
     for bound in bounds:
         yield from _check_uses(bound, [each for each in requests.values() if each.requester == bound.user])
     yield from _check_revoked(records)
@@ -50,7 +58,11 @@ def _note(requests: dict[str, _Request], seen: Seen, op: int) -> None:
     if shown is None:
         return
     request = requests.setdefault(seen.uid, _Request(seen.key, shown.requester))
+    if seen.revision > request.newest:
+        request.newest = seen.revision
+        request.waits = shown.approved and not (shown.certificate or shown.failed or shown.denied)
     if shown.approved:
+        request.ops.add(op)
         request.approved.append(seen.revision)
     if shown.denied:
         request.denied.append(seen.revision)
@@ -75,6 +87,12 @@ def _check_request(request: _Request) -> Iterator[Violation]:
     if len(request.certificates) > 1:
         at = ", ".join(map(str, sorted(request.certificates.values())))
         yield Violation("two certificates for one request", f"{request.key} has others at {at}", ops, keys)
+
+
+def _check_end(request: _Request) -> Iterator[Violation]:
+    if request.waits:
+        what = f"{request.key} was approved at {min(request.approved)} and has no certificate when all is well again"
+        yield Violation("an approved request left lying", what, frozenset(request.ops), frozenset({request.key}))
 
 
 def _check_uses(bound: Bound, requests: list[_Request]) -> Iterator[Violation]:

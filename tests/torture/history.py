@@ -26,6 +26,7 @@ class CertificateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     requester: str = ""
     approved: bool = False
     denied: bool = False
+    failed: bool = False
     certificate: str = ""
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import random
 import shutil
 import signal
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from torture.proxy import Link
 from torture.recorder import Recorder
-from torture.systems import Process, System
+from torture.systems import Member, Process, System
+
+_PIECE = 4096
+_STEP_SECONDS = 5.0
 
 Nemesis = Callable[["Stage"], Awaitable[None]]
 
@@ -27,9 +34,12 @@ class Stage:
     async def last(self) -> None:
         await asyncio.sleep(self.seconds * self.chance.uniform(0.2, 1.0))
 
-    def process(self) -> Process | None:
+    def process(self) -> Process | Member | None:
         running = [each for each in self.system.processes if each.is_running]
         return self.chance.choice(running) if running else None
+
+    def links(self) -> tuple[str, list[Link]]:
+        return self.chance.choice(list(self.system.groups.items()))
 
 
 async def kill(stage: Stage) -> None:
@@ -43,6 +53,23 @@ async def kill(stage: Stage) -> None:
         await stage.last()
     await process.start()
     stage.recorder.fault(f"{process.name} is back")
+
+
+async def step(stage: Stage) -> None:
+    """kill -9 right before or right after a write of a server or its controllers."""
+    processes = [each for each in stage.system.processes if isinstance(each, Process) and "mortal" in each.planted]
+    process = stage.chance.choice([each for each in processes if each.is_running])
+    number, when = stage.chance.randrange(12), stage.chance.choice(("before", "after"))
+    process.arming.write_text(f"{number} {when}")
+    stage.recorder.fault(f"kill -9 {process.name} {when} its write {number}")
+    process.send(signal.SIGUSR2)
+    assert process.process is not None
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.process.wait(), _STEP_SECONDS)
+    await process.end()
+    died = [line for line in process.said.splitlines() if line.startswith("died ")]
+    stage.recorder.fault(f"{process.name} {died[-1]}" if died else f"{process.name} did not write so much")
+    await process.start()
 
 
 async def terminate(stage: Stage) -> None:
@@ -70,39 +97,46 @@ async def stop(stage: Stage) -> None:
 
 async def cut(stage: Stage) -> None:
     """Reset every connection of a link."""
-    link = stage.chance.choice(stage.system.links)
-    stage.recorder.fault(f"cut {link.name}")
-    link.cut()
+    name, links = stage.links()
+    stage.recorder.fault(f"cut {name}")
+    for link in links:
+        link.cut()
 
 
 async def partition(stage: Stage) -> None:
-    """Nothing gets through a link, and nobody is told; then it does, or the connections are reset."""
-    link = stage.chance.choice(stage.system.links)
-    stage.recorder.fault(f"hold {link.name}")
-    link.hold()
+    """Nothing gets through some links, and nobody is told; then it does, or the connections are reset."""
+    name, links = stage.links()
+    stage.recorder.fault(f"hold {name}")
+    for link in links:
+        link.hold()
     await stage.last()
-    if stage.chance.random() < 0.5:
-        link.cut()
-    link.release()
-    stage.recorder.fault(f"release {link.name}")
+    lost = stage.chance.random() < 0.5
+    for link in links:
+        if lost:
+            link.cut()
+        link.release()
+    stage.recorder.fault(f"release {name}")
 
 
 async def lose_answers(stage: Stage) -> None:
     """What is asked arrives and what is answered does not; the connections are reset then."""
-    link = stage.chance.choice(stage.system.links)
-    stage.recorder.fault(f"hold answers {link.name}")
-    link.hold_answers()
+    name, links = stage.links()
+    stage.recorder.fault(f"hold answers {name}")
+    for link in links:
+        link.hold_answers()
     await stage.last()
-    link.cut()
-    link.release()
-    stage.recorder.fault(f"release {link.name}")
+    for link in links:
+        link.cut()
+        link.release()
+    stage.recorder.fault(f"release {name}")
 
 
 async def half_open(stage: Stage) -> None:
     """The server's end of every connection of a link is gone, and the client does not know."""
-    link = stage.chance.choice(stage.system.links)
-    stage.recorder.fault(f"leave half open {link.name}")
-    link.leave_half_open()
+    name, links = stage.links()
+    stage.recorder.fault(f"leave half open {name}")
+    for link in links:
+        link.leave_half_open()
 
 
 async def flood(stage: Stage) -> None:
@@ -143,6 +177,18 @@ slow_fsync = _inject("delay_enter=200000", "slow fsync")
 failing_fsync = _inject("error=EIO", "failing fsync")
 
 
+async def compact(stage: Stage) -> None:
+    """etcd forgets everything but the newest state."""
+    assert stage.system.etcd is not None  # else it is not offered
+    stage.recorder.fault("compact etcd")
+    try:
+        status = await asyncio.to_thread(stage.system.etcd.ctl, "endpoint", "status", "-w", "json")
+        newest = max(each["Status"]["header"]["revision"] for each in json.loads(status))
+        await asyncio.to_thread(stage.system.etcd.ctl, "compact", str(newest))
+    except subprocess.CalledProcessError as err:  # a member that is away, or somebody else was first
+        stage.recorder.fault(f"etcd did not compact: {err.stderr.decode().strip()[-200:]}")
+
+
 async def wrong_clock(stage: Stage) -> None:
     """The wall clock steps, and steps back."""
     assert stage.system.clock is not None  # else it is not offered
@@ -158,14 +204,18 @@ async def full_disk(stage: Stage) -> None:
     """No room for a byte more; then there is again."""
     assert stage.system.disk is not None  # else it is not offered
     stage.recorder.fault("disk full")
-    stage.system.disk("size=4k")
+    filler = stage.system.disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(_PIECE)):
+            pass
     await stage.last()
-    stage.system.disk("size=512m")
+    filler.unlink()
     stage.recorder.fault("disk has room")
 
 
 NEMESES: dict[str, Nemesis] = {
     "kill": kill,
+    "step": step,
     "terminate": terminate,
     "stop": stop,
     "cut": cut,
@@ -175,6 +225,7 @@ NEMESES: dict[str, Nemesis] = {
     "flood": flood,
     "slow-fsync": slow_fsync,
     "failing-fsync": failing_fsync,
+    "compact": compact,
     "wrong-clock": wrong_clock,
     "full-disk": full_disk,
 }
@@ -183,8 +234,10 @@ NEMESES: dict[str, Nemesis] = {
 def possible(system: System) -> list[str]:
     """Those that this machine and this system have the means for."""
     needs = {
+        "step": any(isinstance(each, Process) and "mortal" in each.planted for each in system.processes),
         "slow-fsync": shutil.which("strace") is not None and system.clock is None,
         "failing-fsync": shutil.which("strace") is not None and system.clock is None,
+        "compact": system.etcd is not None,
         "wrong-clock": system.clock is not None,
         "full-disk": system.disk is not None,
     }

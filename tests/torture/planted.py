@@ -1,14 +1,17 @@
-"""``kubevouch`` with a bug put in: what proves that the checker sees. Run as ``planted.py NAME COMMAND...``.
+"""``kubevouch`` with a bug put in: what proves that the checker sees. Run as ``planted.py NAME,NAME… COMMAND…``.
 
-Each changes one or two functions of the running program and no file. ``PLANTED`` says which guarantee it breaks; what
-the checker has to call it is in ``torture.catalog``.
+Each changes one or two functions of the running program and no file. What the checker has to call it is in
+``torture.catalog``. Besides bugs there are ``SETTINGS``: what no flag sets, and ends at a certain step.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -265,10 +268,77 @@ PLANTED: dict[str, Callable[[], None]] = {
 }  # fmt: skip
 
 
+# ------------------------------------------------------------------ no bugs
+
+
+def short_lease() -> None:
+    """Controllers change their leader within seconds."""
+    import datetime as dt
+
+    from kubevouch.client.leader_election import ElectionOptions
+    from kubevouch.standalone import up
+
+    target: Any = up
+    seconds = [dt.timedelta(seconds=each) for each in (3, 2, 0.5)]
+    target.ElectionOptions = lambda: ElectionOptions(
+        lease_duration=seconds[0], renew_deadline=seconds[1], retry_period=seconds[2]
+    )
+
+
+def mortal(file: str) -> None:
+    """After SIGUSR2, kill -9 at a write: ``file`` says which one from then on, and whether before or after it."""
+    from kubevouch.ledger.store import SQLiteLedger
+    from kubevouch.storage.etcd.store import EtcdStore
+    from kubevouch.storage.sqlite.store import SQLiteStore
+
+    left, when = -1, ""
+
+    def arm(*_: object) -> None:
+        nonlocal left, when
+        number, when = Path(file).read_text().split()
+        left = int(number)
+
+    def die(what: str) -> None:
+        print(f"died {when} {what}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(genuine: Any) -> Any:
+        async def write(self: Any, *arguments: Any, **more: Any) -> Any:
+            nonlocal left
+            what = f"{genuine.__name__} {arguments[0] if isinstance(arguments[0], str) else arguments[0].kind}"
+            if left < 0 or "/leases/" in what or "/torture/" in what:
+                return await genuine(self, *arguments, **more)
+            left -= 1
+            due = left < 0
+            if due and when == "before":
+                die(what)
+            try:
+                return await genuine(self, *arguments, **more)
+            finally:
+                if due:
+                    die(what)
+
+        return write
+
+    kinds: tuple[Any, ...] = (SQLiteStore, EtcdStore)
+    for kind in kinds:
+        kind.create, kind.update, kind.delete = map(counted, (kind.create, kind.update, kind.delete))
+    ledger: Any = SQLiteLedger
+    ledger.append = counted(ledger.append)
+    signal.signal(signal.SIGUSR2, arm)
+
+
+SETTINGS: dict[str, Callable[..., None]] = {
+    "short-lease": short_lease,
+    "mortal": mortal,
+}
+
+
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder, whose modules have names of their own
     from kubevouch.cli.main import main
 
-    for name in sys.argv.pop(1).split(","):
-        PLANTED[name]()
+    for wanted in sys.argv.pop(1).split(","):
+        name, _, argument = wanted.partition(":")
+        (PLANTED | SETTINGS)[name](*([argument] if argument else []))
     main()

@@ -311,7 +311,8 @@ def _request(tree: dict[str, Any]) -> CertificateRequest:
     status = tree.get("status", {})
     types = {each["type"] for each in status.get("conditions", [])}
     certificate = fingerprint(status["certificate"]) if status.get("certificate") else ""
-    return CertificateRequest(tree["spec"].get("username", ""), "Approved" in types, "Denied" in types, certificate)
+    decided = ("Approved" in types, "Denied" in types, "Failed" in types)
+    return CertificateRequest(tree["spec"].get("username", ""), *decided, certificate)
 
 
 def fingerprint(text: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from torture import checker
 from torture.history import Answered, Asked, Fence, History, Record, Told, of_ops
 from torture.nemeses import NEMESES, Stage
-from torture.recorder import Recorder
+from torture.recorder import Client, Recorder
 from torture.systems import System
 from torture.violations import Violation
 from torture.work import MAPS, Mix, Work
@@ -80,13 +80,24 @@ async def _fence(work: Work, recorder: Recorder, patience: float) -> None:
             else:
                 raise AssertionError(f"nothing can be written any more: {answer}")
             await client.list_(MAPS)
-            await client.list_("certificatesigningrequests/")
+            await _settled(client, recorder.now + patience)
         finally:
             await client.close()
     until = recorder.now + patience
     while recorder.now < until and _behind(recorder.history.records, answer.revision):  # noqa: ASYNC110 - rarely long
         await asyncio.sleep(0.05)
     recorder.add(Fence(recorder.now, answer.revision))
+
+
+async def _settled(client: Client, until: float) -> None:
+    """Until no approved request waits for its certificate; controllers may have died a moment ago."""
+    while True:
+        answer = await client.list_("certificatesigningrequests/")
+        states = [each.request for each in answer.items if each.request is not None]
+        waiting = [each for each in states if each.approved and not (each.certificate or each.failed)]
+        if (answer.code == 200 and not waiting) or client.recorder.now > until:
+            return
+        await asyncio.sleep(0.2)
 
 
 def _behind(records: list[Record], revision: int) -> bool:

@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from faketime import WrongClock
+from etcd_server import EtcdServer
+from faketime import WrongClock, wrong_clock
+from file_systems import memory_disk
 from kubevouch.config import kubeconfig
-from processes import PATIENCE_SECONDS, environment
+from processes import KUBEVOUCH, PATIENCE_SECONDS, environment
 from torture.proxy import Link
 from torture.recorder import Client, Recorder, trusting
 
@@ -42,9 +46,8 @@ class Process:
 
     async def start(self) -> None:
         """Until it has said where it listens."""
-        program = (
-            [sys.executable, str(HOOK), self.planted] if self.planted else [sys.executable, "-m", "kubevouch.cli.main"]
-        )
+        planted = self.planted.replace("mortal", f"mortal:{self.arming}")
+        program = [sys.executable, str(HOOK), planted] if planted else [*KUBEVOUCH]
         with self.log.open("ab") as errors:
             self.process = await asyncio.create_subprocess_exec(
                 *self.wrapper, *program, *self.arguments, cwd=self.folder, env=environment(**self.variables),
@@ -66,6 +69,11 @@ class Process:
     async def _read_on(stdout: asyncio.StreamReader) -> None:
         while await stdout.read(1 << 16):
             pass
+
+    @property
+    def arming(self) -> Path:
+        """What ``torture.planted.mortal`` reads."""
+        return self.folder / f"{self.name}.dies"
 
     @property
     def log(self) -> Path:
@@ -105,24 +113,62 @@ class Process:
 
 
 @dataclass
+class Member:
+    """One member of an etcd cluster, as a process that can be killed, stopped and started again."""
+
+    etcd: EtcdServer
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"etcd-{self.number}"
+
+    @property
+    def is_running(self) -> bool:
+        process = self.etcd.processes[self.number]
+        return process is not None and process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        process = self.etcd.processes[self.number]
+        assert process is not None
+        return process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    async def start(self) -> None:
+        # Others may be stopped, so it may take a while until it has a leader.
+        await self.end()
+        await asyncio.to_thread(self.etcd.start, self.number, wait=False)
+
+    async def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """With whatever signal: killed."""
+        self.send(signal.SIGCONT)
+        await asyncio.to_thread(self.etcd.kill, self.number)
+
+
+@dataclass
 class System:
     """Processes, the links in front of them, and the credentials of an administrator.
 
     Args:
         edges: what clients connect to.
-        inner: links between the processes.
+        groups: links that fail together, by what their failure means.
     """
 
     name: str
     folder: Path
-    processes: list[Process] = field(default_factory=list)
+    processes: list[Process | Member] = field(default_factory=list)
     edges: list[Link] = field(default_factory=list)
-    inner: list[Link] = field(default_factory=list)
+    groups: dict[str, list[Link]] = field(default_factory=dict)
     ca: bytes = b""
     admin: str = ""
     clock: WrongClock | None = None
-    disk: Callable[[str], None] | None = None
-    """Mounts the file system of the store again, with other options."""
+    disk: Path | None = None
+    """Where a small file system of its own is, if the store has one."""
+    etcd: EtcdServer | None = None
 
     def take_credentials(self, data_dir: Path) -> None:
         config = kubeconfig.load((data_dir / "admin.conf").read_bytes())
@@ -139,7 +185,12 @@ class System:
 
     @property
     def links(self) -> list[Link]:
-        return [*self.edges, *self.inner]
+        return [link for links in self.groups.values() for link in links]
+
+    async def edge(self, process: Process) -> None:
+        link = await Link(f"clients-{process.name}", lambda: process.port).open()
+        self.edges.append(link)
+        self.groups[link.name] = [link]
 
     async def heal(self) -> None:
         """Undo everything that was done to it."""
@@ -158,23 +209,103 @@ class System:
 
 
 @contextlib.asynccontextmanager
-async def up_on_sqlite(folder: Path, planted: str = "", *more: str) -> AsyncIterator[System]:
+async def up_on_sqlite(
+    folder: Path, planted: str = "", variables: dict[str, str] | None = None
+) -> AsyncIterator[System]:
     """One ``kubevouch up``, with bounds so small that what is rare otherwise is not: a compaction each second, and a
     history of a hundred events."""
-    arguments = (
-        "up", "--data-dir", "./cluster", "--bind-address", "127.0.0.1", "--secure-port", "0",
-        "--etcd-compaction-interval", "1s", "--default-watch-cache-size", "100", *more,
-    )  # fmt: skip
-    server = Process("up", arguments, folder, planted)
+    server = Process("up", _up(folder / "cluster", "sqlite:"), folder, planted, variables or {})
     system = System("sqlite", folder, [server])
     try:
         await server.start()
         system.take_credentials(folder / "cluster")
-        system.edges.append(await Link("clients", lambda: server.port).open())
+        await system.edge(server)
         yield system
     finally:
         await system.close()
 
 
-SYSTEMS = {"sqlite": up_on_sqlite}
+@contextlib.asynccontextmanager
+async def up_with_its_own_clock(folder: Path, planted: str = "") -> AsyncIterator[System]:
+    """As :func:`up_on_sqlite`, with a wall clock that can step."""
+    clock = wrong_clock(folder, "+0")
+    async with up_on_sqlite(folder, planted, variables=clock.environment) as system:
+        system.clock = clock
+        yield system
+
+
+@contextlib.asynccontextmanager
+async def up_on_a_small_disk(folder: Path, planted: str = "") -> AsyncIterator[System]:
+    """As :func:`up_on_sqlite`, with a file system of its own, which only root may mount."""
+    (folder / "cluster").mkdir()
+    with memory_disk(folder / "cluster", "size=128m"):
+        async with up_on_sqlite(folder, planted) as system:
+            system.disk = folder / "cluster"
+            yield system
+
+
+@contextlib.asynccontextmanager
+async def up_on_etcd(folder: Path, planted: str = "", *, servers: int = 1, members: int = 1) -> AsyncIterator[System]:
+    """``servers`` of ``kubevouch up`` with one authority over an etcd of ``members``, each with a link to each."""
+    system = System(f"{servers} on etcd", folder)
+    peers = [await Link(f"peers-etcd-{each}", partial(_peer_port, system, each)).open() for each in range(members)]
+    etcd = EtcdServer(folder, members, durable=True, peer_ports=[link.port for link in peers])
+    try:
+        system.etcd = etcd
+        # In a thread: the members reach each other through links of this loop.
+        await asyncio.to_thread(etcd.__enter__)
+        if members > 1:
+            system.groups |= {link.name: [link] for link in peers} | {"peers": peers}
+        else:
+            await peers[0].close()
+        for number in range(servers):
+            links = [
+                await Link(f"up-{number}-etcd-{each}", partial(_own_port, port)).open()
+                for each, port in enumerate(etcd.client_ports)
+            ]
+            system.groups[f"up-{number}-etcd"] = links
+            data_dir = folder / f"up-{number}"
+            if number:
+                shutil.copytree(folder / "up-0/pki", data_dir / "pki")
+            server = Process(
+                f"up-{number}",
+                _up(data_dir, "etcd://" + ",".join(f"127.0.0.1:{link.port}" for link in links)),
+                folder,
+                ",".join(filter(None, ("short-lease", planted))),
+            )
+            system.processes.append(server)
+            await server.start()
+            await system.edge(server)
+        system.take_credentials(folder / "up-0")
+        system.processes += [Member(etcd, each) for each in range(members)]
+        yield system
+    finally:
+        await system.close()
+        await asyncio.to_thread(etcd.__exit__, None, None, None)
+        for link in peers:
+            await link.close()
+
+
+def _peer_port(system: System, member: int) -> int | None:
+    return None if system.etcd is None else system.etcd.own_peer_ports[member]
+
+
+def _own_port(port: int) -> int:
+    return port
+
+
+def _up(data_dir: Path, store: str) -> tuple[str, ...]:
+    return (
+        "up", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", "0", "--store", store,
+        "--etcd-compaction-interval", "1s", "--default-watch-cache-size", "100",
+    )  # fmt: skip
+
+
+SYSTEMS: dict[str, Callable[[Path, str], contextlib.AbstractAsyncContextManager[System]]] = {
+    "sqlite": up_on_sqlite,
+    "clock": up_with_its_own_clock,
+    "disk": up_on_a_small_disk,
+    "etcd": up_on_etcd,
+    "replicas": partial(up_on_etcd, servers=3, members=3),
+}
 """By name, what makes them: a folder and the names of planted bugs go in."""

@@ -124,10 +124,11 @@ class Work:
         return client
 
     def _stranger(
-        self, name: str, like: Client, *, token: str = "", pair: str | None = None, identity: str = ""
+        self, name: str, chance: random.Random, *, token: str = "", pair: str | None = None, identity: str = ""
     ) -> Client:
-        """Without the administrator's certificate, at the same address."""
-        client = Client(self.recorder, name, like.address, trusting(self.system.ca, pair), identity, token)
+        """Without the administrator's certificate, at another server."""
+        edge = chance.choice(self.system.edges)
+        client = Client(self.recorder, name, lambda: edge.url, trusting(self.system.ca, pair), identity, token)
         self._clients.append(client)
         return client
 
@@ -215,7 +216,7 @@ class Work:
         if token is None:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
-        machine = self._stranger(client.name, client, token=token)
+        machine = self._stranger(client.name, chance, token=token)
         for _ in range(5):
             if not self._stopping:
                 await self._ask(machine, f"n{self.recorder.op()}")
@@ -228,7 +229,7 @@ class Work:
         if token is None:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
-        machines = [self._stranger(f"{client.name}-{each}", client, token=token) for each in range(uses + 2)]
+        machines = [self._stranger(f"{client.name}-{each}", chance, token=token) for each in range(uses + 2)]
         nodes = [f"n{self.recorder.op()}" for _ in machines]
         await asyncio.gather(*(self._ask(*each, tries=20) for each in zip(machines, nodes, strict=True)))
         for machine in machines:
@@ -301,7 +302,7 @@ class Work:
         identity = fingerprint(found["status"]["certificate"])
         pair = self.system.folder / f"{name}.pem"
         pair.write_bytes(base64.b64decode(found["status"]["certificate"]) + keys.to_pem(key))
-        visitor = self._stranger(f"visitor {name}", client, identity=identity, pair=str(pair))
+        visitor = self._stranger(f"visitor {name}", chance, identity=identity, pair=str(pair))
         watching = asyncio.create_task(self._visit(visitor))
         try:
             for _ in range(3):
@@ -317,7 +318,7 @@ class Work:
                 self.recorder.add(Revoked(self.recorder.now, identity))
                 until = self.recorder.now + _LATE_SECONDS
                 while self.recorder.now < until:
-                    await visitor.list_(MAPS)
+                    await visitor.list_(MAPS, at=chance.choice(("", "0")))
                     await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             watching.cancel()

@@ -232,6 +232,11 @@ def signed_twice(script: Script) -> None:
     script.request(4, approved=True, certificate="c2")
 
 
+def left_lying(script: Script) -> None:
+    script.request(2, approved=True)
+    script.records.append(Fence(0, 2))
+
+
 def token_overused(script: Script) -> None:
     script.records.append(Bound(0, "system:bootstrap:a", 1))
     script.request(3, uid="u1", user="system:bootstrap:a", approved=True, certificate="c1")
@@ -276,6 +281,7 @@ BROKEN_RULES = [
     (open_request, "a certificate without an approval"),
     (denied_request, "a denied request that was signed"),
     (signed_twice, "two certificates for one request"),
+    (left_lying, "an approved request left lying"),
     (token_overused, "a token used too often"),
     (revoked_and_served, "a revoked certificate served"),
     (revoked_and_told, "a revoked certificate served"),
