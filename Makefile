@@ -16,7 +16,7 @@ PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
 SUITES := lint types layers unit property contract integration attacks interop
 
-.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg clean $(SUITES)
+.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg release audit clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -36,6 +36,8 @@ help:
 	@echo 'make attack    abuses against a running server, their curves into attack-results; ABUSE_SECONDS=20'
 	@echo 'make endurance mixed work against a server for ENDURANCE_SECONDS=1200, where its memory is, and a fleet of 200 agents'
 	@echo 'make torture   work under faults for TORTURE_SECONDS=300 a system, a checker after it, and the bugs that it has to find'
+	@echo 'make release   sdist and wheel, built twice and compared, their sums and a list of what is in them, into dist'
+	@echo 'make audit     known faults of the dependencies; needs the internet'
 	@echo 'make clean     remove everything the other targets made'
 
 venv:
@@ -142,7 +144,22 @@ torture: venv peers
 	PYTHONPATH=tests $(PY) -m torture --bugs
 	PYTHONPATH=tests $(PY) -m torture --seconds $(strip $(TORTURE_SECONDS)) $(TORTURE_FLAGS)
 
+# Twice, compared; then what is in it, and from where (CycloneDX). The result is for the people who publish.
+release: venv
+	rm -rf dist
+	$(PY) scripts/release.py dist
+	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --upgrade --target .release/site \
+	    -r requirements-release.lock
+	PYTHONPATH=.release/site $(PY) -m cyclonedx_py requirements requirements.lock --pyproject pyproject.toml \
+	    --of JSON --output-reproducible -o dist/kubevouch.cdx.json
+
+# Known faults of what requirements.lock names; asks PyPI and osv.dev, so it is no part of the tests.
+audit: venv
+	$(PY) -m pip install --disable-pip-version-check -qq --require-hashes --upgrade --target .release/site \
+	    -r requirements-release.lock
+	PYTHONPATH=.release/site $(PY) -m pip_audit -r requirements.lock --no-deps --disable-pip
+
 clean:
 	rm -rf $(VENV) .peers .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* \
-	    bench-results attack-results torture-results build dist site .fuzz .mutants .docs
+	    bench-results attack-results torture-results build dist site .fuzz .mutants .docs .release
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,3 +9,4 @@ lock() {
 lock pyproject.toml --group build -o requirements.lock
 lock pyproject.toml --group build --group dev -o requirements-dev.lock
 lock --group docs -o requirements-docs.lock
+lock --group release -o requirements-release.lock
