@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
@@ -17,25 +17,21 @@ from kubevouch.server.edge import sni
 from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.edge.tls import TLSOptionsError
 from kubevouch.server.filters.tracing import Tracing
-from kubevouch.server.health import HealthError
 from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
-from kubevouch.standalone.encryption import (
-    EncryptionAtRest,
-    EncryptionOptionsError,
-    PluginsUnavailable,
-    at_rest,
-)
+from kubevouch.standalone.encryption_options import EncryptionOptions
 from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
-from kubevouch.storage.encryption.store import EncryptedStore
 from kubevouch.storage.interface import Store
-from kubevouch.storage.options import InvalidStoreSpec, StoreSpec, parse_store
+from kubevouch.storage.options import InvalidStoreSpec, StoreSpec, parse_store, root_of
 from kubevouch.util.clock import Clock
+
+if TYPE_CHECKING:
+    from kubevouch.standalone.encryption import EncryptionAtRest
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +76,11 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
         service_accounts.check(accounts)
         access = Access(options.access, accounts.audiences, clock, own_issuers=accounts.issuers)
         audit = prepare(options.audit, clock)
-        encryption = at_rest(options.encryption, clock)
+        encryption = _encryption(options, clock, store)
         return ServerSettings(store, runtime_config, access, audit, _tracing(options), encryption)
     except (
         AccessError,
         AuditOptionsError,
-        EncryptionOptionsError,
         ServiceAccountError,
         TLSOptionsError,
         TracingError,
@@ -112,7 +107,7 @@ async def api_server(
     encryption = settings.encryption
     try:
         made = StandaloneServer(
-            store if encryption is None else EncryptedStore(store, encryption.encryption),
+            store if encryption is None else encryption.over(store),
             clock,
             pki,
             endpoint,
@@ -132,21 +127,18 @@ async def api_server(
         raise InvalidOptionsError(str(err)) from err
     async with contextlib.AsyncExitStack() as stack:
         if encryption is not None:
-            made.api.metrics.read_at_scrape(encryption.metrics.collect)
-            if encryption.is_probed:
-                made.api.add_check("kms-providers", partial(_plugins_are_well, encryption))
-            try:
-                await stack.enter_async_context(encryption.running())
-            except PluginsUnavailable as err:
-                raise NotHereError(str(err), "start the plug-in, or correct its endpoint") from err
+            await stack.enter_async_context(encryption.beside(made.api))
         yield await stack.enter_async_context(made)
 
 
-async def _plugins_are_well(encryption: EncryptionAtRest) -> None:
-    try:
-        await encryption.check()
-    except PluginsUnavailable as err:
-        raise HealthError(str(err)) from err
+def _encryption(options: StandaloneOptions, clock: Clock, store: StoreSpec) -> EncryptionAtRest | None:
+    """Raises :class:`InvalidOptionsError`."""
+    if options.encryption == EncryptionOptions():
+        return None
+    # 30 ms of a start, for those who encrypt.
+    from kubevouch.standalone.encryption import at_rest
+
+    return at_rest(options.encryption, clock, root_of(store))
 
 
 def _check_tls(options: ServerOptions) -> None:

@@ -13,18 +13,24 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from kubevouch.api.storage_keys import ROOT
 from kubevouch.config import encryption_config
 from kubevouch.config.config_file import ConfigFileError
 from kubevouch.config.encryption_config import EncryptionConfiguration, KMSConfiguration
+from kubevouch.server.apiserver import APIServer
+from kubevouch.server.health import HealthError
 from kubevouch.server.metrics.encryption import EncryptionMetrics
 from kubevouch.standalone.encryption_options import EncryptionOptions
+from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.storage.encryption.ciphers import SecretboxUnavailable
 from kubevouch.storage.encryption.configured import transformers
 from kubevouch.storage.encryption.encryption import Encryption
 from kubevouch.storage.encryption.interface import TransformError, aggregate
 from kubevouch.storage.encryption.kms import KMSProvider
 from kubevouch.storage.encryption.kms_service import KMSService, KMSUnavailable
+from kubevouch.storage.encryption.store import EncryptedStore
 from kubevouch.storage.encryption.transformers import ResourceTransformers
+from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import stamp, warn_of_exposure
 from kubevouch.util.logger import get_logger
@@ -40,12 +46,15 @@ _RETRY_SECONDS = 0.5
 log = get_logger("encryption")
 
 
-class EncryptionOptionsError(Exception):
+class EncryptionOptionsError(InvalidOptionsError):
     """The file cannot be used; the text is Kubernetes', and says nothing of the keys."""
 
 
-class PluginsUnavailable(Exception):
+class PluginsUnavailable(NotHereError):
     """A plug-in that holds the key is not there, or not well."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "start the plug-in, or correct its endpoint in the encryption configuration")
 
 
 @dataclass(slots=True)
@@ -72,9 +81,13 @@ class _InUse:
 
 
 class EncryptionAtRest:
-    """What encrypts a server's values, by a file."""
+    """What encrypts a server's values, by a file.
 
-    def __init__(self, path: Path, clock: Clock, *, reloads: bool) -> None:
+    Args:
+        root: what keys begin with where they are stored.
+    """
+
+    def __init__(self, path: Path, clock: Clock, *, reloads: bool, root: str = ROOT) -> None:
         """Raises :class:`EncryptionOptionsError`."""
         self.metrics = EncryptionMetrics(CollectorRegistry())
         self.reloads = reloads
@@ -83,10 +96,33 @@ class EncryptionAtRest:
         # Before it is read: a change that comes meanwhile counts.
         self._stamp = stamp(path)
         self._in_use = self._made(*_load(path))
-        self.encryption = Encryption(self._in_use.transformers)
+        self.encryption = Encryption(self._in_use.transformers, root)
         self.metrics.in_use(self._in_use.content)
         self._closing: set[asyncio.Task[None]] = set()
         warn_of_exposure(path)
+
+    def over(self, store: Store) -> Store:
+        """What lies in ``store`` is encrypted."""
+        return EncryptedStore(store, self.encryption)
+
+    @contextlib.asynccontextmanager
+    async def beside(self, api: APIServer) -> AsyncIterator[None]:
+        """As :meth:`running`, and ``api`` tells of it.
+
+        Raises:
+            PluginsUnavailable
+        """
+        api.metrics.read_at_scrape(self.metrics.collect)
+        if self.is_probed:
+            api.add_check("kms-providers", self._checked)
+        async with self.running():
+            yield
+
+    async def _checked(self) -> None:
+        try:
+            await self.check()
+        except PluginsUnavailable as err:
+            raise HealthError(str(err)) from err
 
     @property
     def is_probed(self) -> bool:
@@ -207,15 +243,22 @@ class EncryptionAtRest:
             await former.close()
 
 
-def at_rest(options: EncryptionOptions, clock: Clock) -> EncryptionAtRest | None:
-    """What the options ask for; None stores everything as it is. Raises :class:`EncryptionOptionsError`."""
+def at_rest(options: EncryptionOptions, clock: Clock, root: str = ROOT) -> EncryptionAtRest | None:
+    """What the options ask for; None stores everything as it is.
+
+    Args:
+        root: what keys begin with where they are stored.
+
+    Raises:
+        EncryptionOptionsError
+    """
     if options.config is None:
         if options.automatic_reload:
             raise EncryptionOptionsError(
                 "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
             )
         return None
-    return EncryptionAtRest(options.config, clock, reloads=options.automatic_reload)
+    return EncryptionAtRest(options.config, clock, reloads=options.automatic_reload, root=root)
 
 
 def _load(path: Path) -> tuple[bytes, EncryptionConfiguration]:

@@ -13,7 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubevouch.storage.etcd.options import DEFAULT_PORT, HOST, PREFIX, EtcdOptions
+from kubevouch.storage.etcd.options import DEFAULT_PORT, DEFAULT_PREFIX, HOST, PREFIX, EtcdOptions
 from kubevouch.storage.interface import Store, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
 from kubevouch.storage.sqlite import SQLiteStore
@@ -86,6 +86,12 @@ class EtcdSpec:
 
 
 StoreSpec = MemorySpec | SQLiteSpec | EtcdSpec
+
+
+def root_of(spec: StoreSpec) -> str:
+    """What keys begin with where they are stored, in the place of ``/registry/``: encrypted values are bound to it."""
+    return f"{spec.etcd.prefix if isinstance(spec, EtcdSpec) else DEFAULT_PREFIX}/"
+
 
 _EXAMPLES = (
     f"for example sqlite:/var/lib/kubevouch/{DEFAULT_FILE} or etcd://10.0.0.1:{DEFAULT_PORT},10.0.0.2:{DEFAULT_PORT}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kubevouch.api.storage_keys import ROOT
 from kubevouch.storage.encryption.transformers import ResourceTransformers, Transformers
 
 
@@ -11,10 +12,10 @@ class Encryption:
     """The transformers in use; whoever reads asks here each time.
 
     Args:
-        associated: how a key begins where it is stored, if that is not ``/registry/``: providers authenticate it.
+        root: what keys begin with where they are stored, in the place of ``/registry/``: values are bound to them.
     """
 
-    def __init__(self, transformers: ResourceTransformers, root: str = "/registry/") -> None:
+    def __init__(self, transformers: ResourceTransformers, root: str = ROOT) -> None:
         self._transformers = transformers
         self._root = root
         self._waiting: set[asyncio.Future[None]] = set()
@@ -27,7 +28,7 @@ class Encryption:
 
     def associated(self, key: str) -> bytes:
         """What a value is bound to: the key as the medium has it."""
-        return (key if self._root == "/registry/" else self._root + key.removeprefix("/registry/")).encode()
+        return (key if self._root == ROOT else self._root + key.removeprefix(ROOT)).encode()
 
     def replace(self, transformers: ResourceTransformers) -> None:
         """Use another configuration from now on."""
