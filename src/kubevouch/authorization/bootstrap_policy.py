@@ -115,6 +115,7 @@ def _users() -> tuple[ClusterRole, ...]:
         cluster_role(
             "system:monitoring",
             path_rule("/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/* /statusz /flagz"),
+            rule("get", "", "nodes/metrics"),
         ),
         cluster_role(
             "system:basic-user",
@@ -346,7 +347,8 @@ def _scheduler() -> ClusterRole:
         rule(_READ, _STORAGE, "csidrivers"),
         rule(_READ, _STORAGE, "csistoragecapacities"),
         rule(_READ, _RESOURCE, "deviceclasses"),
-        rule(f"patch update {_READ}", _RESOURCE, "resourceclaims"),
+        rule(f"create delete patch update {_READ}", _RESOURCE, "resourceclaims"),
+        rule("patch update", _RESOURCE, "resourceclaims/binding"),
         rule(f"patch update {_READ}", _RESOURCE, "resourceclaims/status"),
         rule("update", "", "pods/finalizers"),
         rule(_READ, _RESOURCE, "resourceslices"),
@@ -386,8 +388,8 @@ def _namespaced() -> Policy:
     reader = "extension-apiserver-authentication-reader"
     locking = "system::leader-locking-"
     components = (
-        ("kube-controller-manager", KUBE_CONTROLLER_MANAGER_USER),
-        ("kube-scheduler", KUBE_SCHEDULER_USER),
+        ("kube-controller-manager", KUBE_CONTROLLER_MANAGER_USER, ("leader-election-controller",)),
+        ("kube-scheduler", KUBE_SCHEDULER_USER, ()),
     )
     return Policy(
         roles=(
@@ -408,7 +410,7 @@ def _namespaced() -> Policy:
                     rule(f"create update {_READ}", _COORDINATION, "leases"),
                     rule(f"create update {_READ}", _COORDINATION, "leasecandidates"),
                 )
-                for component, _ in components
+                for component, _, _ in components
             ),
         ),
         role_bindings=(
@@ -421,8 +423,13 @@ def _namespaced() -> Policy:
             ),
             role_binding(KUBE_SYSTEM_NAMESPACE, "system:controller:cloud-provider", service_account("cloud-provider")),
             *(
-                role_binding(KUBE_SYSTEM_NAMESPACE, f"{locking}{component}", user(name), service_account(component))
-                for component, name in components
+                role_binding(
+                    KUBE_SYSTEM_NAMESPACE,
+                    f"{locking}{component}",
+                    user(name),
+                    *map(service_account, (component, *others)),
+                )
+                for component, name, others in components
             ),
         ),
     )

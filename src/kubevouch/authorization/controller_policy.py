@@ -172,10 +172,10 @@ def kubernetes_controller_policy() -> Policy:
         )
         + _cluster_wide(
             "node-controller",
-            rule("delete get list patch update", "", "nodes"),
+            rule(f"delete patch update {_READ}", "", "nodes"),
             rule("patch update", "", "nodes/status"),
             rule("patch update", "", "pods/status"),
-            rule("delete get list", "", "pods"),
+            rule(f"delete {_READ}", "", "pods"),
             EVENTS,
         )
         + _cluster_wide("root-ca-cert-publisher", rule("create update", "", "configmaps"), EVENTS)

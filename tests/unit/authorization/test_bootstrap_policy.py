@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,9 @@ from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.bootstrap_policy import bootstrap_policy, cluster_trust_bundle_policy, node_rules
 from kubevouch.authorization.interface import Attributes, Decision
 from kubevouch.authorization.rbac import RBACAuthorizer
+from kubevouch.machinery.codec import json_codec
 
+VECTORS = Path(__file__).parents[2] / "vectors" / "etcd"
 POLICY = bootstrap_policy()
 ROLES = {role.metadata.name: role for role in POLICY.cluster_roles}
 BOUND = {binding.metadata.name: binding for binding in POLICY.cluster_role_bindings}
@@ -50,7 +54,10 @@ def shown(rules: Iterable[PolicyRule] | None) -> list[str]:
         ),
         (
             "system:monitoring",
-            [("get /flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz")],
+            [
+                "get /flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz",
+                "get /nodes/metrics",
+            ],
         ),
         ("system:node-bootstrapper", [f"create,get,list,watch {CSR}/certificatesigningrequests"]),
         (f"{PREFIX}certificatesigningrequests:nodeclient", [f"create {CSR}/certificatesigningrequests/nodeclient"]),
@@ -226,3 +233,38 @@ async def test_urls_by_group(groups: tuple[str, ...], question: tuple[str, str],
     authorizer = RBACAuthorizer(rbac_policy(POLICY))
     verdict = await authorizer.authorize(Attributes(UserInfo("somebody", groups=groups), verb, path=path))
     assert (verdict.decision is Decision.ALLOW) is allowed
+
+
+def test_a_kube_apiserver_finds_nothing_missing() -> None:
+    """Started on a store of ours, kube-apiserver 1.36.2 had to add these, and with them a write to each object."""
+    controller = {role.metadata.name: shown(role.rules) for role in POLICY.cluster_roles}
+    node = controller["system:controller:node-controller"]
+    assert {"delete,get,list,patch,update,watch /nodes", "delete,get,list,watch /pods"} <= set(node)
+    scheduler = set(controller["system:kube-scheduler"])
+    assert {
+        "create,delete,get,list,patch,update,watch resource.k8s.io/resourceclaims",
+        "patch,update resource.k8s.io/resourceclaims/binding",
+    } <= scheduler
+    (locking,) = [
+        each for each in POLICY.role_bindings if each.metadata.name.endswith("leader-locking-kube-controller-manager")
+    ]
+    assert [(subject.kind, subject.name) for subject in locking.subjects] == [
+        ("User", "system:kube-controller-manager"),
+        ("ServiceAccount", "kube-controller-manager"),
+        ("ServiceAccount", "leader-election-controller"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["clusterrole-bootstrap-system-node", "clusterrolebinding-bootstrap-cluster-admin"])
+def test_what_kubernetes_has_stored_is_ours_word_for_word(name: str) -> None:
+    stored = json.loads((VECTORS / f"{name}.json").read_text())["object"]
+    objects = {(type(each).__name__, each.metadata.name): each for each in (*POLICY.every_role, *POLICY.every_binding)}
+    ours = json.loads(json_codec.encode(objects[stored["kind"], stored["metadata"]["name"]]))
+    # It ran with beta APIs, which add rules of their own.
+    beta = {"clustertrustbundles", "podcertificaterequests"}
+    if "rules" in stored:
+        assert ours["rules"] == [each for each in stored["rules"] if not beta & set(each.get("resources", ()))]
+    for part in ("subjects", "roleRef"):
+        assert ours.get(part) == stored.get(part)
+    for part in ("labels", "annotations"):
+        assert ours["metadata"][part] == stored["metadata"][part]
