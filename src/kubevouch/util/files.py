@@ -16,6 +16,7 @@ import stat
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -300,6 +301,19 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def shared(file: IO[bytes], *, alone: bool = False) -> Iterator[None]:
+    """Hold a lock of an open file that others may hold, too, unless ``alone``. Waits for it; flock(2). Raises OSError.
+
+    A lock is its process's, and goes with the file whatever name that has.
+    """
+    fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 Stamp = tuple[int, ...]

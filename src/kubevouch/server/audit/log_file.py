@@ -31,6 +31,9 @@ _STAMP = "%Y-%m-%dT%H-%M-%S"
 class RotatingFile:
     """Blocking file operations; run in a thread.
 
+    Several processes may write to one path. Whoever writes holds a shared lock of the file (flock(2)), whoever rotates
+    it the exclusive one: so no line goes into a file that is being compressed, and a file is rotated once.
+
     Args:
         now: names rotated files and tells their age.
     """
@@ -41,37 +44,55 @@ class RotatingFile:
         self._path = Path(options.path)
         self._limit = (options.max_size or _DEFAULT_MEGABYTES) * 1024 * 1024
         self._file: BinaryIO | None = None
-        self._size = 0
 
     def open(self) -> None:
         """Raises ``OSError`` at once for a path that cannot be written, not at the first event."""
         descriptor = files.open_append(self._path)
         self._file = os.fdopen(descriptor, "ab", buffering=0)
-        self._size = os.fstat(descriptor).st_size
 
     def write(self, lines: bytes) -> None:
         """Append whole lines, in a fresh file if they do not fit. Raises ``OSError``."""
+        while not self._written(lines):
+            self.close()
+
+    def _written(self, lines: bytes) -> bool:
+        """False if the file is not the one at the path any more."""
         if self._file is None:
             self.open()
-        if self._size and self._size + len(lines) > self._limit:
-            self._rotate()
         assert self._file is not None  # opened just now
-        view = memoryview(lines)
-        while view:
-            written = self._file.write(view) or 0
-            self._size += written
-            view = view[written:]
+        with files.shared(self._file):
+            size = self._size_at_path()
+            if size is None:
+                return False
+            if not size or size + len(lines) <= self._limit:
+                view = memoryview(lines)
+                while view:
+                    view = view[self._file.write(view) or 0 :]
+                return True
+        self._rotate()
+        return False
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
+    def _size_at_path(self) -> int | None:
+        """Of the file that is open; None if another one, or none, is at the path."""
+        assert self._file is not None
+        ours = os.fstat(self._file.fileno())
+        with suppress(FileNotFoundError):
+            if os.path.samestat(ours, self._path.stat()):
+                return ours.st_size
+        return None
+
     def _rotate(self) -> None:
-        self.close()
-        self._path.rename(self._backup_name())
-        self.open()
-        self._prune()
+        assert self._file is not None
+        with files.shared(self._file, alone=True):
+            if self._size_at_path() is None:
+                return
+            self._path.rename(self._backup_name())
+            self._prune()
 
     def _backup_name(self) -> Path:
         when = self._now().astimezone(UTC)

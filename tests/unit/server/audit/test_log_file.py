@@ -48,6 +48,21 @@ def test_a_restart_goes_on_with_the_file(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 2
 
 
+def test_several_processes_share_a_file_and_rotate_it_once(tmp_path: Path) -> None:
+    clock = FakeClock()
+    files = [rotating(tmp_path, clock, compress=True) for _ in range(3)]
+    for turn in range(10):
+        for number, file in enumerate(files):
+            file.write(LINE[:-3] + b"%d%d\n" % (turn, number))
+        clock.advance(1)
+    for file in files:
+        file.close()
+    assert len(names(tmp_path)) == 15
+    packed = (gzip.decompress(path.read_bytes()) for path in tmp_path.glob("*.gz"))
+    lines = b"".join([*packed, (tmp_path / "audit.log").read_bytes()]).splitlines()
+    assert sorted(line[-2:] for line in lines) == [b"%02d" % number for number in range(100) if number % 10 < 3]
+
+
 def test_the_oldest_backups_go(tmp_path: Path) -> None:
     clock = FakeClock()
     file = rotating(tmp_path, clock, backups=2)
