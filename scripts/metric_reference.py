@@ -24,6 +24,7 @@ from kubevouch.server.metrics import issuance
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics import revocation as revocation_metrics
+from kubevouch.server.metrics import workers as worker_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
 from kubevouch.server.metrics.encryption import EncryptionMetrics
@@ -67,6 +68,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
+    metrics.read_at_scrape(lambda: worker_metrics.collect(0, 0))
     metrics.signing.of_signers(_signers())
     publication = Publication(Revocations.none())
     now = clock.now()

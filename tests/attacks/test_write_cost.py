@@ -86,7 +86,7 @@ def request_spec(number: int) -> dict[str, Any]:
 async def test_a_node_that_writes_without_end_is_sent_away(tmp_path: Path, how: str) -> None:
     async with served(tmp_path) as at, acting_as(at, tmp_path, WORKER) as worker:
         await send(worker, "POST", NODES, {"metadata": {"name": "worker-1"}}, "application/json")
-        before = at.server.api._revisions.bytes
+        before = at.server.api.revisions.bytes
         answers = [await write(worker, how, number) for number in range(8)]
         codes = [answer.status for answer in answers]
         assert sum(code < 300 for code in codes) in (4, 5)
@@ -95,7 +95,7 @@ async def test_a_node_that_writes_without_end_is_sent_away(tmp_path: Path, how: 
         assert refused.status == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert "system:node:worker-1 has written too much" in json.loads(refused.body)["message"]
-        assert at.server.api._revisions.bytes - before <= NODE.burst + LARGE * 1.1
+        assert at.server.api.revisions.bytes - before <= NODE.burst + LARGE * 1.1
         # Small ones cost too: it is the object that is stored, however little of it changes.
         assert (await send(worker, "PATCH", WORKER_STATUS, {"status": {"phase": "x"}}, "application/merge-patch+json")
                 ).status == 429  # fmt: skip

@@ -8,6 +8,8 @@ import gc
 import ipaddress
 import resource
 import signal
+import socket
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +47,13 @@ from kubevouch.util.collector import loading
 
 if TYPE_CHECKING:
     from kubevouch.standalone.up import Running
+    from kubevouch.standalone.workers.fork_server import ForkServer
+    from kubevouch.util.clock import Clock
 
 # Objects made before a collection of the youngest generation, and collections of each before one of the next. The
 # second generation, up to 300,000 objects, takes 20 ms; all of them are looked at once in 60 million.
+MAX_WORKERS = 64
+
 _COLLECT = (50_000, 5, 200)
 
 
@@ -88,6 +94,13 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     default=settings.DEFAULT_SERVICE_CLUSTER_IP_RANGE,
     show_default=True,
     help="Addresses of Services; the first is that of default/kubernetes, and in the serving certificate.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    default=1,
+    show_default=True,
+    help="Processes that serve, best one for each core. From 2 on, store and controllers have one more to themselves.",
 )
 @click.option(
     "--store",
@@ -175,11 +188,28 @@ def up(
             approval=approval, cluster_api=cluster_api, encryption=take_encryption(flags), etcd=take_etcd(flags),
             **flags,
         )  # fmt: skip
-        run_async(_up(options, running(options, clock)))
+        _allow_many_connections()
+        run_async(_up(options, running(options, clock, _forks(options, clock))))
     except InvalidOptionsError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     except NotHereError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
+
+
+def _forks(options: settings.StandaloneOptions, clock: Clock) -> ForkServer | None:
+    """What makes workers. Before there is anything that a worker must not have a copy of."""
+    if options.workers == 1:
+        return None
+    from kubevouch.standalone.workers.fork_server import ForkServer
+    from kubevouch.standalone.workers.worker import serve
+
+    def work(sockets: Sequence[socket.socket]) -> None:
+        run_async(serve(options, sockets, clock))
+
+    # What is loaded by now is shared; a collection would write to it.
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+    return ForkServer.start(work)
 
 
 def _allow_many_connections() -> None:
@@ -222,7 +252,6 @@ async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContext
     # What is loaded by now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
     gc.freeze()
     gc.set_threshold(*_COLLECT)
-    _allow_many_connections()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

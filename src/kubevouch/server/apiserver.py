@@ -70,12 +70,13 @@ from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics import revocation as revocation_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
-from kubevouch.server.metrics.catalog import Metrics, exposition
+from kubevouch.server.metrics.catalog import TEXT_TYPE, Metrics, exposition
 from kubevouch.server.node_recovery import RecoveryMetrics, RecoveryPaths
 from kubevouch.server.openapi import OpenAPI
 from kubevouch.server.options import ServerOptions
+from kubevouch.server.owner import Owner
 from kubevouch.server.request import NOT_FOUND, BytesResult, Filter, Handler, Request, Result
-from kubevouch.server.revocation_paths import RevocationPaths
+from kubevouch.server.revocation_paths import PublishedHere, RevocationPaths
 from kubevouch.server.router import Router
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.storage.compactor import REVISION_BYTES, RevisionBytes, SharedHistory, keep_compacting
@@ -150,6 +151,7 @@ class APIServer:
         tracing: None traces nothing.
         kubelet_credential: what is shown to kubelets, and what they are trusted by; None has no ``nodes/proxy``.
         publication: what anybody may read of what is revoked; None serves none.
+        owner: the process whose worker this one is; None does alone what is to be done once.
         last_links: of the chain, right before the handlers, for requests over the network.
         replicated: other servers may be at work on the same store.
     """
@@ -170,10 +172,12 @@ class APIServer:
         tracing: Tracing | None = None,
         kubelet_credential: Callable[[], ClientTLS] | None = None,
         publication: Publication | None = None,
+        owner: Owner | None = None,
         last_links: Sequence[Filter] = (),
         replicated: bool = False,
     ) -> None:
         self._publication = publication
+        self._owner = owner
         self.clock = clock
         self._options = options or ServerOptions()
         self.tracing = tracing
@@ -183,11 +187,11 @@ class APIServer:
             self.metrics.storage.size(medium.size)
         self._probed = medium if isinstance(medium, Probed) else None
         self._shared = medium if isinstance(medium, SharedHistory) else None
-        self._revisions = RevisionBytes(self._shared.revision_bytes if self._shared else REVISION_BYTES)
-        self.store = MeasuredStore(store, clock, self.metrics.storage, self._revisions)
+        self.revisions = RevisionBytes(self._shared.revision_bytes if self._shared else REVISION_BYTES)
+        self.store = MeasuredStore(store, clock, self.metrics.storage, self.revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches(tap=self.cacher.tap)
-        self._freshness = Freshness(self.cacher.newest, clock) if replicated else None
+        self._freshness = Freshness(self.cacher.newest, clock) if replicated or owner is not None else None
         self._keeping_fresh: asyncio.Task[None] | None = None
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
@@ -226,7 +230,7 @@ class APIServer:
         install(self.served, self.stores.values(), self._serves)
         # By Kubernetes' names.
         self.components: dict[str, Ask] = {
-            "controller-manager": _no_controllers,
+            "controller-manager": _no_controllers if owner is None else owner.controllers,
             "scheduler": _no_scheduler,
             "etcd-0": self._store_health,
         }
@@ -273,7 +277,7 @@ class APIServer:
             timeouts=Timeouts.within(self._options.request_timeout),
         )
         self.metrics.read_at_scrape(
-            lambda: memory_metrics.collect(self.cacher, self._revisions, self._write_budget, self._frame_bytes)
+            lambda: memory_metrics.collect(self.cacher, self.revisions, self._write_budget, self._frame_bytes)
         )
         self.metrics.read_at_scrape(lambda: ledger_metrics.collect(self.caches["configmaps"]))
         revocations = self.security.revocations
@@ -391,7 +395,9 @@ class APIServer:
         router.add_prefix("/openapi/v3", openapi.serve_v3)
         router.add_path("/version", version.serve)
         if self._publication is not None:
-            router.add_prefix(PUBLICATION_PREFIX, RevocationPaths(self._publication, self.clock).serve)
+            published = PublishedHere(self._publication, self.clock).answer
+            answer = published if self._owner is None else self._owner.published
+            router.add_prefix(PUBLICATION_PREFIX, RevocationPaths(answer).serve)
         router.add_path("/metrics", self._serve_metrics)
         router.add_path("/", self._serve_index)
         if self.security.recovery is not None:
@@ -403,12 +409,18 @@ class APIServer:
         return sum(endpoint.encoder.frame_bytes for endpoint in self.served.endpoints.values())
 
     async def _serve_metrics(self, request: Request) -> Result:
+        if self._owner is not None:
+            return BytesResult(await self._owner.metrics(), TEXT_TYPE)
+        body, content_type = await self.exposition(request.headers.get("Accept", ""))
+        return BytesResult(body, content_type)
+
+    async def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """This process's metrics, and their content type."""
         for each in self.stores.values() if self._options.counts_objects else ():
             self.metrics.storage.objects(each.definition.resource.group_resource, len(each.cache))
         for kind in self.custom if self._options.counts_objects else ():
             self.metrics.storage.objects(*kind.counted())
-        body, content_type = await exposition(self.metrics.registry, request.headers.get("Accept", ""))
-        return BytesResult(body, content_type)
+        return await exposition(self.metrics.registry, accept)
 
     async def _serve_slis(self, request: Request) -> Result:
         body, content_type = await exposition(self._slis.registry, request.headers.get("Accept", ""))
@@ -483,12 +495,14 @@ class APIServer:
         if self._freshness is not None:
             self._keeping_fresh = asyncio.create_task(self._freshness.keep(), name="keep-fresh")
         self._monitor.start()
+        if self._owner is not None:
+            return
         self._definition_controllers.start()
         if interval := self._options.compaction_interval.total_seconds():
             if self._shared is not None:
-                keeping = self._shared.keep_compacting(interval, self._revisions)
+                keeping = self._shared.keep_compacting(interval, self.revisions)
             else:
-                keeping = keep_compacting(self.store, self.clock, interval, self._revisions)
+                keeping = keep_compacting(self.store, self.clock, interval, self.revisions)
             self._compacting = asyncio.create_task(keeping, name="compactor")
 
     async def listen(self, sockets: list[socket.socket], context: ssl.SSLContext | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Awaitable, Callable
 from urllib.parse import unquote
 
 from kubevouch.machinery import errors
@@ -19,31 +20,46 @@ _OCSP = f"{PREFIX}/ocsp/"
 _MAX_ID = 128
 
 
+Answer = Callable[[str, str, bytes], Awaitable[Result]]
+"""To a method, a path and, for an OCSP request by POST, its octets. Raises APIStatusError."""
+
+
 class RevocationPaths:
-    """What a :class:`Publication` has."""
+    """Reads what is asked, and has it answered."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def serve(self, request: Request) -> Result:
+        path, octets = request.target.path, b""
+        if request.method == "POST" and _issuer(path):
+            octets = await request.read_body(ocsp.MAX_REQUEST)
+        return await self._answer(request.method, path, octets)
+
+
+class PublishedHere:
+    """Answers with what a :class:`Publication` of this process has."""
 
     def __init__(self, publication: Publication, clock: Clock) -> None:
         self._publication = publication
         self._clock = clock
 
-    async def serve(self, request: Request) -> Result:
-        path = request.target.path
+    async def answer(self, method: str, path: str, octets: bytes) -> Result:
+        """An :data:`Answer`."""
         if path.startswith(_OCSP):
-            return await self._ocsp(request, path.removeprefix(_OCSP))
+            return await self._ocsp(method, path, octets)
         document = self._publication.documents.get(path)
-        if document is None or request.method not in ("GET", "HEAD"):
+        if document is None or method not in ("GET", "HEAD"):
             return NOT_FOUND
         return self._reply(document)
 
-    async def _ocsp(self, request: Request, rest: str) -> Result:
-        issuer, _, asked = rest.partition("/")
-        if len(issuer) > _MAX_ID or not _is_hex(issuer):
+    async def _ocsp(self, method: str, path: str, octets: bytes) -> Result:
+        issuer = _issuer(path)
+        if not issuer:
             return NOT_FOUND
-        if request.method == "POST":
-            octets = await request.read_body(ocsp.MAX_REQUEST)
-        else:
+        if method != "POST":
             try:
-                octets = base64.b64decode(unquote(asked).encode(), validate=True)
+                octets = base64.b64decode(unquote(path.removeprefix(_OCSP).partition("/")[2]).encode(), validate=True)
             except (binascii.Error, ValueError):
                 octets = b""
         found = self._publication.answer(bytes.fromhex(issuer), octets, self._clock.now())
@@ -59,6 +75,12 @@ class RevocationPaths:
         seconds = max(0, int((document.until - self._clock.now()).total_seconds()))
         headers = {"Cache-Control": f"public, max-age={seconds}, no-transform" if seconds else "no-store"}
         return BytesResult(document.body, document.content_type, 200, headers)
+
+
+def _issuer(path: str) -> str:
+    """Of an OCSP request, in hexadecimal; empty if the path has none."""
+    issuer = path.removeprefix(_OCSP).partition("/")[0] if path.startswith(_OCSP) else ""
+    return issuer if len(issuer) <= _MAX_ID and _is_hex(issuer) else ""
 
 
 def _is_hex(text: str) -> bool:

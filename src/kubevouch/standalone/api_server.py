@@ -18,6 +18,7 @@ from kubevouch.server.edge.connection import ParserMissingError, require_parser
 from kubevouch.server.edge.tls import TLSOptionsError
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
+from kubevouch.server.owner import Owner
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
@@ -97,8 +98,11 @@ async def api_server(
     pki: ControlPlanePKI,
     endpoint: Endpoint,
     at_first_start: Callable[[Client], Awaitable[None]] | None = None,
+    owner: Owner | None = None,
 ) -> AsyncIterator[StandaloneServer]:
-    """A server that has loaded ``store`` and put in place what a cluster has; nobody listens yet.
+    """A server that has loaded ``store``, and has put in place what a cluster has unless an ``owner`` did.
+
+    It does not listen yet.
 
     Raises:
         InvalidOptionsError
@@ -122,6 +126,7 @@ async def api_server(
             at_first_start=at_first_start,
             service_address=network.service_addresses(options.service_cluster_ip_range)[0],
             replicated=settings.store.is_shared,
+            owner=owner,
         )
     except (AccessError, AuditOptionsError, ServiceAccountError) as err:
         raise InvalidOptionsError(str(err)) from err

@@ -26,6 +26,7 @@ from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.published import keep_cluster_info, keep_endpoint
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.copying.mark import expect_finished
+from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
 PKI_FOLDER = "pki"
@@ -37,6 +38,7 @@ class Prepared:
     """A server over the store of a data directory.
 
     Args:
+        store: the one that it is over.
         sockets: what it is to listen on; connections wait there until it does.
         names: those of its serving certificate.
         decided: the address that all control planes share; None if there is none.
@@ -46,6 +48,7 @@ class Prepared:
     """
 
     server: StandaloneServer
+    store: Store
     sockets: list[socket.socket]
     names: ControlPlaneNames
     kubeconfigs: Kubeconfigs
@@ -57,9 +60,6 @@ class Prepared:
     def sent(self) -> Endpoint:
         """Where machines are sent, as far as anything says so."""
         return self.published or addresses.recorded(self.kubeconfigs.path(ADMIN_FILE)) or self.shared
-
-    async def listen(self) -> None:
-        await self.server.listen(self.sockets)
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +102,7 @@ async def prepared(
         decided, moved = await keep_endpoint(server, options, endpoint)
         published, elsewhere = await keep_cluster_info(server, options, endpoint, decided)
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
-        yield Prepared(server, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere))
+        yield Prepared(server, store, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere))
 
 
 def _ensure_pki(

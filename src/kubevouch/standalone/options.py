@@ -99,6 +99,7 @@ class StandaloneOptions:
         control_plane_endpoint: the address that all control planes share, which kubeconfigs and cluster-info name.
             Empty, with an empty ``advertise_address``, leaves what they name.
         secure_port: 0 lets the system pick one.
+        workers: processes that serve; with 1 the process with the store and the controllers serves, too.
         store: as ``storage.options.parse_store`` reads it.
         etcd: what ``store`` does not say of etcd.
         other_servers: more addresses of the cluster; empty leaves those that cluster-info names.
@@ -128,6 +129,7 @@ class StandaloneOptions:
     control_plane_endpoint: str = ""
     other_servers: tuple[str, ...] = ()
     secure_port: int = DEFAULT_PORT
+    workers: int = 1
     store: str = "sqlite:"
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
     token_ttl: dt.timedelta | None = DEFAULT_TOKEN_TTL

@@ -50,6 +50,7 @@ from kubevouch.server.bootstrap import (
 from kubevouch.server.bootstrap.server_leases import ServerLeases
 from kubevouch.server.filters.tracing import Tracing
 from kubevouch.server.options import ServerOptions
+from kubevouch.server.owner import Owner
 from kubevouch.server.request import Filter
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone import network
@@ -107,6 +108,7 @@ class StandaloneServer:
         at_first_start: what else an empty store gets, beside the bindings that kubeadm makes. Once: cut short, it is
             called again at the next start.
         service_address: that of ``default/kubernetes``.
+        owner: the process whose worker this one is; None puts in place what a cluster has, and looks after it.
         last_links: of the chain, right before the handlers, for requests over the network.
         replicated: other servers may be at work on the same store.
     """
@@ -128,6 +130,7 @@ class StandaloneServer:
         recovery: RecoveryPolicy | None = None,
         at_first_start: Callable[[Client], Awaitable[None]] | None = None,
         service_address: str = "10.96.0.1",
+        owner: Owner | None = None,
         last_links: Sequence[Filter] = (),
         replicated: bool = False,
     ) -> None:
@@ -172,13 +175,17 @@ class StandaloneServer:
             tracing=tracing,
             kubelet_credential=self._kubelet_credential,
             publication=self.publication,
+            owner=owner,
             last_links=last_links,
             replicated=replicated,
         )
         security.record_into(self.api.metrics.access)
+        self._owner = owner
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._at_first_start = at_first_start
-        self._leases = ServerLeases(self.api.store, network.parsed(endpoint.host)) if replicated else None
+        self._leases = (
+            ServerLeases(self.api.store, network.parsed(endpoint.host)) if replicated and owner is None else None
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -201,6 +208,14 @@ class StandaloneServer:
 
     async def start(self) -> None:
         """Load the store and put in place what a cluster has from the start; afterwards the loopback is ready."""
+        if self._owner is None:
+            await self._lead()
+        else:
+            await self.api.start()
+        self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
+        self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
+
+    async def _lead(self) -> None:
         for hook in ("start-system-namespaces-controller", "rbac/bootstrap-roles", authentication_trust.HOOK):
             self.api.expect_hook(hook)
         await self.api.start()
@@ -223,8 +238,6 @@ class StandaloneServer:
         await self._keep_authentication_trust()
         self.api.hook_done(authentication_trust.HOOK)
         self._tasks.append(asyncio.create_task(namespaces.keep(client, self.clock), name="system-namespaces"))
-        self._tasks.append(asyncio.create_task(self._security.keep(), name="access-files"))
-        self._tasks.append(asyncio.create_task(self._ca_files.keep(), name="ca-files"))
         renewal = LeafRenewal(self.pki, self.clock)
         self._tasks.append(asyncio.create_task(renewal.keep(), name="leaf-renewal"))
         if self._leases is not None:

@@ -40,6 +40,8 @@ from kubevouch.standalone.leading import LedControllers
 from kubevouch.standalone.ledger import begin, open_ledger
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
+from kubevouch.standalone.workers.fork_server import ForkServer
+from kubevouch.standalone.workers.supervisor import working
 from kubevouch.storage.options import MemorySpec
 from kubevouch.util.clock import Clock
 from kubevouch.util.nearest import meant
@@ -75,8 +77,11 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Running]:
+async def running(options: StandaloneOptions, clock: Clock, forks: ForkServer | None = None) -> AsyncIterator[Running]:
     """A cluster in ``options.data_dir``, ready inside the block and drained at its end.
+
+    Args:
+        forks: makes the workers that serve; None serves in this process.
 
     Raises:
         StartError
@@ -128,7 +133,11 @@ async def running(options: StandaloneOptions, clock: Clock) -> AsyncIterator[Run
             stack.push_async_callback(start(server, plan, beside).close)
         moved = (*served.moved, *served.kubeconfigs.keep(served.decided))
         sent = served.sent()
-        await served.listen()
+        if forks is None:
+            await server.listen(served.sockets)
+        else:
+            workers = working(server, served.store, served.sockets, forks, options.workers, clock)
+            await stack.enter_async_context(workers)
         admin = options.data_dir / ADMIN_FILE
         yield Running(
             server,

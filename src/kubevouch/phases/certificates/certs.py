@@ -315,6 +315,13 @@ class ControlPlanePKI:
         return read_bundle(self.folder)
 
 
+def load_control_plane(folder: Path) -> ControlPlanePKI:
+    """What :func:`ensure_control_plane` has left in ``pki/``, without the key of the CA. Raises :class:`CertsError`."""
+    front_proxy = _first_certificate(pair_at(folder, FRONT_PROXY_CA))
+    account = Pair(folder / "sa.pub", folder / "sa.key")
+    return ControlPlanePKI(folder, None, front_proxy, pair_at(folder, "apiserver"), account)
+
+
 def ensure_control_plane(
     folder: Path,
     names: ControlPlaneNames,

@@ -43,6 +43,7 @@ _MAX_REQUEST_SERIES = 5000
 _SCRAPE_SLICE = 500
 _HEAD_LINES = 2  # HELP and TYPE
 _END = b"# EOF\n"
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 _REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run", "code")
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, cast
 
 import msgspec
 
-from kubevouch.storage.interface import EventBatch, Page, Probed, Revision, Store, StoreError
+from kubevouch.storage.interface import EventBatch, Page, Probed, Revision, Store, StoreError, lowest
 from kubevouch.storage.remote import messages
 from kubevouch.storage.remote.messages import (
     Answer,
     Batch,
     Compact,
-    Connection,
     Delete,
     Done,
     Ended,
@@ -32,6 +31,7 @@ from kubevouch.storage.remote.messages import (
     Unwatch,
     Watch,
 )
+from kubevouch.util.framed_messages import MessageConnection
 from kubevouch.util.logger import get_logger
 
 BATCHES_AHEAD = 2
@@ -49,11 +49,15 @@ class StoreServer:
     """Serves ``store`` to one process, over a connected socket, until :meth:`close` or the other side ends it.
 
     Whatever was accepted is carried out, though nobody waits for it any more.
+
+    Args:
+        wrote: is told the revision of a write, and the size of its value.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, wrote: Callable[[Revision, int], None] = lambda _revision, _size: None) -> None:
         self._store = store
-        self._connection: Connection[Question] = Connection(_DECODER, self._take, self._lost)
+        self._wrote = wrote
+        self._connection: MessageConnection[Question, Answer] = MessageConnection(_DECODER, self._take, self._lost)
         self._running: set[asyncio.Task[None]] = set()
         self._watches: dict[int, tuple[asyncio.Task[None], asyncio.Semaphore]] = {}
         self._gone = asyncio.Event()
@@ -122,16 +126,22 @@ class StoreServer:
                 return _listed(id_, page)
             case Put(_, key, value, expected, ttl):
                 if expected is None:
-                    return Done(id_, await store.create(key, value, ttl=ttl))
-                return Done(id_, await store.update(key, value, Revision(expected), ttl=ttl))
+                    written = await store.create(key, value, ttl=ttl)
+                else:
+                    written = await store.update(key, value, Revision(expected), ttl=ttl)
+                self._wrote(written, len(value))
+                return Done(id_, written)
             case Delete(_, key, expected):
-                return Done(id_, await store.delete(key, Revision(expected)))
+                written = await store.delete(key, Revision(expected))
+                self._wrote(written, 0)
+                return Done(id_, written)
             case Compact(_, upto):
                 await store.compact(Revision(upto))
                 return Done(id_, upto)
             case Probe():
-                if isinstance(store, Probed):
-                    await store.expect_writable()
+                medium = lowest(store)
+                if isinstance(medium, Probed):
+                    await medium.expect_writable()
         return Done(id_, await store.revision())
 
     async def _watch(self, id_: int, prefix: str, after: Revision, room: asyncio.Semaphore) -> None:

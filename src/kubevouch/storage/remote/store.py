@@ -24,7 +24,6 @@ from kubevouch.storage.remote.messages import (
     Answer,
     Batch,
     Compact,
-    Connection,
     Delete,
     Done,
     Ended,
@@ -42,6 +41,7 @@ from kubevouch.storage.remote.messages import (
     Watch,
 )
 from kubevouch.storage.write import check_key, check_limit, check_text, check_ttl, check_value
+from kubevouch.util.framed_messages import MessageConnection
 
 _DECODER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _T = TypeVar("_T", Found, Listed, Done)
@@ -56,7 +56,7 @@ class RemoteStore:
 
     def __init__(self) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._connection: Connection[Answer] = Connection(_DECODER, self._take, self._gone)
+        self._connection: MessageConnection[Answer, Question] = MessageConnection(_DECODER, self._take, self._gone)
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._watches: dict[int, RemoteWatch] = {}
