@@ -23,6 +23,7 @@ from kubevouch.machinery.text.times import Time
 from kubevouch.registry.interface import Context, Definition, Form, Strategy
 from kubevouch.registry.managed_fields import FieldTracker
 from kubevouch.registry.reader import ResourceReader, parse_resource_version
+from kubevouch.registry.store_failures import status_of
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.storage.interface import (
     Encrypting,
@@ -31,7 +32,6 @@ from kubevouch.storage.interface import (
     Revision,
     RevisionConflict,
     Store,
-    StoreDamaged,
     StoreUnavailable,
     ValueTooLarge,
 )
@@ -551,11 +551,7 @@ class ResourceStore(ResourceReader[T]):
         except EncryptionFailed as err:
             raise errors.internal(str(err)) from err
         except StoreUnavailable as err:
-            # The client learns nothing of the server's files. A store's log tells once of a medium that fails.
-            if not isinstance(err, StoreDamaged):
-                raise errors.internal("the store cannot be written; the server's log says why") from err
-            log.error("store damaged", err=str(err))
-            raise errors.internal("the store is damaged here; the server's log says where") from err
+            raise status_of(err) from err
 
     async def _stored(self, key: str, revision: Revision, obj: T, value: bytes) -> Stored[T]:
         """The object as the cache holds it, so that its encodings are shared with lists and watches."""

@@ -11,6 +11,8 @@ counter for the whole store, each write makes one revision, a key remembers the 
     ├── ValueTooLarge      a value over the limit
     ├── EncryptionFailed   a value that cannot be encrypted as it has to be
     └── StoreUnavailable   the medium failed (disk full, connection lost) or the store is closed
+        ├── StoreTimeout   nobody answered in time
+        ├── StoreRefused   a store that many share said why not
         ├── StoreDamaged   what is stored is not what was written, or not a store of ours
         └── StoreInUse     another process has the store open
 
@@ -102,6 +104,14 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, got: str = "") -> None:
         super().__init__(message)
         self.got = got
+
+
+class StoreTimeout(StoreUnavailable):
+    """Nobody answered in time."""
+
+
+class StoreRefused(StoreUnavailable):
+    """A store that is elsewhere said why not; ``got`` is its text, in which nothing is secret."""
 
 
 class StoreDamaged(StoreUnavailable):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import grpc
 
-from kubevouch.storage.interface import StoreError, StoreUnavailable, ValueTooLarge
+from kubevouch.storage.interface import StoreError, StoreRefused, StoreTimeout, StoreUnavailable, ValueTooLarge
 
 _COMPACTED = "mvcc: required revision has been compacted"
 _FUTURE = "mvcc: required revision is a future revision"
 _TOO_LARGE = "request is too large"
 _NO_LEASE = "requested lease not found"
+_DEADLINE = "context deadline exceeded"
 _NO_SPACE = "mvcc: database space exceeded"
 # Said before the write was proposed to the others.
 _NEVER_PROPOSED = ("no leader", "raft proposal dropped", "too many requests")
@@ -58,10 +59,16 @@ class CallFailed(Exception):
         )
 
     def as_store_error(self, key: str) -> StoreError:
+        """What the store raises instead; a write may have happened."""
         if self._says(_TOO_LARGE):
             return ValueTooLarge(f"{key}: got a value that etcd refuses; see its --max-request-bytes")
         if self._says(_NO_SPACE):
-            return StoreUnavailable(
-                f"etcd has no room left ({self.text}); compact, defragment, then disarm its alarm", self.text
-            )
+            advice = "compact it, defragment it, then disarm its alarm"
+            return StoreRefused(f"etcd has no room left: {self.text}; {advice}", self.text)
+        if self._says(_DEADLINE) or self.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return StoreTimeout(f"etcd did not answer in time: {self.text}", self.text)
+        if self.text.startswith("etcdserver: "):
+            return StoreRefused(f"etcd at {self.url} refused: {self.text}", self.text)
+        if self.code is grpc.StatusCode.UNAVAILABLE:
+            return StoreTimeout(f"etcd at {self.url} cannot be reached: {self.text}", self.text)
         return StoreUnavailable(f"etcd at {self.url} did not do it: {self.text}", self.text)

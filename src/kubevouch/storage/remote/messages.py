@@ -19,6 +19,8 @@ from kubevouch.storage.interface import (
     StoreError,
     StoreEvent,
     StoreInUse,
+    StoreRefused,
+    StoreTimeout,
     StoreUnavailable,
     ValueTooLarge,
 )
@@ -160,7 +162,9 @@ def store_event(found: Event) -> StoreEvent:
 
 
 # By name, the nearest first: a store may have errors of its own, and says by their base what can be done about them.
-_UNAVAILABLE = {each.__name__: each for each in (StoreDamaged, StoreInUse, StoreUnavailable)}
+_UNAVAILABLE = {
+    each.__name__: each for each in (StoreDamaged, StoreInUse, StoreRefused, StoreTimeout, StoreUnavailable)
+}
 
 
 def refused(id_: int, error: StoreError) -> Refused:

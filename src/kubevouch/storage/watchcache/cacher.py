@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kubevouch.api.storage_keys import ROOT, prefix_part
-from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent
+from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent, StoreTimeout
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY
 from kubevouch.storage.watchcache.objects import CacheEvent, Decode, Stored, Unreadable, why_unreadable
@@ -27,6 +27,8 @@ from kubevouch.util.worker import beside_loop
 log = get_logger("storage.cacher")
 
 RESTART_SECONDS = 1.0
+# How long a request waits at least for the caches to come as far as the store. kube-apiserver's are 34 and 60 s.
+PATIENCE_SECONDS = 30.0
 # Values decoded before others have their turn, and the length from which one is decoded off the loop: it may have two
 # bytes an element, and a microsecond each.
 LOAD_SLICE = 200
@@ -85,6 +87,7 @@ class Cacher:
         self._revision = Revision(0)
         self._waiting: dict[asyncio.Future[None], Revision] = {}
         self._task: asyncio.Task[None] | None = None
+        self._giving_up: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._started = False
 
@@ -155,9 +158,11 @@ class Cacher:
         self._task = asyncio.create_task(self._follow(), name="watch-cache")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = {task for task in (self._task, self._giving_up) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         for registered in self._registered.values():
             registered.cache.close_watchers()
         for waiter in self._waiting:
@@ -197,15 +202,32 @@ class Cacher:
         return self._revision
 
     async def reach(self, revision: Revision) -> None:
-        """Wait until the caches hold the write ``revision``."""
+        """Wait until the caches hold the write ``revision``.
+
+        Raises:
+            StoreTimeout: they do not, for too long: the store is out of reach.
+        """
         if self._revision >= revision:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = revision
+        if self._giving_up is None or self._giving_up.done():
+            self._giving_up = asyncio.create_task(self._give_up(), name="watch-cache-patience")
         try:
             await waiter
         finally:
             del self._waiting[waiter]
+
+    async def _give_up(self) -> None:
+        """Ends the waits of those who have waited for one to two times ``PATIENCE_SECONDS``."""
+        while self._waiting:
+            before = list(self._waiting)
+            await self._clock.sleep(PATIENCE_SECONDS)
+            for waiter in before:
+                wanted = self._waiting.get(waiter)
+                if wanted is not None and not waiter.done():
+                    waiter.set_exception(StoreTimeout(f"the watch cache is behind revision {wanted}"))
+            await asyncio.sleep(0)
 
     # -------------------------------------------------------------- following
 

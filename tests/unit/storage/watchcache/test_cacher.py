@@ -9,9 +9,10 @@ import pytest
 from aio import until
 from asynctest import async_test
 from kubevouch.machinery.meta import Object, ObjectMeta
-from kubevouch.storage.interface import Revision
+from kubevouch.storage.feed import Feed, Stretch, Watcher
+from kubevouch.storage.interface import Revision, StoreTimeout
 from kubevouch.storage.memory import MemoryStore
-from kubevouch.storage.watchcache.cacher import Cacher
+from kubevouch.storage.watchcache.cacher import PATIENCE_SECONDS, Cacher
 from kubevouch.storage.watchcache.resource_cache import ResourceCache, Scope, WatchClosed
 from kubevouch.testing.clock import FakeClock
 
@@ -95,3 +96,47 @@ async def test_what_has_to_be_done_before_reading_is_done_only_where_there_is_so
     assert done == [0]
     await cacher.close()
     await store.close()
+
+
+@async_test
+async def test_who_waits_for_a_revision_that_does_not_come_hears_so() -> None:
+    clock, store = FakeClock(), MemoryStore()
+    cacher = Cacher(store, clock)
+    await cacher.start()
+    early = asyncio.create_task(cacher.reach(Revision(9)))
+    await clock.until_asleep()
+    await clock.run(PATIENCE_SECONDS - 1)
+    late = asyncio.create_task(cacher.reach(Revision(9)))
+    await clock.run(1)
+    with pytest.raises(StoreTimeout, match="behind revision 9"):
+        await early
+    assert not late.done()
+    await clock.run(PATIENCE_SECONDS)
+    with pytest.raises(StoreTimeout):
+        await late
+    await clock.run(PATIENCE_SECONDS)
+    assert clock.sleepers == 0  # nobody waits, nobody watches over it
+    await cacher.close()
+    await store.close()
+
+
+@async_test
+async def test_a_write_of_somebody_else_that_is_none_of_ours_moves_the_caches_on() -> None:
+    feed = Feed(Revision(1), _no_history)
+
+    class Shared(MemoryStore):
+        def watch(self, prefix: str, after: Revision) -> Watcher:
+            return feed.watch(prefix, after)
+
+    cacher = Cacher(Shared(), FakeClock())
+    await cacher.start()
+    reaching = asyncio.create_task(cacher.reach(Revision(5)))
+    await asyncio.sleep(0)
+    feed.progress(Revision(5))
+    await reaching
+    assert cacher.revision == 5
+    await cacher.close()
+
+
+async def _no_history(_prefix: str, _after: Revision, upto: Revision) -> Stretch:
+    return Stretch([], upto)
