@@ -38,7 +38,19 @@ def checkpoint_due(pending_bytes: int, file_bytes: int, *, idle: bool) -> Checkp
 
 
 def copy_log(connection: sqlite3.Connection, checkpoint: Checkpoint, page_bytes: int) -> int:
-    """Copies what it can; returns the bytes that could not be copied yet, because a reader needs the older pages."""
-    _, logged, copied = one_row(connection, f"PRAGMA wal_checkpoint({checkpoint.value})")
-    uncopied: int = max(logged - copied, 0) * page_bytes
-    return uncopied
+    """Copies what it can; returns the bytes that could not be copied yet, because a reader needs the older pages.
+
+    Nobody waits for a reader of another process, a backup perhaps: every write would wait with him. To empty the log is
+    then left until it has grown by as much again.
+    """
+    if checkpoint is Checkpoint.PASSIVE:
+        _, logged, copied = one_row(connection, "PRAGMA wal_checkpoint(PASSIVE)")
+        uncopied: int = max(logged - copied, 0) * page_bytes
+        return uncopied
+    (patience,) = one_row(connection, "PRAGMA busy_timeout")
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+    return 0
