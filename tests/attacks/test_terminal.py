@@ -188,6 +188,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "status": there,
         "store accept-loss": [f"{root}/store.db", "--yes"], "store verify": [f"{root}/store.db"],
         "store backup": [f"{root}/store.backup", "--store", f"{root}/store.db"],
+        "store inspect": ["", "--store", f"{root}/store.db"],
         "store copy": [f"{root}/store.db", f"{root}/copy.db"],
         "store restore": [f"{root}/store.backup", f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],

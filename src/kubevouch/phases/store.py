@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from kubevouch.api import catalog
-from kubevouch.machinery.codec import protobuf
+from kubevouch.api.storage_keys import ROOT, prefix_part
+from kubevouch.machinery.codec.encrypted_values import ENCRYPTED
 from kubevouch.machinery.scheme import Resource
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite import acceptance, verification
 from kubevouch.storage.sqlite.verification import Verified
-
-_ROOT = "/registry/"
 
 
 class StillDamagedError(Exception):
@@ -50,22 +49,26 @@ def accept_loss(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
 
 
 def judged(key: str, value: bytes) -> str:
-    """What is wrong with an object as it is stored; an empty text for a sound one, and for a kind we do not know."""
-    if not key.startswith(_ROOT):
-        return ""
-    prefix, _, place = key.removeprefix(_ROOT).partition("/")
-    resource = _RESOURCES.get(prefix)
-    if resource is None:
+    """What is wrong with an object as it is stored, by whomever.
+
+    Returns:
+        An empty text for a sound one, and for what cannot be judged: a kind that we do not know, an encrypted value.
+    """
+    resource = stored_resource(key)
+    if resource is None or value.startswith(ENCRYPTED):
         return ""
     try:
-        opened = protobuf.unseal(value)
-        if (opened.api_version, opened.kind) != (resource.api_version, resource.kind):
-            return f"a {opened.kind} of {opened.api_version} where a {resource.kind} of {resource.api_version} belongs"
-        metadata = protobuf.codec_for(resource.type).decode(opened.raw).metadata
+        metadata = resource.codec.from_value(value, resource.api_version, resource.kind).metadata
     except ValueError as err:
         return f"no {resource.kind} that can be read ({err})"
+    place = key.removeprefix(f"{ROOT}{prefix_part(key)}/")
     named = f"{metadata.namespace}/{metadata.name}" if resource.namespaced else metadata.name
     return "" if named == place else f"an object that is called {named}"
+
+
+def stored_resource(key: str) -> Resource[Any] | None:
+    """The declared kind whose objects lie under such keys."""
+    return _RESOURCES.get(prefix_part(key)) if key.startswith(ROOT) else None
 
 
 _RESOURCES: dict[str, Resource[Any]] = {each.storage_prefix or each.plural: each for each in catalog.STORED}

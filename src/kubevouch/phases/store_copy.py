@@ -9,7 +9,7 @@ from pathlib import Path
 from kubevouch.machinery.text.times import Time
 from kubevouch.storage.copying.backup_file import BackupFile, End, Header, is_backup, write_backup
 from kubevouch.storage.copying.copy import Copied, Destination, Source, Told, copy
-from kubevouch.storage.interface import Revision
+from kubevouch.storage.interface import Revision, StoreUnavailable
 from kubevouch.storage.options import EtcdSpec, InvalidStoreSpec, MemorySpec, parse_store
 from kubevouch.storage.sqlite import acceptance
 from kubevouch.storage.sqlite.place import SQLitePlace
@@ -35,8 +35,17 @@ def destination(text: str, data_dir: Path) -> Destination:
     if isinstance(spec, MemorySpec):
         raise InvalidStoreSpec("got a store in memory, which nobody but its process has")
     if isinstance(spec, EtcdSpec):
-        raise InvalidStoreSpec("got a store on etcd, expected one in a file")
+        return _etcd(spec)
     return SQLitePlace(spec.path)
+
+
+def _etcd(spec: EtcdSpec) -> Destination:
+    """Raises StoreUnavailable: without the extra there is no client."""
+    try:
+        from kubevouch.storage.etcd.place import EtcdPlace
+    except ImportError as err:
+        raise StoreUnavailable("a store on etcd needs the extra: pip install 'kubevouch[etcd]'") from err
+    return EtcdPlace(spec.etcd, str(spec))
 
 
 def source(text: str, data_dir: Path) -> Source:

@@ -25,7 +25,6 @@ from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubec
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.published import keep_cluster_info, keep_endpoint
 from kubevouch.standalone.server import StandaloneServer
-from kubevouch.storage.copying.mark import expect_finished
 from kubevouch.storage.interface import Store
 from kubevouch.util.clock import Clock
 
@@ -93,7 +92,6 @@ async def prepared(
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         store = await settings.store.open(clock)
         stack.push_async_callback(store.close)
-        await expect_finished(store, str(settings.store))
         first_start = FirstStart(options, pki, kubeconfigs, shared, clock)
         server = await stack.enter_async_context(
             api_server(options, settings, store, clock, pki, endpoint, first_start)

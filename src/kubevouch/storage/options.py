@@ -13,6 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubevouch.storage.copying.mark import expect_finished
 from kubevouch.storage.etcd.options import DEFAULT_PORT, DEFAULT_PREFIX, HOST, PREFIX, EtcdOptions
 from kubevouch.storage.interface import Store, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
@@ -54,8 +55,8 @@ class SQLiteSpec:
         return False
 
     async def open(self, clock: Clock) -> Store:
-        """Raises StoreInUse, StoreDamaged, StoreUnavailable."""
-        return await SQLiteStore.open(self.path, clock=clock)
+        """Raises StoreInUse, StoreDamaged, StoreUnavailable, Unfinished."""
+        return await _finished(await SQLiteStore.open(self.path, clock=clock), self)
 
     def __str__(self) -> str:
         return f"sqlite:{self.path}"
@@ -73,16 +74,26 @@ class EtcdSpec:
         return True
 
     async def open(self, clock: Clock) -> Store:
-        """Raises StoreUnavailable."""
+        """Raises StoreUnavailable, Unfinished."""
         try:
             from kubevouch.storage.etcd.store import EtcdStore
         except ImportError as err:
             raise StoreUnavailable("a store on etcd needs the extra: pip install 'kubevouch[etcd]'") from err
-        return await EtcdStore.open(self.etcd, clock)
+        return await _finished(await EtcdStore.open(self.etcd, clock), self)
 
     def __str__(self) -> str:
         hosts = ",".join(endpoint.partition("://")[2] for endpoint in self.etcd.endpoints)
         return f"etcd://{hosts}{self.etcd.prefix}"
+
+
+async def _finished(store: Store, spec: object) -> Store:
+    """Whoever opens a store by its name is about to serve from it."""
+    try:
+        await expect_finished(store, str(spec))
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 StoreSpec = MemorySpec | SQLiteSpec | EtcdSpec

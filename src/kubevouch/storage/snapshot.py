@@ -6,7 +6,7 @@ store that another process has open.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -56,7 +56,7 @@ class Snapshot(Protocol):
     @property
     def revision(self) -> Revision: ...
 
-    def batches(self, prefix: str = "") -> AsyncIterator[Batch]:
+    def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
         """The keys that begin with ``prefix``, in byte order, each with its value. It can be asked for again.
 
         Raises (from the iterator):

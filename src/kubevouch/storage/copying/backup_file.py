@@ -20,8 +20,8 @@ import secrets
 import stat
 import struct
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -30,7 +30,7 @@ import msgspec
 
 from kubevouch import __version__
 from kubevouch.storage.copying.errors import CopyError
-from kubevouch.storage.copying.mark import MARK_KEY
+from kubevouch.storage.copying.mark import OWN_KEYS
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Batch, Origin, Record, Snapshot
 from kubevouch.util import files
@@ -110,12 +110,13 @@ async def write_backup(snapshot: Snapshot, into: Path, created: str, told: Calla
             writer.write(MAGIC)
             writer.frame(_HEADER + msgspec.json.encode(header))
             keys = 0
-            async for batch in snapshot.batches():
-                for record in batch:
-                    if record.key != MARK_KEY:
-                        writer.frame(_body(record))
-                        keys += 1
-                told(keys)
+            async with aclosing(snapshot.batches()) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        if record.key not in OWN_KEYS:
+                            writer.frame(_body(record))
+                            keys += 1
+                    told(keys)
             end = End(keys, writer.digest.hexdigest())
             writer.frame(_END + msgspec.json.encode(end))
             file.flush()
@@ -189,7 +190,7 @@ class BackupSnapshot:
     def origin(self) -> Origin:
         return Origin(f"backup:{self.end.sha256}", self.header.prefix)
 
-    async def batches(self, prefix: str = "") -> AsyncIterator[Batch]:
+    async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
         batch: Batch = []
         size = 0
         with self.path.open("rb") as file:

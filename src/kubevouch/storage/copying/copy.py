@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from kubevouch.storage.copying.differences import Difference, differences, is_eq
 from kubevouch.storage.copying.errors import CopyError, NotFree
 from kubevouch.storage.copying.mark import MARK_KEY, Mark
 from kubevouch.storage.interface import Compacted, KeyExists, Revision, RevisionConflict, Store
-from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Snapshot
+from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, ROOT, Record, Snapshot
 from kubevouch.storage.write import microseconds
 from kubevouch.util.clock import Clock
 
@@ -46,6 +46,13 @@ class Source(Protocol):
 
 class Destination(Source, Protocol):
     """A store that can be written to. ``str`` of it is its name for people."""
+
+    def present(self, clock: Clock) -> AbstractAsyncContextManager[Snapshot]:
+        """As ``snapshot``, for its only writer: of keys that he has not come to yet it may have what is there by then.
+
+        A snapshot keeps what it needs from being cleaned up, and a copy writes a store's whole content beside it.
+        """
+        ...
 
     async def make(self, clock: Clock) -> None:
         """Makes the store if there is none. Raises StoreInUse, StoreDamaged, StoreUnavailable."""
@@ -129,7 +136,7 @@ async def _copy_once(
 ) -> Copied:
     async with source.snapshot(clock) as wanted:
         await destination.make(clock)
-        async with destination.snapshot(clock) as found:
+        async with destination.present(clock) as found:
             if found.origin.store == wanted.origin.store:
                 raise _onto_itself(destination)
             obstacle = marks.obstacle(await marks.survey(found), wanted.origin.store)
@@ -198,32 +205,38 @@ async def _pass(task: _Task, step: str) -> str | None:
     copied.keys = copied.bytes = 0
     writes: list[Difference] = []
     size = 0
-    async with task.destination.snapshot(task.clock) as found:
-        is_bound_elsewhere = found.origin.prefix != task.wanted.origin.prefix
-        async for difference in differences(task.wanted, found, microseconds(task.clock)):
-            wanted = difference.wanted
-            if wanted is not None:
-                copied.keys += 1
-                copied.bytes += len(wanted.value)
-                if copied.keys % MAX_BATCH_RECORDS == 0:
-                    task.told(Progress(step, copied.keys))
-                if is_bound_elsewhere and wanted.value.startswith(_BOUND):
-                    raise CopyError(
-                        f"{wanted.key}: got a value encrypted for keys below {task.wanted.origin.prefix}, which nobody"
-                        f" could decrypt below {found.origin.prefix}",
-                        "give the destination the same prefix; or rewrite the source unencrypted, copy, and rewrite",
-                    )
-            if is_equal(difference, microseconds(task.clock)):
-                continue
-            writes.append(difference)
-            size += len(wanted.value) if wanted is not None else 0
-            last = difference.key
-            if len(writes) >= MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
-                await _carry_out(task, writes)
-                writes, size = [], 0
+    async with task.destination.present(task.clock) as found:
+        async with aclosing(differences(task.wanted, found, microseconds(task.clock))) as each:
+            async for difference in each:
+                wanted = difference.wanted
+                if wanted is not None:
+                    copied.keys += 1
+                    copied.bytes += len(wanted.value)
+                    if copied.keys % MAX_BATCH_RECORDS == 0:
+                        task.told(Progress(step, copied.keys))
+                    _expect_movable(wanted, task.wanted.origin.prefix, found.origin.prefix)
+                if is_equal(difference, microseconds(task.clock)):
+                    continue
+                writes.append(difference)
+                size += len(wanted.value) if wanted is not None else 0
+                last = difference.key
+                if len(writes) >= MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
+                    await _carry_out(task, writes)
+                    writes, size = [], 0
         await _carry_out(task, writes)
     task.told(Progress(step, copied.keys))
     return last
+
+
+def _expect_movable(record: Record, prefix: str, to: str) -> None:
+    """Raises CopyError for what would mean nothing at the destination."""
+    if prefix != to and record.value.startswith(_BOUND):
+        raise CopyError(
+            f"{record.key}: got a value encrypted for keys below {prefix}, which nobody could decrypt below {to}",
+            "give the destination the same prefix; or rewrite the source unencrypted, copy, and encrypt again",
+        )
+    if not record.key.startswith(f"{ROOT}/"):
+        raise CopyError(f"got the key {record.key!r}, expected those of a cluster, below {ROOT}/")
 
 
 async def _carry_out(task: _Task, writes: list[Difference]) -> None:

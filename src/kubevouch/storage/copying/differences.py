@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import NamedTuple
 
-from kubevouch.storage.copying.mark import MARK_KEY
+from kubevouch.storage.copying.mark import OWN_KEYS
 from kubevouch.storage.snapshot import Batch, Record, Snapshot
 
 LIFETIME_TOLERANCE = 120 * 1_000_000
@@ -37,14 +38,14 @@ class _Records:
             batch = await anext(self._batches, None)
             if batch is None:
                 return None
-            self._read.extend(record for record in batch if record.key != MARK_KEY)
+            self._read.extend(record for record in batch if record.key not in OWN_KEYS)
         return self._read[0]
 
     def drop(self) -> None:
         self._read.popleft()
 
 
-async def differences(wanted: Snapshot, found: Snapshot, now: int) -> AsyncIterator[Difference]:
+async def differences(wanted: Snapshot, found: Snapshot, now: int) -> AsyncGenerator[Difference, None]:
     """Key by key; also those that are equal, so that whoever looks on sees how far it is: with the same record twice.
 
     What is over by ``now`` (microseconds since 1970) is wanted no more.
@@ -52,7 +53,12 @@ async def differences(wanted: Snapshot, found: Snapshot, now: int) -> AsyncItera
     Raises:
         as ``Snapshot.batches``
     """
-    left, right = _Records(wanted.batches()), _Records(found.batches())
+    async with aclosing(wanted.batches()) as ours, aclosing(found.batches()) as theirs:
+        async for difference in _merged(_Records(ours), _Records(theirs), now):
+            yield difference
+
+
+async def _merged(left: _Records, right: _Records, now: int) -> AsyncIterator[Difference]:
     while True:
         ours, theirs = await left.first(), await right.first()
         if ours is not None and ours.expires is not None and ours.expires <= now:

@@ -15,6 +15,10 @@ from kubevouch.storage.snapshot import Record, Snapshot
 MARK_KEY = "/registry/kubevouch.io/storecopy"
 """Below no resource of ours, and of no other group; kube-apiserver reads no such key."""
 
+_SCRATCH = ("/registry/progress.kubevouch.io", "/registry/raised.kubevouch.io")
+OWN_KEYS = frozenset({MARK_KEY, *_SCRATCH})
+"""Keys of one store, which are no part of what is copied; the latter are there for a moment, in etcd."""
+
 FORMAT = 1
 
 
@@ -58,7 +62,7 @@ async def expect_finished(store: Store, name: str) -> None:
     found = await store.get(MARK_KEY)
     if found is not None and not decoded(found.value).finished:
         raise Unfinished(
-            f"{name}: got a store that a copy was not finished to, expected a whole one",
+            f"{name}: got a store to which a copy was not finished, expected a whole one",
             "run kubevouch store copy, or store restore, again: it goes on where it ended",
         )
 
@@ -78,7 +82,7 @@ async def survey(found: Snapshot) -> Survey:
         for record in batch:
             if record.key == MARK_KEY:
                 mark = record
-            else:
+            elif record.key not in OWN_KEYS:
                 keys, newest = keys + 1, max(newest, record.revision)
     return Survey(keys, newest, mark)
 

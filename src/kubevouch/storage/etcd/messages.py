@@ -46,6 +46,8 @@ _MESSAGES = {
     "LeaseGrantResponse": "1 header ResponseHeader, 2 ID int64, 3 TTL int64",
     "LeaseRevokeRequest": "1 ID int64",
     "LeaseRevokeResponse": "1 header ResponseHeader",
+    "LeaseTimeToLiveRequest": "1 ID int64",
+    "LeaseTimeToLiveResponse": "1 header ResponseHeader, 2 ID int64, 3 TTL int64",
     "StatusRequest": "",
     "StatusResponse": "1 header ResponseHeader, 2 version string, 3 dbSize int64, 8 errors string*",
     "AuthenticateRequest": "1 name string, 2 password string",
@@ -83,6 +85,7 @@ CompactionRequest = _made["CompactionRequest"]
 DeleteRangeRequest = _made["DeleteRangeRequest"]
 LeaseGrantRequest = _made["LeaseGrantRequest"]
 LeaseRevokeRequest = _made["LeaseRevokeRequest"]
+LeaseTimeToLiveRequest = _made["LeaseTimeToLiveRequest"]
 PutRequest = _made["PutRequest"]
 RangeRequest = _made["RangeRequest"]
 RequestOp = _made["RequestOp"]
@@ -115,6 +118,9 @@ TXN = Method("/etcdserverpb.KV/Txn", TxnRequest, TxnResponse, repeats=False)
 COMPACT = Method("/etcdserverpb.KV/Compact", CompactionRequest, _made["CompactionResponse"], repeats=True)
 LEASE_GRANT = Method("/etcdserverpb.Lease/LeaseGrant", LeaseGrantRequest, _made["LeaseGrantResponse"], repeats=True)
 LEASE_REVOKE = Method("/etcdserverpb.Lease/LeaseRevoke", LeaseRevokeRequest, _made["LeaseRevokeResponse"], repeats=True)
+LEASE_TIME_TO_LIVE = Method(
+    "/etcdserverpb.Lease/LeaseTimeToLive", LeaseTimeToLiveRequest, _made["LeaseTimeToLiveResponse"], repeats=True
+)
 STATUS = Method("/etcdserverpb.Maintenance/Status", StatusRequest, _made["StatusResponse"], repeats=True)
 AUTHENTICATE = Method(
     "/etcdserverpb.Auth/Authenticate", AuthenticateRequest, _made["AuthenticateResponse"], repeats=True

@@ -26,6 +26,9 @@ class SQLitePlace:
     def snapshot(self, clock: Clock) -> AbstractAsyncContextManager[SQLiteSnapshot]:  # noqa: ARG002 - a file has no time limits
         return open_snapshot(self.path)
 
+    def present(self, clock: Clock) -> AbstractAsyncContextManager[SQLiteSnapshot]:  # noqa: ARG002 - as above
+        return open_snapshot(self.path, pinned=False)
+
     async def make(self, clock: Clock) -> None:
         # Also brings the log of a copy that was killed into the file.
         await (await self.open(clock)).close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ T = TypeVar("T")
 _RECORDS = """
 SELECT c.key, v.revision, v.previous, v.deleted, v.expires, v.checksum, v.value
 FROM current AS c CROSS JOIN version AS v ON v.revision = c.revision
-WHERE NOT c.deleted AND c.key >= ? AND c.key < ? ORDER BY c.key
+WHERE NOT c.deleted AND c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?
 """
 
 
@@ -49,11 +50,18 @@ def reading(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
 
 
 class SQLiteSnapshot:
-    """A ``Snapshot``: one transaction of a reader, in a thread of its own. Commits go on beside it."""
+    """A ``Snapshot``, read in a thread of its own. Commits go on beside it.
 
-    def __init__(self, path: Path, thread: ThreadPoolExecutor, connection: sqlite3.Connection, in_use: bool) -> None:
+    ``pinned``: all of it is one transaction, up to whose beginning the log can be copied into the file. Otherwise each
+    batch is; for whoever writes to the store himself, and wants to see what he has not come to yet.
+    """
+
+    def __init__(
+        self, path: Path, thread: ThreadPoolExecutor, connection: sqlite3.Connection, *, in_use: bool, pinned: bool
+    ) -> None:
         """For the thread."""
-        connection.execute("BEGIN")
+        if pinned:
+            connection.execute("BEGIN")
         layout = examination.expect_layout(connection, path)
         if layout != LAYOUT:
             raise damaged(path, f"layout {layout}; kubevouch up brings it to {LAYOUT}")
@@ -63,24 +71,24 @@ class SQLiteSnapshot:
         self._thread = thread
         self._connection = connection
 
-    async def batches(self, prefix: str = "") -> AsyncIterator[Batch]:
-        rows = await self._call(lambda: self._connection.execute(_RECORDS, (prefix, prefix_end(prefix) or UNBOUNDED)))
-        try:
-            while batch := await self._call(lambda: self._batch(rows)):
-                yield batch
-        finally:
-            await self._call(rows.close)
+    async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
+        start = prefix
+        while batch := await self._call(partial(self._batch, start, prefix_end(prefix) or UNBOUNDED)):
+            yield batch
+            start = batch[-1].key + "\x00"
 
-    def _batch(self, rows: sqlite3.Cursor) -> Batch:
+    def _batch(self, start: str, end: str | bytes) -> Batch:
         batch: Batch = []
         size = 0
-        for key, revision, previous, deleted, expires, checksum, value in rows:
-            version = Version(revision, previous, deleted, expires, checksum, None if value is None else len(value))
-            verify_row(self._path, key, version, value or b"")
-            batch.append(Record(key, value, Revision(revision), expires))
-            size += len(value)
-            if len(batch) >= MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
-                break
+        with closing(self._connection.execute(_RECORDS, (start, end, MAX_BATCH_RECORDS))) as rows:
+            for key, revision, previous, deleted, expires, checksum, value in rows:
+                length = None if value is None else len(value)
+                version = Version(revision, previous, deleted, expires, checksum, length)
+                verify_row(self._path, key, version, value or b"")
+                batch.append(Record(key, value, Revision(revision), expires))
+                size += len(value)
+                if size >= MAX_BATCH_BYTES:
+                    break
         return batch
 
     async def _call(self, action: Callable[[], T]) -> T:
@@ -93,7 +101,7 @@ class SQLiteSnapshot:
 
 
 @asynccontextmanager
-async def open_snapshot(path: Path) -> AsyncIterator[SQLiteSnapshot]:
+async def open_snapshot(path: Path, *, pinned: bool = True) -> AsyncIterator[SQLiteSnapshot]:
     """The store at ``path`` as it is now. It has all writes that were acknowledged before.
 
     Raises:
@@ -107,7 +115,7 @@ async def open_snapshot(path: Path) -> AsyncIterator[SQLiteSnapshot]:
             real = path.resolve()
             files.expect_store(real)
             connection, in_use = stack.enter_context(reading(real))
-            return SQLiteSnapshot(real, thread, connection, in_use)
+            return SQLiteSnapshot(real, thread, connection, in_use=in_use, pinned=pinned)
 
         try:
             try:

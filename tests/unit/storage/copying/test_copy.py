@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Written:
     async def snapshot(self, clock: Clock) -> AsyncIterator[Snapshot]:
         yield self
 
-    async def batches(self, prefix: str = "") -> AsyncIterator[Batch]:
+    async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
         self.read += 1
         if self.compactions:
             self.compactions -= 1
@@ -112,7 +112,7 @@ def test_a_second_run_copies_what_has_changed_since(tmp_path: Path) -> None:
 
 def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
     class Failing(Written):
-        async def batches(self, prefix: str = "") -> AsyncIterator[Batch]:
+        async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
             yield [record(f"a{number:03}") for number in range(300)]
             raise StoreUnavailable("gone")
 

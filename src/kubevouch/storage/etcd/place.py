@@ -1,0 +1,87 @@
+"""An etcd that a store is copied from, or to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from kubevouch.storage.copying.copy import Progress, Told
+from kubevouch.storage.copying.errors import CopyError
+from kubevouch.storage.etcd import messages
+from kubevouch.storage.etcd.client import WRITE_SECONDS, EtcdClient
+from kubevouch.storage.etcd.errors import CallFailed
+from kubevouch.storage.etcd.keys import Keys
+from kubevouch.storage.etcd.options import EtcdOptions
+from kubevouch.storage.etcd.snapshot import EtcdSnapshot, open_snapshot
+from kubevouch.storage.etcd.store import EtcdStore
+from kubevouch.storage.interface import Revision
+from kubevouch.util.clock import Clock
+
+MOST_RAISED = 5_000_000
+"""How many revisions are made by writing, each a write of etcd's: some minutes to half an hour. For more there is
+etcd's own tool, which raises a stopped one at once."""
+
+_AT_ONCE = 128
+_FORGOTTEN_AFTER = 50_000
+"""Writes after which their history is compacted: else each million of them takes 100 MB of etcd's space."""
+_SCRATCH = "raised.kubevouch.io"
+"""A key of one segment, where no kind is."""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdPlace:
+    """A ``Source`` and a ``Destination``; ``name`` as it was typed."""
+
+    options: EtcdOptions
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def snapshot(self, clock: Clock) -> AbstractAsyncContextManager[EtcdSnapshot]:
+        return open_snapshot(self.options, clock)
+
+    def present(self, clock: Clock) -> AbstractAsyncContextManager[EtcdSnapshot]:
+        return open_snapshot(self.options, clock)
+
+    async def make(self, clock: Clock) -> None:
+        """There is one, or it does not answer."""
+
+    async def open(self, clock: Clock) -> EtcdStore:
+        return await EtcdStore.open(self.options, clock)
+
+    async def go_on_above(self, revision: Revision, clock: Clock, told: Told) -> Revision:
+        client = EtcdClient(self.options, clock)
+        try:
+            return await self._raised(client, revision, told)
+        except CallFailed as err:
+            raise err.as_store_error(_SCRATCH) from err
+        finally:
+            await client.close()
+
+    async def _raised(self, client: EtcdClient, revision: Revision, told: Told) -> Revision:
+        """Raises CallFailed, CopyError."""
+        key = Keys(self.options.prefix).root + _SCRATCH.encode()
+        start = (await client.call(messages.RANGE, messages.RangeRequest(key=key), WRITE_SECONDS)).header.revision
+        if revision - start > MOST_RAISED:
+            raise CopyError(
+                f"{self.name}: got an etcd at revision {start}, expected one that can go on above {revision}: it would"
+                f" take more than {MOST_RAISED} writes",
+                f"raise it while it is empty: etcdctl snapshot save, then etcdutl snapshot restore --bump-revision"
+                f" {revision - start + 1} --mark-compacted (etcd 3.5.10 and later), and start it from that",
+            )
+        put = messages.RequestOp(request_put=messages.PutRequest(key=key, value=b"1"))
+        reached, forgotten = start, start
+        while reached <= revision:
+            # One more for the deletion below.
+            count = min(_AT_ONCE, max(revision - reached, 1))
+            calls = (client.call(messages.TXN, messages.TxnRequest(success=[put]), WRITE_SECONDS) for _ in range(count))
+            reached = max(answer.header.revision for answer in await asyncio.gather(*calls))
+            told(Progress("raise", reached - start, revision - start))
+            if reached - forgotten >= _FORGOTTEN_AFTER:
+                forgotten = reached
+                await client.call(messages.COMPACT, messages.CompactionRequest(revision=reached), WRITE_SECONDS)
+        deletion = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
+        answer = await client.call(messages.TXN, messages.TxnRequest(success=[deletion]), WRITE_SECONDS)
+        return Revision(answer.header.revision)
