@@ -18,12 +18,20 @@ SEED = 14
 MIX = Mix(writers=3, readers=1, listers=1, watchers=3)
 
 
+@pytest.mark.parametrize(
+    ("name", "faults"),
+    [
+        ("sqlite", ("cut", "kill", "lose-answers", "half-open", "stop")),
+        ("pair", ("partition", "compact", "kill", "cut")),
+    ],
+)
 @async_test
-async def test_nothing_is_lost_while_a_server_is_killed_stopped_and_cut_off(tmp_path: Path) -> None:
-    history = History(Header(SEED, "sqlite"))
-    async with SYSTEMS["sqlite"](tmp_path, "") as system:
-        faults = ("cut", "kill", "lose-answers", "half-open", "stop")
-        found = await torture(system, history, faults, mix=MIX, between=40, after=40, seconds=0.5)
+async def test_nothing_is_lost_while_servers_are_killed_stopped_and_cut_off(
+    tmp_path: Path, name: str, faults: tuple[str, ...]
+) -> None:
+    history = History(Header(SEED, name))
+    async with SYSTEMS[name](tmp_path, "") as system:
+        found = await torture(system, history, faults, mix=MIX, between=30, after=30, seconds=0.5)
     assert not found, explain(history.records, found[0])
 
 

@@ -67,4 +67,14 @@ BUGS = {
     "signs-again": Bug(("two certificates for one request",), _REQUESTS, writes=60, always=False),
     "uses-not-written": Bug(("a token used too often",), Mix(1, 0, 0, 1, 0, 2, 0, 0)),
     "revocations-asked-once": Bug(("a revoked certificate served",), Mix(1, 0, 0, 1, 0, 0, 0, 1)),
+    "newest-is-what-was-heard": Bug(
+        ("a stale list", "a stale read"), faults=("partition",) * 8, writes=20, always=False, system="pair",
+    ),
+    "progress-of-an-old-etcd": Bug(
+        ("not the state of its revision", "a stale list", "a stale read"), faults=("cut",) * 12, writes=30,
+        always=False, system="pair",
+    ),
+    "writes-sent-again": Bug(
+        ("a refused write that happened",), faults=("lose-answers",) * 12, writes=20, always=False, system="pair",
+    ),
 }  # fmt: skip

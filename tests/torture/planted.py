@@ -257,13 +257,38 @@ def revocations_asked_once() -> None:
     x509.refuse_revoked = refuse_revoked
 
 
+def newest_is_what_was_heard() -> None:
+    """The store's newest revision is the newest that its watch has told of: another server's write may be newer."""
+    from kubevouch.storage.etcd.store import EtcdStore
+
+    async def newest(self: Any) -> Any:
+        return self._upstream.feed.revision
+
+    EtcdStore._newest = newest  # type: ignore[method-assign]
+
+
+def progress_of_an_old_etcd() -> None:
+    """What an etcd before 3.5.13 says of progress is believed: it overtakes events of a watch that catches up."""
+    from kubevouch.storage.etcd import upstream
+
+    upstream.tells_progress = lambda _: True
+
+
+def writes_sent_again() -> None:
+    """A write that etcd did not answer is sent again, and finds what its first try did."""
+    from kubevouch.storage.etcd import messages, store
+
+    target: Any = store.messages
+    target.TXN = messages.TXN._replace(repeats=True)
+
+
 PLANTED: dict[str, Callable[[], None]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         acknowledged_before_commit, no_compare_and_swap, conflict_after_the_write, list_does_not_wait,
         revision_of_the_newest_item, pages_of_different_times, events_merged, watch_from_the_version_itself,
         gap_instead_of_410, slow_watchers_forgotten, signs_what_is_open, signs_what_is_denied, signs_again,
-        uses_not_written, revocations_asked_once,
+        uses_not_written, revocations_asked_once, newest_is_what_was_heard, progress_of_an_old_etcd, writes_sent_again,
     )
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from etcd_server import EtcdServer
 from faketime import WrongClock, wrong_clock
 from file_systems import memory_disk
+from fixed_ports import free_port
 from kubevouch.config import kubeconfig
 from processes import KUBEVOUCH, PATIENCE_SECONDS, environment
 from torture.proxy import Link
@@ -32,6 +33,7 @@ class Process:
 
     Args:
         planted: names of changes of ``torture.planted`` that it runs with, by commas.
+        fixed_port: where it listens, if it was told; else it prints that, where it is the only server.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Process:
     folder: Path
     planted: str = ""
     variables: dict[str, str] = field(default_factory=dict)
-    wrapper: tuple[str, ...] = ()
+    fixed_port: int | None = None
     process: asyncio.subprocess.Process | None = None
     port: int | None = None
     _drain: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Process:
         program = [sys.executable, str(HOOK), planted] if planted else [*KUBEVOUCH]
         with self.log.open("ab") as errors:
             self.process = await asyncio.create_subprocess_exec(
-                *self.wrapper, *program, *self.arguments, cwd=self.folder, env=environment(**self.variables),
+                *program, *self.arguments, cwd=self.folder, env=environment(**self.variables),
                 stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert self.process.stdout is not None
@@ -59,7 +61,7 @@ class Process:
             while found := await self.process.stdout.readline():
                 said += found
                 if address := _ADDRESS.search(found.decode()):
-                    self.port = int(address[1])
+                    self.port = self.fixed_port or int(address[1])
                     self._drain = asyncio.create_task(self._read_on(self.process.stdout))
                     return
         await self.process.wait()
@@ -267,12 +269,9 @@ async def up_on_etcd(folder: Path, planted: str = "", *, servers: int = 1, membe
             data_dir = folder / f"up-{number}"
             if number:
                 shutil.copytree(folder / "up-0/pki", data_dir / "pki")
-            server = Process(
-                f"up-{number}",
-                _up(data_dir, "etcd://" + ",".join(f"127.0.0.1:{link.port}" for link in links)),
-                folder,
-                ",".join(filter(None, ("short-lease", planted))),
-            )
+            store = "etcd://" + ",".join(f"127.0.0.1:{link.port}" for link in links)
+            port, changed = free_port(), ",".join(filter(None, ("short-lease", planted)))
+            server = Process(f"up-{number}", _up(data_dir, store, port), folder, changed, fixed_port=port)
             system.processes.append(server)
             await server.start()
             await system.edge(server)
@@ -294,9 +293,9 @@ def _own_port(port: int) -> int:
     return port
 
 
-def _up(data_dir: Path, store: str) -> tuple[str, ...]:
+def _up(data_dir: Path, store: str, port: int = 0) -> tuple[str, ...]:
     return (
-        "up", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", "0", "--store", store,
+        "up", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", str(port), "--store", store,
         "--etcd-compaction-interval", "1s", "--default-watch-cache-size", "100",
     )  # fmt: skip
 
@@ -306,6 +305,7 @@ SYSTEMS: dict[str, Callable[[Path, str], contextlib.AbstractAsyncContextManager[
     "clock": up_with_its_own_clock,
     "disk": up_on_a_small_disk,
     "etcd": up_on_etcd,
+    "pair": partial(up_on_etcd, servers=2),
     "replicas": partial(up_on_etcd, servers=3, members=3),
 }
 """By name, what makes them: a folder and the names of planted bugs go in."""
