@@ -21,8 +21,8 @@ MIX = Mix(writers=3, readers=1, listers=1, watchers=3)
 @pytest.mark.parametrize(
     ("name", "faults"),
     [
-        ("sqlite", ("cut", "kill", "lose-answers", "half-open", "stop")),
-        ("pair", ("partition", "compact", "kill", "cut")),
+        ("sqlite", ("cut", "kill", "lose-answers", "stop")),
+        ("pair", ("partition", "compact", "kill")),
     ],
 )
 @async_test

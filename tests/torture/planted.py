@@ -271,14 +271,15 @@ def progress_of_an_old_etcd() -> None:
     """What an etcd before 3.5.13 says of progress is believed: it overtakes events of a watch that catches up."""
     from kubevouch.storage.etcd import upstream
 
-    upstream.tells_progress = lambda _: True
+    target: Any = upstream
+    target.tells_progress = lambda _: True
 
 
 def writes_sent_again() -> None:
     """A write that etcd did not answer is sent again, and finds what its first try did."""
-    from kubevouch.storage.etcd import messages, store
+    from kubevouch.storage.etcd import messages
 
-    target: Any = store.messages
+    target: Any = messages
     target.TXN = messages.TXN._replace(repeats=True)
 
 
