@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 
 from kubevouch.testing.loop_thread import LoopThread
 
@@ -19,6 +21,7 @@ class CuttingProxy:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self.accepted = 0
+        self._is_refusing = False
 
     def __enter__(self) -> CuttingProxy:
         self._thread.start()
@@ -32,6 +35,14 @@ class CuttingProxy:
     def cut(self) -> None:
         """Break every open connection, both sides."""
         self._thread.call(self._cut())
+
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Break every open connection, and each new one until the end of the block."""
+        self._is_refusing = True
+        self.cut()
+        yield
+        self._is_refusing = False
 
     async def _begin(self) -> None:
         self._server = await asyncio.start_server(self._serve, HOST, 0)
@@ -48,6 +59,9 @@ class CuttingProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        if self._is_refusing:
+            writer.transport.abort()
+            return
         try:
             upstream, downstream = await asyncio.open_connection(HOST, self._target)
         except OSError:

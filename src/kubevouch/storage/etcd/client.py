@@ -20,11 +20,8 @@ from kubevouch.storage.interface import Revision, StoreUnavailable
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 
-READ_SECONDS = 60.0
-WRITE_SECONDS = 34.0
-"""kube-apiserver's, measured."""
-ATTEMPT_SECONDS = 5.0
-"""After which another member is asked, where that does no harm."""
+ATTEMPT_SECONDS, LIST_ATTEMPT_SECONDS = 3.0, 15.0
+"""After which another member is asked, where that does no harm; a page of a list may have megabytes."""
 STATUS_SECONDS = 2.0
 _PAUSE_SECONDS = 0.025
 _MOST_PAUSE_SECONDS = 0.5
@@ -81,13 +78,26 @@ class EtcdClient:
         """Raises StoreUnavailable: a file of the options cannot be read."""
         credentials = _credentials(options)
         self.endpoints = [Endpoint(url, credentials) for url in options.endpoints]
+        self.read_seconds = options.read_seconds
+        self.write_seconds = options.write_seconds
+        self.streams: set[WatchStream] = set()
         self._clock = clock
         self._current = random.randrange(len(self.endpoints))  # noqa: S311 - only spreads load
         self._login = (options.user, _password(options.password_file)) if options.user else None
         self._token = ""
 
-    async def call(self, method: messages.Method, request: Any, seconds: float) -> Any:
-        """The answer, within ``seconds``. What may be sent again is, to another member.
+    async def read(self, method: messages.Method, request: Any, attempt: float = ATTEMPT_SECONDS) -> Any:
+        """:meth:`call`, for as long as a read may take."""
+        return await self.call(method, request, self.read_seconds, attempt)
+
+    async def write(self, method: messages.Method, request: Any) -> Any:
+        """:meth:`call`, for as long as a write may take."""
+        return await self.call(method, request, self.write_seconds)
+
+    async def call(
+        self, method: messages.Method, request: Any, seconds: float, attempt: float = ATTEMPT_SECONDS
+    ) -> Any:
+        """The answer, within ``seconds``. What may be sent again is, to another member, after ``attempt`` seconds.
 
         Raises:
             CallFailed: etcd refused, or nobody answered.
@@ -99,7 +109,7 @@ class EtcdClient:
             had_token = bool(self._token)
             try:
                 metadata = await self._metadata(endpoint, left)
-                timeout = min(left, ATTEMPT_SECONDS) if method.repeats else left
+                timeout = min(left, attempt) if method.repeats else left
                 return await endpoint.stub(method)(request, timeout=timeout, metadata=metadata)
             except grpc.aio.AioRpcError as err:
                 failure = self.failed(endpoint, err)
@@ -108,6 +118,7 @@ class EtcdClient:
             if not (harmless or (failure.is_login_expired and had_token)):
                 raise failure
             if end - self._clock.monotonic() <= pause:
+                failure.timed_out = True
                 raise failure
             await self._clock.sleep(pause)
 
@@ -129,8 +140,11 @@ class EtcdClient:
         failure = errors.CallFailed(err.code(), err.details() or "", endpoint.url)
         if failure.is_login_expired:
             self._token = ""
-        elif failure.is_member_failing and endpoint is self.current:
+        elif failure.is_member_failing and endpoint is self.current and len(self.endpoints) > 1:
             self._current = (self._current + 1) % len(self.endpoints)
+            # A member that does not answer calls tells no events either, and may take long to be found out.
+            for stream in self.streams:
+                stream.give_up(endpoint)
         return failure
 
     async def _metadata(self, endpoint: Endpoint, seconds: float) -> tuple[tuple[str, str], ...]:
@@ -168,8 +182,10 @@ class WatchStream:
     """One stream of watches. One task may read, another one ask."""
 
     def __init__(self, client: EtcdClient, endpoint: Endpoint, metadata: Any) -> None:
+        client.streams.add(self)
         self._client = client
         self._endpoint = endpoint
+        self._given_up = False
         self._call = endpoint.channel.stream_stream(
             messages.WATCH_PATH, messages.WatchRequest.SerializeToString, messages.WatchResponse.FromString
         )(metadata=metadata)
@@ -191,8 +207,12 @@ class WatchStream:
             answer = await self._call.read()
         except grpc.aio.AioRpcError as err:
             raise self._client.failed(self._endpoint, err) from err
+        except asyncio.CancelledError:  # gRPC's word for a call that we cancelled, too
+            if not self._given_up:
+                raise
+            raise self._ended() from None
         if answer is grpc.aio.EOF:
-            raise errors.CallFailed(grpc.StatusCode.UNAVAILABLE, "the watch stream ended", self._endpoint.url)
+            raise self._ended()
         return answer
 
     async def _write(self, request: Any) -> None:
@@ -201,9 +221,23 @@ class WatchStream:
         except grpc.aio.AioRpcError as err:
             raise self._client.failed(self._endpoint, err) from err
         except asyncio.InvalidStateError as err:  # gRPC's word for a stream that has ended
-            raise errors.CallFailed(grpc.StatusCode.UNAVAILABLE, "the watch stream ended", self._endpoint.url) from err
+            raise self._ended() from err
+        except asyncio.CancelledError:
+            if not self._given_up:
+                raise
+            raise self._ended() from None
+
+    def give_up(self, endpoint: Endpoint) -> None:
+        """Whoever reads hears that the stream has ended, if it is one of ``endpoint``."""
+        if endpoint is self._endpoint:
+            self._given_up = True
+            self._call.cancel()
+
+    def _ended(self) -> errors.CallFailed:
+        return errors.CallFailed(grpc.StatusCode.UNAVAILABLE, "the watch stream ended", self._endpoint.url)
 
     def close(self) -> None:
+        self._client.streams.discard(self)
         self._call.cancel()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubevouch.storage.compactor import RETRY_SECONDS, RevisionBytes
 from kubevouch.storage.etcd import messages
-from kubevouch.storage.etcd.client import WRITE_SECONDS, EtcdClient
+from kubevouch.storage.etcd.client import EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.interface import Revision
 from kubevouch.util.clock import Clock, wait_at_most
@@ -86,10 +86,10 @@ async def take(client: EtcdClient, turn: Turn, upto: Revision, revisions: Revisi
     Raises:
         CallFailed
     """
-    answer = await client.call(messages.TXN, turn.request(upto), WRITE_SECONDS)
+    answer = await client.write(messages.TXN, turn.request(upto))
     if answer.succeeded and upto:
         try:
-            await client.call(messages.COMPACT, messages.CompactionRequest(revision=upto), WRITE_SECONDS)
+            await client.write(messages.COMPACT, messages.CompactionRequest(revision=upto))
         except CallFailed as err:
             if not err.is_compacted:
                 raise

@@ -25,6 +25,8 @@ class CallFailed(Exception):
         self.code = code
         self.text = text
         self.url = url
+        self.timed_out = False
+        """It was tried until its time was over."""
 
     def _says(self, *texts: str) -> bool:
         return any(text in self.text for text in texts)
@@ -65,7 +67,7 @@ class CallFailed(Exception):
         if self._says(_NO_SPACE):
             advice = "compact it, defragment it, then disarm its alarm"
             return StoreRefused(f"etcd has no room left: {self.text}; {advice}", self.text)
-        if self._says(_DEADLINE) or self.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        if self.timed_out or self._says(_DEADLINE) or self.code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return StoreTimeout(f"etcd did not answer in time: {self.text}", self.text)
         if self.text.startswith("etcdserver: "):
             return StoreRefused(f"etcd at {self.url} refused: {self.text}", self.text)

@@ -28,6 +28,7 @@ class EtcdOptions:
         user: of etcd's own authentication; empty is none. The password is the first line of ``password_file``.
         lease_reuse_seconds: how much longer than asked a key with a time to live may stay, so that many share a lease.
         lease_reuse_writes: how many keys share one at most.
+        read_seconds, write_seconds: how long a call may take with all its attempts; kube-apiserver's, as measured.
         db_poll_seconds: between two questions for the size of the database; 0 asks none.
     """
 
@@ -41,6 +42,8 @@ class EtcdOptions:
     lease_reuse_seconds: int = LEASE_REUSE_SECONDS
     lease_reuse_writes: int = LEASE_REUSE_WRITES
     db_poll_seconds: float = DB_POLL_SECONDS
+    read_seconds: float = 60.0
+    write_seconds: float = 34.0
 
     @property
     def uses_tls(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 
 from kubevouch.storage.compactor import RevisionBytes
 from kubevouch.storage.etcd import compaction, messages
-from kubevouch.storage.etcd.client import READ_SECONDS, WRITE_SECONDS, EtcdClient
+from kubevouch.storage.etcd.client import LIST_ATTEMPT_SECONDS, EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.etcd.leases import SharedLeases
@@ -66,12 +66,12 @@ class EtcdStore:
         self._next: asyncio.Task[Revision] | None = None
 
     @classmethod
-    async def open(cls, options: EtcdOptions, clock: Clock) -> Self:
-        """Raises StoreUnavailable: no member answers, or none lets us in."""
+    async def open(cls, options: EtcdOptions, clock: Clock, *, seconds: float = OPEN_SECONDS) -> Self:
+        """Raises StoreUnavailable: no member answers within ``seconds``, or none lets us in."""
         client = EtcdClient(options, clock)
         keys = Keys(options.prefix)
         try:
-            answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root), OPEN_SECONDS)
+            answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root), seconds)
         except CallFailed as err:
             await client.close()
             raise StoreUnavailable(
@@ -106,7 +106,7 @@ class EtcdStore:
             wanted = min(page, limit - len(found)) if limit else page
             request = messages.RangeRequest(key=first, range_end=end, limit=wanted, revision=revision or 0)
             try:
-                answer = await self._client.call(messages.RANGE, request, READ_SECONDS)
+                answer = await self._client.read(messages.RANGE, request, LIST_ATTEMPT_SECONDS)
             except CallFailed as err:
                 await self._refused(err, revision, first)
             if revision is None:
@@ -168,7 +168,7 @@ class EtcdStore:
         deletion = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=name))
         request = messages.TxnRequest(compare=[_at(name, expected)], success=[deletion], failure=[_read(name)])
         with self._open():
-            answer = await self._call(messages.TXN, request, key, WRITE_SECONDS)
+            answer = await self._call(messages.TXN, request, key)
         return self._written(key, answer)
 
     def _checked(self, key: str, value: bytes, ttl: float | None) -> bytes:
@@ -185,7 +185,7 @@ class EtcdStore:
             put = messages.RequestOp(request_put=messages.PutRequest(key=name, value=value, lease=lease))
             request = messages.TxnRequest(compare=[condition], success=[put], failure=otherwise)
             try:
-                return await self._client.call(messages.TXN, request, WRITE_SECONDS)
+                return await self._client.write(messages.TXN, request)
             except CallFailed as err:
                 if not (lease and err.is_lease_gone):
                     raise err.as_store_error(key) from err
@@ -199,7 +199,7 @@ class EtcdStore:
 
     async def _grant(self, seconds: int) -> int:
         request = messages.LeaseGrantRequest(TTL=seconds)
-        granted = await self._client.call(messages.LEASE_GRANT, request, WRITE_SECONDS)
+        granted = await self._client.write(messages.LEASE_GRANT, request)
         identity: int = granted.ID
         return identity
 
@@ -219,7 +219,7 @@ class EtcdStore:
             if revision <= FIRST_REVISION:
                 return
             try:
-                await self._client.call(messages.COMPACT, messages.CompactionRequest(revision=revision), WRITE_SECONDS)
+                await self._client.write(messages.COMPACT, messages.CompactionRequest(revision=revision))
             except CallFailed as err:
                 if not err.is_compacted:
                     await self._refused(err, revision, b"")
@@ -287,9 +287,9 @@ class EtcdStore:
         if self._closing is not None:
             raise StoreUnavailable("etcd: the store is closed")
 
-    async def _call(self, method: messages.Method, request: Any, key: str, seconds: float = READ_SECONDS) -> Any:
+    async def _call(self, method: messages.Method, request: Any, key: str) -> Any:
         try:
-            return await self._client.call(method, request, seconds)
+            return await (self._client.read if method.repeats else self._client.write)(method, request)
         except CallFailed as err:
             raise err.as_store_error(key) from err
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubevouch.storage.etcd import messages
-from kubevouch.storage.etcd.client import ATTEMPT_SECONDS, WRITE_SECONDS, EtcdClient, WatchStream
+from kubevouch.storage.etcd.client import ATTEMPT_SECONDS, EtcdClient, WatchStream
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.feed import MAX_BUFFERED_BYTES, MAX_BUFFERED_EVENTS, Feed, Stretch
@@ -197,7 +197,7 @@ class Upstream:
         put = messages.RequestOp(request_put=messages.PutRequest(key=self._mark))
         delete = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=self._mark))
         for op in (put, delete):
-            await self._client.call(messages.TXN, messages.TxnRequest(success=[op]), WRITE_SECONDS)
+            await self._client.write(messages.TXN, messages.TxnRequest(success=[op]))
 
     async def _all_tell_progress(self) -> bool:
         statuses = await self._client.statuses()
