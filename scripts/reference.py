@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes from the program itself: the reference, the list of differences, and the definitions of kubevouch's own kinds.
 
-scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics}.md, docs/compatibility.md,
+scripts/reference.py            docs/reference/{api,attacks,cli,findings,metrics,settings}.md, docs/compatibility.md,
                                 docs/request-*.svg and deploy/**/*.yaml
 scripts/reference.py --man DIR  a manual page for each command
 """
@@ -22,6 +22,7 @@ import attack_reference
 import compatibility
 import metric_reference
 import request_pictures
+import settings_reference
 from kubevouch import __version__
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
@@ -92,6 +93,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_reference,
     "docs/reference/findings.md": findings_reference,
     "docs/reference/metrics.md": metrics_reference,
+    "docs/reference/settings.md": lambda: settings_reference.page(_MADE),
     "docs/compatibility.md": compatibility.page,
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,

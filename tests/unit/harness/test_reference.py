@@ -32,6 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "docs/reference/cli.md",
         "docs/reference/findings.md",
         "docs/reference/metrics.md",
+        "docs/reference/settings.md",
         "docs/compatibility.md",
         "docs/request-life.svg",
         "docs/request-decision.svg",
