@@ -93,8 +93,8 @@ def page(made: str) -> str:
     lines = [
         "# Settings",
         made,
-        "Each flag of the programs that run, with its default, the default of Kubernetes' program that has it, and why ours",
-        "is another. *None* is no value: nothing is asked, sent or read. [The commands](cli.md) say what each flag does.",
+        "Each flag of the programs that run, with its default, the default of Kubernetes' program that has it, and why",
+        "ours is another. *None* is no value: nothing is read. [The commands](cli.md) say what each flag does.",
         "",
         "| setting | of | default | Kubernetes | its default | why |",
         "|---|---|---|---|---|---|",
@@ -108,7 +108,7 @@ def _rows(known: dict[str, Counterpart], ours: dict[str, Setting]) -> Iterator[s
         other = known.get(flag)
         if other is not None and not other.why and other.default not in setting.defaults.values():
             raise SettingsError(
-                f"{flag}: got the default {setting.default}, expected {other.default} as in {other.program}, or a reason"
+                f"{flag}: got {setting.default}, expected {other.default} as in {other.program}, or a reason there"
             )
         theirs = ("–", "–", "") if other is None else (other.program, other.default, other.why)
         cells = (f"`{flag}`", ", ".join(setting.defaults), setting.default, *theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -387,6 +388,8 @@ async def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
         (_stored(encrypted_data=bytes(60), encrypted_dek_source_type=1), "cipher: message authentication failed"),
         (_stored(encrypted_dek_source=b"forged"), "failed to decrypt DEK, error: rpc error: code = InvalidArgument"),
     ],
+    # Some are encrypted anew at each start, and every test process has to call them the same.
+    ids=itertools.count(),
 )
 def test_what_cannot_be_read(tmp_path: Path, stored: bytes, why: str) -> None:
     @async_test
