@@ -167,10 +167,14 @@ async def test_a_server_of_another_authority_is_not_believed(
 
 @async_test
 async def test_files_that_are_missing_are_named(members: EtcdServer, tls: TLSFiles, tmp_path: Path) -> None:
-    options = _options(members, tls)
-    for name in ("cafile", "certfile", "keyfile"):
+    options, nothing = _options(members, tls), tmp_path / "nothing-here"
+    for told in (
+        dataclasses.replace(options, cafile=nothing),
+        dataclasses.replace(options, certfile=nothing),
+        dataclasses.replace(options, keyfile=nothing),
+    ):
         with pytest.raises(StoreUnavailable, match="nothing-here: no such file or directory"):
-            await EtcdStore.open(dataclasses.replace(options, **{name: tmp_path / "nothing-here"}), SystemClock())
+            await EtcdStore.open(told, SystemClock())
 
 
 # ------------------------------------------------------------------ one member
