@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 import aio
+import encryption_world
 from hostile_server import HOSTILE, Hostile, hostile
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.api.core_v1 import Node
@@ -113,6 +114,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         run(["node", "remove", "gone-1", "--why", "lost", "--yes", "--kubeconfig", str(cluster.kubeconfig)])
         aio.run(hostile_ledger(folder / "root\x1b[31m\u202e/ledger.db"))
         (folder / "root\x1b[31m\u202e/policy.yaml").write_text(POLICY % {"evil": json.dumps(HOSTILE)})
+        provider = encryption_world.keys("aesgcm", (f"a{HOSTILE}", encryption_world.KEY_1))
+        encrypted = encryption_world.configuration((["*.*"], [provider]))
+        (folder / "root\x1b[31m\u202e/encryption.json").write_bytes(encrypted)
         aio.run(damaged_store(folder / "root\x1b[31m\u202e/store.db"))
         with hostile(Wire.of_kubeconfig(cluster.kubeconfig, folder), tls) as between:
             yield Stage(cluster, between, folder, token, ca)
@@ -190,6 +194,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "store backup": [f"{root}/store.backup", "--store", f"{root}/store.db"],
         "store inspect": ["", "--store", f"{root}/store.db"],
         "store copy": [f"{root}/store.db", f"{root}/copy.db"],
+        "store rewrite": [f"{root}/store.db", "--encryption-provider-config", f"{root}/encryption.json"],
         "store restore": [f"{root}/store.backup", f"{root}/store.db"],
         "token create": ["--description", HOSTILE, *there], "token delete": [token_id, *there], "token generate": [],
         "token keep": [token_id, "--pool", "web", *there],

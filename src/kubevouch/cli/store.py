@@ -13,6 +13,7 @@ import click
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.paths import FOLDER, shown
+from kubevouch.cli.store_rewrite import rewrite
 
 if TYPE_CHECKING:
     from kubevouch.phases.store_inspection import Listed
@@ -26,6 +27,9 @@ _IN_USE = "stop kubevouch up first, or look at a copy of the file, its -wal and 
 @click.group(cls=ui.Group)
 def store() -> None:
     """Check, copy and look through what a cluster keeps, and go on after a loss."""
+
+
+store.add_command(rewrite)
 
 
 def _place(command: Any) -> Any:

@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from encryption_world import IDENTITY, configuration
 from kubevouch.cli.main import cli, run
 from kubevouch.pki import authority, keys
 from kubevouch.storage.options import parse_store
@@ -117,6 +118,10 @@ def test_a_loss_that_is_accepted_is_a_document(tmp_path: Path, capsys: pytest.Ca
     assert _keys(backup) == _documented("store backup")
     restored = _tree(["store", "restore", f"{tmp_path}/backup", f"{tmp_path}/restored.db"], capsys)
     assert _keys(restored) == _documented("store restore")
+    (tmp_path / "encryption.json").write_bytes(configuration((["secrets"], [IDENTITY])))
+    rewriting = ["store", "rewrite", "--encryption-provider-config", f"{tmp_path}/encryption.json"]
+    rewritten = _tree([*rewriting, "--data-dir", str(tmp_path)], capsys)
+    assert _keys(rewritten) == _documented("store rewrite")
     accepted = _tree(["store", "accept-loss", "--yes", "--data-dir", str(tmp_path)], capsys)
     assert _keys(accepted) == _documented("store accept-loss")
     assert accepted["revision"] > 0

@@ -12,8 +12,7 @@ from typing import Any
 
 from kubevouch.machinery.codec.encrypted_values import unreadable
 from kubevouch.storage.encryption.encryption import Encryption
-from kubevouch.storage.encryption.interface import Read, SeedMissing, TransformError
-from kubevouch.storage.encryption.transformers import Transformers
+from kubevouch.storage.encryption.interface import TransformError
 from kubevouch.storage.interface import (
     Compacted,
     EncryptionFailed,
@@ -90,52 +89,36 @@ class EncryptedStore:
 
     async def is_stale(self, key: str) -> bool:
         """Whether the value of ``key`` would be encrypted in another way by now: by another provider or key."""
-        transformers = self.encryption.of(key)
-        if transformers is None:
+        if self.encryption.of(key) is None:
             return False
         held = await self.beneath.get(key)
         if held is None:
             return False
         try:
-            return (await self._read(transformers, held)).stale
+            return (await self.encryption.read(key, held.value)).stale
         except TransformError:
             return False  # nobody could write it as it is
 
     # -------------------------------------------------------------- values
 
     def _sealed(self, key: str, value: bytes) -> bytes:
-        transformers = self.encryption.of(key)
-        if transformers is None:
-            return value
         try:
-            return transformers.write(value, self.encryption.associated(key))
+            return self.encryption.write(key, value)
         except TransformError as err:
             log.error("a value cannot be encrypted, and was not stored", key=key, err=str(err))
             raise EncryptionFailed(str(err)) from err
 
     async def _opened(self, held: KeyValue | None) -> KeyValue | None:
-        if held is None:
-            return None
-        transformers = self.encryption.of(held.key)
-        if transformers is None:
+        if held is None or self.encryption.of(held.key) is None:
             return held
         try:
-            value = (await self._read(transformers, held)).plain
+            value = (await self.encryption.read(held.key, held.value)).plain
         except TransformError as err:
             if self.unread is None:
                 self.unread = self.encryption.epoch
             log.error("a value cannot be decrypted", key=held.key, revision=held.revision, err=str(err))
             value = unreadable(str(err))
         return KeyValue(held.key, value, held.revision)
-
-    async def _read(self, transformers: Transformers, held: KeyValue) -> Read:
-        """Raises ``TransformError``."""
-        associated = self.encryption.associated(held.key)
-        while True:
-            try:
-                return transformers.read(held.value, associated)
-            except SeedMissing as missing:
-                await missing.fetch()
 
     async def event(self, event: StoreEvent) -> StoreEvent:
         """As a watcher of this store sees it."""

@@ -1,0 +1,65 @@
+"""kubevouch store rewrite: what it says, and what it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encryption_world import IDENTITY, KEY_1, KEY_2, configuration, encryption, keys
+from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.main import run
+from kubevouch.storage.encryption.store import EncryptedStore
+from kubevouch.storage.sqlite.store import SQLiteStore
+from kubevouch.util.clock import SystemClock
+
+FIRST, SECOND = keys("aesgcm", ("a", KEY_1)), keys("aescbc", ("b", KEY_2))
+
+
+async def _fill(path: Path) -> None:
+    store = EncryptedStore(
+        await SQLiteStore.open(path, clock=SystemClock()), encryption((["secrets"], [FIRST]))
+    )  # fmt: skip
+    for name in ("one", "two"):
+        await store.create(f"/registry/secrets/default/{name}", b"value")
+    await store.close()
+
+
+def rewrite(folder: Path, *providers: dict[str, Any]) -> int:
+    (folder / "config.json").write_bytes(configuration((["secrets"], providers)))
+    (folder / "config.json").chmod(0o600)
+    return run(
+        ["store", "rewrite", f"{folder}/store.db", "--encryption-provider-config", f"{folder}/config.json"]
+    )  # fmt: skip
+
+
+def test_a_rotation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(_fill(tmp_path / "store.db"))
+    assert rewrite(tmp_path, SECOND, FIRST) == ExitCode.DONE
+    assert f"2 of 2 values rewritten in {tmp_path}/store.db, now at revision 5" in capsys.readouterr().out
+    assert rewrite(tmp_path, IDENTITY, FIRST) == ExitCode.FAILED
+    said = capsys.readouterr()
+    assert "  /registry/secrets/default/one: no matching prefix found\n" in said.out
+    assert said.err == (
+        f"error: {tmp_path}/store.db holds 2 values that cannot be decrypted\nhint: give the configuration their keys\n"
+    )
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rewrite(tmp_path, FIRST) == ExitCode.FAILED
+    assert f"got no such file or directory for {tmp_path}/store.db" in capsys.readouterr().err
+    asyncio.run(_fill(tmp_path / "store.db"))
+    assert rewrite(tmp_path) == ExitCode.INVALID
+    assert "resources[0].providers: Required value" in capsys.readouterr().err
+
+    async def in_use() -> int:
+        store = await SQLiteStore.open(tmp_path / "store.db", clock=SystemClock())
+        try:
+            return await asyncio.to_thread(rewrite, tmp_path, SECOND, FIRST)
+        finally:
+            await store.close()
+
+    assert asyncio.run(in_use()) == ExitCode.PREFLIGHT
+    assert "hint: stop its server first, or let kubectl get and kubectl replace" in capsys.readouterr().err
