@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kubevouch.storage.copying.copy import Progress, Told
 from kubevouch.storage.copying.errors import CopyError
 from kubevouch.storage.etcd import messages
-from kubevouch.storage.etcd.client import WRITE_SECONDS, EtcdClient
+from kubevouch.storage.etcd.client import EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.etcd.options import EtcdOptions
@@ -63,7 +63,7 @@ class EtcdPlace:
     async def _raised(self, client: EtcdClient, revision: Revision, told: Told) -> Revision:
         """Raises CallFailed, CopyError."""
         key = Keys(self.options.prefix).root + _SCRATCH.encode()
-        start = (await client.call(messages.RANGE, messages.RangeRequest(key=key), WRITE_SECONDS)).header.revision
+        start = (await client.write(messages.RANGE, messages.RangeRequest(key=key))).header.revision
         if revision - start > MOST_RAISED:
             raise CopyError(
                 f"{self.name}: got an etcd at revision {start}, expected one that can go on above {revision}: it would"
@@ -76,12 +76,12 @@ class EtcdPlace:
         while reached <= revision:
             # One more for the deletion below.
             count = min(_AT_ONCE, max(revision - reached, 1))
-            calls = (client.call(messages.TXN, messages.TxnRequest(success=[put]), WRITE_SECONDS) for _ in range(count))
+            calls = (client.write(messages.TXN, messages.TxnRequest(success=[put])) for _ in range(count))
             reached = max(answer.header.revision for answer in await asyncio.gather(*calls))
             told(Progress("raise", reached - start, revision - start))
             if reached - forgotten >= _FORGOTTEN_AFTER:
                 forgotten = reached
-                await client.call(messages.COMPACT, messages.CompactionRequest(revision=reached), WRITE_SECONDS)
+                await client.write(messages.COMPACT, messages.CompactionRequest(revision=reached))
         deletion = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
-        answer = await client.call(messages.TXN, messages.TxnRequest(success=[deletion]), WRITE_SECONDS)
+        answer = await client.write(messages.TXN, messages.TxnRequest(success=[deletion]))
         return Revision(answer.header.revision)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kubevouch.storage.etcd import messages
-from kubevouch.storage.etcd.client import READ_SECONDS, EtcdClient
+from kubevouch.storage.etcd.client import LIST_ATTEMPT_SECONDS, EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.etcd.options import EtcdOptions
@@ -69,7 +69,7 @@ class EtcdSnapshot:
 
     async def _call(self, method: messages.Method, request: Any) -> Any:
         try:
-            return await self._client.call(method, request, READ_SECONDS)
+            return await self._client.read(method, request, LIST_ATTEMPT_SECONDS)
         except CallFailed as err:
             if err.is_compacted:
                 raise Compacted(self.revision, Revision(self.revision + 1)) from err
