@@ -22,7 +22,7 @@ from kubevouch.controllers.interface import ApproverService
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.codec import json_codec
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import Status, StatusCause, StatusDetails
+from kubevouch.machinery.meta import Status, StatusCause, StatusDetails, replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.phases.certificates.certs import ControlPlanePKI, ensure_control_plane
 from kubevouch.pki.control_plane import ControlPlaneNames
@@ -37,6 +37,7 @@ from kubevouch.standalone.controllers import RunningControllers, controller_user
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.storage.memory import MemoryStore, Snapshot
 from kubevouch.testing.clock import FakeClock
+from kubevouch.util.uuids import random_uuid
 
 VECTORS = Path(__file__).parent / "vectors"
 FIXTURES = VECTORS / "fixtures-controllers"
@@ -128,7 +129,8 @@ class World:
         resource_store = self.server.api.stores[resource.plural]
         meta = obj.metadata
         key = resource_store.definition.key_prefix + (f"{meta.namespace}/" if meta.namespace else "") + meta.name
-        await self._store.create(key, resource_store._value(obj))
+        identified = obj if meta.uid else replace_metadata(obj, uid=random_uuid())
+        await self._store.create(key, resource_store._value(identified))
 
     def start(
         self,

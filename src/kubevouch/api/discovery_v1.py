@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.machinery.declaration import Int32, Struct, always, null, wire
+from kubevouch.machinery.declaration import Int32, Struct, always, null, whole, wire
 from kubevouch.machinery.meta import Object
 
 GROUP = "discovery.k8s.io"
@@ -55,6 +55,7 @@ class Endpoint(Struct):
     hints: Annotated[EndpointHints | None, wire(8, "Whom it is for.")] = None
 
 
+@whole
 class EndpointPort(Struct):
     """A port of all of them."""
 

@@ -34,8 +34,8 @@ class Event(Object):
     reporting_instance: Annotated[str, wire(5, "Which instance of the controller.")] = ""
     action: Annotated[str, wire(6, "What was done to the object or failed.")] = ""
     reason: Annotated[str, wire(7, "Why, in one word for machines.")] = ""
-    regarding: Annotated[ObjectReference, wire(8, "What the event is about.", atomic=True)] = always(ObjectReference)
-    related: Annotated[ObjectReference | None, wire(9, "Another object that takes part.", atomic=True)] = None
+    regarding: Annotated[ObjectReference, wire(8, "What the event is about.")] = always(ObjectReference)
+    related: Annotated[ObjectReference | None, wire(9, "Another object that takes part.")] = None
     note: Annotated[str, wire(10, "What happened, for people.")] = ""
     type: Annotated[str, wire(11, "Normal or Warning; others may come.")] = ""
     deprecated_source: Annotated[EventSource, wire(12, "Who reported it, in the older form.")] = always(EventSource)

@@ -12,7 +12,7 @@ import msgspec
 
 from kubevouch.api.meta_v1 import validate_label_selector
 from kubevouch.machinery import field
-from kubevouch.machinery.declaration import Struct, always, named, null, wire
+from kubevouch.machinery.declaration import Struct, always, named, null, whole, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import LabelSelector, Object
 from kubevouch.machinery.text import names
@@ -68,6 +68,7 @@ class ClusterRole(Object):
     ] = None
 
 
+@whole
 class Subject(Struct):
     """A user, a group or a service account."""
 
@@ -77,6 +78,7 @@ class Subject(Struct):
     namespace: Annotated[str, wire(4, "Namespace of a service account.")] = ""
 
 
+@whole
 class RoleRef(Struct):
     """The role that a binding grants."""
 
@@ -89,14 +91,14 @@ class RoleBinding(Object):
     """Grants a role to subjects within one namespace."""
 
     subjects: Annotated[list[Subject], wire(2, "Who gets the role.", list_type="atomic")] = []
-    role_ref: Annotated[RoleRef, wire(3, "The role; cannot change.", required=True, atomic=True)] = always(RoleRef)
+    role_ref: Annotated[RoleRef, wire(3, "The role; cannot change.", required=True)] = always(RoleRef)
 
 
 class ClusterRoleBinding(Object):
     """Grants a ClusterRole to subjects everywhere."""
 
     subjects: Annotated[list[Subject], wire(2, "Who gets the role.", list_type="atomic")] = []
-    role_ref: Annotated[RoleRef, wire(3, "The role; cannot change.", required=True, atomic=True)] = always(RoleRef)
+    role_ref: Annotated[RoleRef, wire(3, "The role; cannot change.", required=True)] = always(RoleRef)
 
 
 B = TypeVar("B", RoleBinding, ClusterRoleBinding)

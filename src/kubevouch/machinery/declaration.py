@@ -117,6 +117,18 @@ class Struct(msgspec.Struct, metaclass=_StructMeta):
     """Base of every wire struct: frozen, keyword-only; wire names are camelCase, attributes snake_case."""
 
 
+WHOLE: set[type[Struct]] = set()
+"""What :func:`whole` was told."""
+
+StructType = TypeVar("StructType", bound=type[Struct])
+
+
+def whole(struct: StructType) -> StructType:
+    """Server-side apply owns such a struct as a whole, wherever it stands: Go's ``+structType=atomic``."""
+    WHOLE.add(struct)
+    return struct
+
+
 class Quantity:
     """A Kubernetes resource quantity, kept as its text (``k8s.io/apimachinery/pkg/api/resource``)."""
 

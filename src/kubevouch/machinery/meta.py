@@ -19,11 +19,13 @@ from kubevouch.machinery.declaration import (
     always_named,
     named,
     null,
+    whole,
     wire,
 )
 from kubevouch.machinery.text.times import Time
 
 
+@whole
 class OwnerReference(Struct):
     """Names the object that owns this one; the garbage collector follows it."""
 
@@ -165,6 +167,7 @@ class LabelSelectorRequirement(Struct):
     values: Annotated[list[str], wire(3, "The values of In and NotIn.", list_type="atomic")] = []
 
 
+@whole
 class LabelSelector(Struct):
     """Selects objects by their labels; an empty selector selects all."""
 

@@ -15,7 +15,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from kubevouch.machinery.declaration import GoType, IntOrString, ListType, Opaque, Quantity, RawJSON, Wrapped, wire
+from kubevouch.machinery.declaration import (
+    WHOLE,
+    GoType,
+    IntOrString,
+    ListType,
+    Opaque,
+    Quantity,
+    RawJSON,
+    Wrapped,
+    wire,
+)
 from kubevouch.machinery.text.times import MicroTime, Time
 
 ScalarKind = Literal[
@@ -77,6 +87,7 @@ class StructSchema:
     type: type[msgspec.Struct]
     fields: tuple[FieldSchema, ...]
     by_name: dict[str, FieldSchema] = field(repr=False)
+    atomic: bool = False
 
     @property
     def go_name(self) -> str:
@@ -163,7 +174,7 @@ def _read(struct: type[msgspec.Struct]) -> StructSchema:
                 schema=declared.schema,
             )
         )
-    return StructSchema(struct, tuple(fields), {f.name: f for f in fields})
+    return StructSchema(struct, tuple(fields), {f.name: f for f in fields}, struct in WHOLE)
 
 
 def _unpack(hint: Any) -> tuple[Any, wire | None, tuple[object, ...]]:

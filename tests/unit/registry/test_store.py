@@ -302,7 +302,8 @@ async def long_world() -> AsyncIterator[World]:
     """A world that begins with many objects."""
     made = World()
     for number in range(LONG):
-        obj = ConfigMap(metadata=ObjectMeta(name=f"{number:05}", namespace="n"), data={"number": str(number)})
+        meta = ObjectMeta(name=f"{number:05}", namespace="n", uid=f"u-{number}")
+        obj = ConfigMap(metadata=meta, data={"number": str(number)})
         await made.store.create(made.maps.definition.key("n", f"{number:05}"), made.maps._value(obj))
     await made.cacher.start()
     yield made

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from kubevouch.machinery.declaration import Struct, always, wire
+from kubevouch.machinery.declaration import Struct, always, whole, wire
 from kubevouch.machinery.meta import LabelSelector
 
 ANY = "*"
@@ -38,6 +38,7 @@ class RuleWithOperations(Struct):
     scope: Annotated[str | None, wire(4, _SCOPE, inside=(2,), enum=SCOPES)] = None
 
 
+@whole
 class NamedRuleWithOperations(Struct):
     """Requests, by what they do, to which resources and to objects of which names."""
 
@@ -61,6 +62,7 @@ class MatchCondition(Struct):
     ] = always(str)
 
 
+@whole
 class MatchResources(Struct):
     """Requests that a policy or a binding is about."""
 

@@ -45,8 +45,8 @@ class Mutation(Struct):
 class MutatingAdmissionPolicySpec(Struct):
     """What a policy changes."""
 
-    param_kind: Annotated[ParamKind | None, wire(1, "The kind of its parameters.", atomic=True)] = None
-    match_constraints: Annotated[MatchResources | None, wire(2, "What it is about.", atomic=True)] = None
+    param_kind: Annotated[ParamKind | None, wire(1, "The kind of its parameters.")] = None
+    match_constraints: Annotated[MatchResources | None, wire(2, "What it is about.")] = None
     variables: Annotated[list[Variable], wire(3, "Named expressions.", list_type="atomic")] = []
     mutations: Annotated[list[Mutation], wire(4, "What it does, in order.", list_type="atomic")] = []
     failure_policy: Annotated[
@@ -71,8 +71,8 @@ class MutatingAdmissionPolicyBindingSpec(Struct):
     """Where a policy is in force."""
 
     policy_name: Annotated[str, wire(1, "The policy.")] = ""
-    param_ref: Annotated[ParamRef | None, wire(2, "Its parameters.", atomic=True)] = None
-    match_resources: Annotated[MatchResources | None, wire(3, "Narrows what it is about.", atomic=True)] = None
+    param_ref: Annotated[ParamRef | None, wire(2, "Its parameters.")] = None
+    match_resources: Annotated[MatchResources | None, wire(3, "Narrows what it is about.")] = None
 
 
 class MutatingAdmissionPolicyBinding(Object):

@@ -10,7 +10,7 @@ from kubevouch.api.admissionregistration_v1.matching import (
     MatchResources,
 )
 from kubevouch.api.meta_v1 import Condition
-from kubevouch.machinery.declaration import Int64, Struct, always, wire
+from kubevouch.machinery.declaration import Int64, Struct, always, whole, wire
 from kubevouch.machinery.meta import LabelSelector, Object
 
 AUDIT, DENY, WARN = "Audit", "Deny", "Warn"
@@ -21,6 +21,7 @@ MAX_AUDIT_ANNOTATIONS = 20
 MAX_VALUE_EXPRESSION = 5 * 1024
 
 
+@whole
 class ParamKind(Struct):
     """The kind of a policy's parameters."""
 
@@ -60,8 +61,8 @@ class Variable(Struct):
 class ValidatingAdmissionPolicySpec(Struct):
     """The rules of a policy."""
 
-    param_kind: Annotated[ParamKind | None, wire(1, "The kind of its parameters.", atomic=True)] = None
-    match_constraints: Annotated[MatchResources | None, wire(2, "What it is about.", atomic=True)] = None
+    param_kind: Annotated[ParamKind | None, wire(1, "The kind of its parameters.")] = None
+    match_constraints: Annotated[MatchResources | None, wire(2, "What it is about.")] = None
     validations: Annotated[list[Validation], wire(3, "What must hold.", list_type="atomic")] = []
     failure_policy: Annotated[
         str | None, wire(4, "What to do when it cannot be evaluated: Fail or Ignore.", enum=FAILURE_POLICIES)
@@ -107,6 +108,7 @@ class ValidatingAdmissionPolicy(Object):
     )
 
 
+@whole
 class ParamRef(Struct):
     """The parameters that a binding uses: by name, or all that a selector finds."""
 
@@ -120,8 +122,8 @@ class ValidatingAdmissionPolicyBindingSpec(Struct):
     """Where a policy is in force, and what follows."""
 
     policy_name: Annotated[str, wire(1, "The policy.")] = ""
-    param_ref: Annotated[ParamRef | None, wire(2, "Its parameters.", atomic=True)] = None
-    match_resources: Annotated[MatchResources | None, wire(3, "Narrows what it is about.", atomic=True)] = None
+    param_ref: Annotated[ParamRef | None, wire(2, "Its parameters.")] = None
+    match_resources: Annotated[MatchResources | None, wire(3, "Narrows what it is about.")] = None
     validation_actions: Annotated[
         list[str], wire(4, "What follows when it does not hold.", list_type="set", enum=VALIDATION_ACTIONS)
     ] = []

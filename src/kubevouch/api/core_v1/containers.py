@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kubevouch.machinery.declaration import Int32, Int64, IntOrString, Quantity, Struct, always, named, null, wire, zero
+from kubevouch.machinery.declaration import (
+    Int32,
+    Int64,
+    IntOrString,
+    Quantity,
+    Struct,
+    always,
+    named,
+    null,
+    whole,
+    wire,
+    zero,
+)
 
 
 class KeyToPath(Struct):
@@ -18,6 +30,7 @@ class KeyToPath(Struct):
     mode: Annotated[Int32 | None, wire(3, "Its mode.")] = None
 
 
+@whole
 class ObjectFieldSelector(Struct):
     """A field of the pod itself."""
 
@@ -25,6 +38,7 @@ class ObjectFieldSelector(Struct):
     field_path: Annotated[str, wire(2, "The path of the field.", required=True)] = always(str)
 
 
+@whole
 class ResourceFieldSelector(Struct):
     """A limit or request of a container."""
 
@@ -33,6 +47,7 @@ class ResourceFieldSelector(Struct):
     divisor: Annotated[Quantity, wire(3, "The unit in which it is told.")] = always(zero)
 
 
+@whole
 class ConfigMapKeySelector(Struct):
     """A key of a ConfigMap."""
 
@@ -41,6 +56,7 @@ class ConfigMapKeySelector(Struct):
     optional: Annotated[bool | None, wire(3, "It may be missing.")] = None
 
 
+@whole
 class SecretKeySelector(Struct):
     """A key of a Secret."""
 
@@ -49,6 +65,7 @@ class SecretKeySelector(Struct):
     optional: Annotated[bool | None, wire(3, "It may be missing.")] = None
 
 
+@whole
 class FileKeySelector(Struct):
     """A variable in a file."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from kubevouch.api.core_v1.references import ObjectReference
-from kubevouch.machinery.declaration import Int32, Struct, always, wire
+from kubevouch.machinery.declaration import Int32, Struct, always, whole, wire
 from kubevouch.machinery.meta import Object
 
 
+@whole
 class EndpointAddress(Struct):
     """Where one of them is reached."""
 
@@ -21,6 +22,7 @@ class EndpointAddress(Struct):
     target_ref: Annotated[ObjectReference | None, wire(2, "What it stands for.")] = None
 
 
+@whole
 class EndpointPort(Struct):
     """A port of all of them."""
 

@@ -43,8 +43,8 @@ class Event(Object):
     """Something that happened to an object. Events are forgotten after a while."""
 
     metadata: Annotated[ObjectMeta, wire(1, "Standard object metadata.", required=True)] = always(ObjectMeta)
-    involved_object: Annotated[ObjectReference, wire(2, "What the event is about.", required=True, atomic=True)] = (
-        always(ObjectReference)
+    involved_object: Annotated[ObjectReference, wire(2, "What the event is about.", required=True)] = always(
+        ObjectReference
     )
     reason: Annotated[str, wire(3, "Why, in one word for machines.")] = ""
     message: Annotated[str, wire(4, "What happened, for people.")] = ""
@@ -56,7 +56,7 @@ class Event(Object):
     event_time: Annotated[MicroTime | None, wire(10, "When it was first seen, in the newer form.")] = null()
     series: Annotated[EventSeries | None, wire(11, "How often it was seen again, in the newer form.")] = None
     action: Annotated[str, wire(12, "What was done to the object or failed.")] = ""
-    related: Annotated[ObjectReference | None, wire(13, "Another object that takes part.", atomic=True)] = None
+    related: Annotated[ObjectReference | None, wire(13, "Another object that takes part.")] = None
     reporting_component: Annotated[str, wire(14, "The controller that reported it.")] = always(str)
     reporting_instance: Annotated[str, wire(15, "Which instance of the controller.")] = always(str)
 

@@ -17,6 +17,7 @@ from kubevouch.machinery.declaration import (
     always_named,
     named,
     null,
+    whole,
     wire,
 )
 from kubevouch.machinery.meta import Object
@@ -61,6 +62,7 @@ class NodeSelectorRequirement(Struct):
     values: Annotated[list[str], wire(3, "The values.", list_type="atomic")] = []
 
 
+@whole
 class NodeSelectorTerm(Struct):
     """Nodes of which all of this holds."""
 
@@ -68,6 +70,7 @@ class NodeSelectorTerm(Struct):
     match_fields: Annotated[list[NodeSelectorRequirement], wire(2, "Of their fields.", list_type="atomic")] = []
 
 
+@whole
 class NodeSelector(Struct):
     """Nodes that fit one of the terms."""
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from kubevouch.machinery import field
-from kubevouch.machinery.declaration import Quantity, Struct, always, null, wire
+from kubevouch.machinery.declaration import Quantity, Struct, always, null, whole, wire
 from kubevouch.machinery.field import FieldError
 from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import GroupResource
@@ -27,6 +27,7 @@ _COUNTED = (
 )  # fmt: skip
 
 
+@whole
 class ScopedResourceSelectorRequirement(Struct):
     """Which pods a quota is for, by a property of theirs."""
 
@@ -35,6 +36,7 @@ class ScopedResourceSelectorRequirement(Struct):
     values: Annotated[list[str], wire(3, "Its values.", list_type="atomic")] = []
 
 
+@whole
 class ScopeSelector(Struct):
     """Which pods a quota is for."""
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kubevouch.machinery.declaration import Struct, wire
+from kubevouch.machinery.declaration import Struct, whole, wire
 
 
+@whole
 class LocalObjectReference(Struct):
     """Names an object in the same namespace."""
 
     name: Annotated[str, wire(1, "Name of the object.")] = ""
 
 
+@whole
 class ObjectReference(Struct):
     """Names any object, or a part of it."""
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from kubevouch.api.core_v1.containers import KeyToPath, ObjectFieldSelector, ResourceFieldSelector
 from kubevouch.api.core_v1.references import LocalObjectReference
-from kubevouch.machinery.declaration import Int32, Int64, Quantity, Struct, always, named, null, wire
+from kubevouch.machinery.declaration import Int32, Int64, Quantity, Struct, always, named, null, whole, wire
 from kubevouch.machinery.meta import LabelSelector, ObjectMeta
 
 
@@ -86,6 +86,7 @@ class CSIVolumeSource(Struct):
     node_publish_secret_ref: Annotated[LocalObjectReference | None, wire(5, "A Secret for the driver.")] = None
 
 
+@whole
 class TypedLocalObjectReference(Struct):
     """An object of any kind in the same namespace."""
 

@@ -114,6 +114,9 @@ def _functions(item: FieldSchema) -> tuple[Compare, Whole]:
 
 
 def _struct_functions(schema: StructSchema) -> tuple[Compare, Whole]:
+    if schema.atomic:
+        return _leaf_compare, _leaf_whole
+
     def differ(old: Any, new: Any) -> Nodes:
         # None stands for a null that is written: present, but without fields.
         if old is None:

@@ -78,7 +78,7 @@ def _settled(kind: MergeType, *values: Any) -> ScalarType | MapType | ListType:
 
 @cache
 def merge_type(schema: StructSchema) -> MapType:
-    return MapType({item.name: field_type(item) for item in schema.fields}, None)
+    return MapType({item.name: field_type(item) for item in schema.fields}, None, atomic=schema.atomic)
 
 
 def field_type(item: FieldSchema) -> MergeType:

@@ -119,7 +119,10 @@ class Schemas:
             raise ValueError(f"two schemas are called {name}: {owner.__module__} and {struct.__module__}")
         if name not in self.trees:
             tree = self.trees[name] = {}  # first, so that types may contain themselves
-            tree.update(self._struct_tree(schema_of(struct)))
+            schema = schema_of(struct)
+            tree.update(self._struct_tree(schema))
+            if schema.atomic:
+                tree["x-kubernetes-map-type"] = "atomic"
         return name
 
     def list_of(self, resource: Resource[Any]) -> str:
