@@ -49,7 +49,7 @@ def test_a_rotation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rewrite(tmp_path, FIRST) == ExitCode.FAILED
-    assert f"got no such file or directory for {tmp_path}/store.db" in capsys.readouterr().err
+    assert f"o such file or directory for {tmp_path}/store.db" in capsys.readouterr().err
     asyncio.run(_fill(tmp_path / "store.db"))
     assert rewrite(tmp_path) == ExitCode.INVALID
     assert "resources[0].providers: Required value" in capsys.readouterr().err
