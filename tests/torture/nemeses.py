@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -53,6 +54,35 @@ async def kill(stage: Stage) -> None:
         await stage.last()
     await process.start()
     stage.recorder.fault(f"{process.name} is back")
+
+
+async def kill_child(stage: Stage) -> None:
+    """kill -9 of a process that a server has made: the server makes another one, or ends and is started again."""
+    process, child = _child(stage)
+    stage.recorder.fault(f"kill -9 {child} of {process.name}")
+    children = process.children()
+    os.kill(child, signal.SIGKILL)
+    await stage.last()
+    assert process.process is not None
+    if process.process.returncode is not None:
+        await process.gone(children)
+        stage.recorder.fault(f"{process.name} ended, too")
+        await process.start()
+
+
+async def stop_child(stage: Stage) -> None:
+    """SIGSTOP of a process that a server has made, and SIGCONT."""
+    process, child = _child(stage)
+    stage.recorder.fault(f"SIGSTOP {child} of {process.name}")
+    os.kill(child, signal.SIGSTOP)
+    await stage.last()
+    os.kill(child, signal.SIGCONT)
+    stage.recorder.fault(f"SIGCONT {child} of {process.name}")
+
+
+def _child(stage: Stage) -> tuple[Process, int]:
+    (process,) = [each for each in stage.system.processes if isinstance(each, Process)]
+    return process, stage.chance.choice(process.children())
 
 
 async def step(stage: Stage) -> None:
@@ -215,6 +245,8 @@ async def full_disk(stage: Stage) -> None:
 
 NEMESES: dict[str, Nemesis] = {
     "kill": kill,
+    "kill-child": kill_child,
+    "stop-child": stop_child,
     "step": step,
     "terminate": terminate,
     "stop": stop,
@@ -233,7 +265,10 @@ NEMESES: dict[str, Nemesis] = {
 
 def possible(system: System) -> list[str]:
     """Those that this machine and this system have the means for."""
+    has_children = any(isinstance(each, Process) and each.children() for each in system.processes)
     needs = {
+        "kill-child": has_children,
+        "stop-child": has_children,
         "step": any(isinstance(each, Process) and "mortal" in each.planted for each in system.processes),
         "slow-fsync": shutil.which("strace") is not None and system.clock is None,
         "failing-fsync": shutil.which("strace") is not None and system.clock is None,

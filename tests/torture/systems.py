@@ -26,6 +26,8 @@ from torture.recorder import Client, Recorder, trusting
 HOOK = Path(__file__).with_name("planted.py")
 _ADDRESS = re.compile(r"kubevouch join [^ ]*:([0-9]+) ")
 
+_GONE_SECONDS = 30.0
+
 
 @dataclass
 class Process:
@@ -100,18 +102,53 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
+    def children(self) -> list[int]:
+        """All processes below this one."""
+        found = [self.pid] if self.is_running else []
+        for pid in found:
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                with contextlib.suppress(OSError):
+                    found += map(int, children.read_text().split())
+        return found[1:]
+
+    async def gone(self, children: list[int]) -> None:
+        """Wait until this process, which ends, and its ``children`` have done so: nobody may be left."""
+        assert self.process is not None
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGCONT)
+        try:
+            async with asyncio.timeout(_GONE_SECONDS):
+                await self.process.wait()
+                while any(map(_is_alive, children)):  # noqa: ASYNC110 - they are nobody's children any more
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            left = [pid for pid in (self.pid, *children) if _is_alive(pid)]
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            raise AssertionError(f"{self.name} has left processes running: {left}") from None
+
     async def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal and wait for the end."""
         if self.process is None:
             return
         self.port = None
+        children = self.children()
         if self.process.returncode is None:
             self.send(signal.SIGCONT)
             self.send(number)
-        await self.process.wait()
+        await self.gone(children)
         if self._drain is not None:
             await self._drain
             self._drain = None
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether it runs, or is stopped; not one that has ended and that nobody has asked about yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @dataclass
@@ -212,11 +249,11 @@ class System:
 
 @contextlib.asynccontextmanager
 async def up_on_sqlite(
-    folder: Path, planted: str = "", variables: dict[str, str] | None = None
+    folder: Path, planted: str = "", variables: dict[str, str] | None = None, more: tuple[str, ...] = ()
 ) -> AsyncIterator[System]:
     """One ``kubevouch up``, with bounds so small that what is rare otherwise is not: a compaction each second, and a
     history of a hundred events."""
-    server = Process("up", _up(folder / "cluster", "sqlite:"), folder, planted, variables or {})
+    server = Process("up", _up(folder / "cluster", "sqlite:") + more, folder, planted, variables or {})
     system = System("sqlite", folder, [server])
     try:
         await server.start()
@@ -302,6 +339,7 @@ def _up(data_dir: Path, store: str, port: int = 0) -> tuple[str, ...]:
 
 SYSTEMS: dict[str, Callable[[Path, str], contextlib.AbstractAsyncContextManager[System]]] = {
     "sqlite": up_on_sqlite,
+    "workers": partial(up_on_sqlite, more=("--workers", "2")),
     "clock": up_with_its_own_clock,
     "disk": up_on_a_small_disk,
     "etcd": up_on_etcd,
