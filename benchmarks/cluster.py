@@ -60,15 +60,28 @@ class Cluster:
         pair.write_bytes(user.client_certificate_data + user.client_key_data)
         return trusting(self.ca_file, pair)
 
+    def processes(self) -> list[int]:
+        """The server's, the first one first: it may have workers."""
+        found = [self.pid]
+        for pid in found:
+            found += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        return found
+
     def cpu_seconds(self) -> float:
         """User and system time so far (proc(5), fields 14 and 15 of stat)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        took = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in self.processes())
+        return sum(int(user) + int(system) for user, system in took) / _TICKS
 
     def scheduled_seconds(self) -> float:
-        """The same in nanoseconds' steps: what the scheduler has given all its threads (first field of schedstat)."""
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().partition(" ")[0]) for task in tasks) / 1e9
+        """The same in nanoseconds' steps: what the scheduler has given all threads (first field of schedstat)."""
+        return sum(self.scheduled_by_process().values())
+
+    def scheduled_by_process(self) -> dict[int, float]:
+        tasks = {pid: Path(f"/proc/{pid}/task").iterdir() for pid in self.processes()}
+        return {
+            pid: sum(int((task / "schedstat").read_text().partition(" ")[0]) for task in each) / 1e9
+            for pid, each in tasks.items()
+        }
 
     async def quiet(self) -> None:
         """Wait until the work of a start is done: controllers look at everything once."""
@@ -83,13 +96,17 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running(data_dir: Path, store: str = "sqlite:", kubevouch: Path | None = None) -> AsyncIterator[Cluster]:
+async def running(
+    data_dir: Path, store: str = "sqlite:", kubevouch: Path | None = None, workers: int = 1
+) -> AsyncIterator[Cluster]:
     """The cluster in ``data_dir``, on the ``--store`` given; what it logs goes to a file beside the directory.
 
     ``kubevouch``: the command of another installation. A server that does not end when it is told to is killed.
     """
     program = [sys.executable, "-m", "kubevouch.cli.main"] if kubevouch is None else [str(kubevouch)]
     command = [*program, "up", "--data-dir", str(data_dir), "--bind-address", Cluster.host]
+    if workers > 1:
+        command += ["--workers", str(workers)]
     with data_dir.with_suffix(".log").open("ab") as log:
         begun = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
