@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kubevouch.pki.x509 import x509_certificate
 from processes import PATIENCE_SECONDS, Up
 from wire import Wire
 
@@ -76,6 +77,10 @@ def test_one_scrape_has_what_all_have_counted(up: Up) -> None:
     assert after - before == 10
     found = json.loads(at.request("GET", "/api/v1/componentstatuses/controller-manager").body)
     assert found["conditions"][0]["message"] == "ok"
+    # What the owner has signed.
+    (authority,) = x509_certificate.parse_bundle((up.folder / "cluster/pki/ca.crt").read_bytes())
+    crl = at.request("GET", f"/pki/crl/{authority.meaning.subject_key_id.hex()}/full.crl")
+    assert (crl.code, crl.headers["Content-Type"]) == (200, "application/pkix-crl")
 
 
 def test_all_write_one_audit_log(up: Up) -> None:
@@ -86,7 +91,7 @@ def test_all_write_one_audit_log(up: Up) -> None:
 
 def test_a_worker_that_is_killed_takes_no_write_along(up: Up) -> None:
     at = wire(up)
-    before = workers(up)
+    before, counted = workers(up), metric(up, "apiserver_request_total{")
     with at.kept_open() as kept:
         tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}}
         assert kept.json("POST", MAPS, tree).code == 201
@@ -98,6 +103,7 @@ def test_a_worker_that_is_killed_takes_no_write_along(up: Up) -> None:
             break
     assert at.request("GET", f"{MAPS}/kept").code == 200
     assert metric(up, "kubevouch_worker_restarts_total ") == WORKERS
+    assert metric(up, "apiserver_request_total{") > counted
 
 
 def test_workers_end_with_their_owner_and_nothing_is_lost(up: Up) -> None:

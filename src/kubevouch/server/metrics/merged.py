@@ -28,25 +28,40 @@ SUMMED_GAUGES = frozenset({
 
 def merged(texts: Iterable[str]) -> str:
     """Expositions in Prometheus' text format 0.0.4, written as this program writes them, as one."""
+    return _merged(texts, gauges=True)
+
+
+def counted(texts: Iterable[str]) -> str:
+    """As :func:`merged`, of processes that are gone: what they had and were is over, and what they counted stays.
+
+    A sum that fell with each of them would be taken for a server that has begun to count anew.
+    """
+    return _merged(texts, gauges=False)
+
+
+def _merged(texts: Iterable[str], *, gauges: bool) -> str:
     heads: dict[str, list[str]] = {}
     samples: dict[str, dict[str, float]] = {}
     for text in texts:
-        name, adds = "", True
+        name, adds, stays = "", True, True
         # Only line feeds end a line: label values may hold whatever else str.splitlines() takes for an end.
         for line in text.split("\n"):
             if line.startswith("# HELP "):
                 name = line.split(" ", 3)[2]
                 heads.setdefault(name, []).append(line)
             elif line.startswith("# TYPE "):
-                adds = not line.endswith(" gauge") or name in SUMMED_GAUGES
+                is_gauge = line.endswith(" gauge")
+                adds, stays = not is_gauge or name in SUMMED_GAUGES, gauges or not is_gauge
                 heads[name].append(line)
-            elif line:
+            elif line and stays:
                 series, _, number = line.rpartition(" ")
                 family = samples.setdefault(name, {})
                 value, before = float(number), family.get(series)
                 family[series] = value if before is None else before + value if adds else max(before, value)
     lines = []
     for name, head in heads.items():
+        if not gauges and name not in samples:
+            continue
         lines += head[:2]
         lines += [f"{series} {_number(value)}" for series, value in samples.get(name, {}).items()]
     return "\n".join(lines) + "\n"

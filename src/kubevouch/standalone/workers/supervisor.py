@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.apiserver import DRAIN_SECONDS
 from kubevouch.server.metrics import workers as worker_metrics
-from kubevouch.server.metrics.merged import merged
+from kubevouch.server.metrics.merged import counted, merged
 from kubevouch.server.request import BytesResult
 from kubevouch.server.revocation_paths import PublishedHere
 from kubevouch.standalone.errors import StartError
@@ -70,6 +70,10 @@ class Workers:
         self._clock = clock
         self._serving: dict[int, Control] = {}
         self._restarts = 0
+        self._told: dict[int, str] = {}
+        """What each worker that is alive has told last of its metrics."""
+        self._gone = ""
+        """What those have counted that are not, as far as anybody has been told."""
         self._answers = {METRICS: self.metrics, CONTROLLERS: self._controllers, PUBLISHED: self._published}
         server.api.metrics.read_at_scrape(lambda: worker_metrics.collect(len(self._serving), self._restarts))
 
@@ -112,6 +116,7 @@ class Workers:
             return await asyncio.shield(child.ended)
         finally:
             self._serving.pop(number, None)
+            self._gone = counted((self._gone, self._told.pop(number, "")))
             await control.close()
             await _ended(child, self._clock)
             await questions.close()
@@ -120,16 +125,16 @@ class Workers:
 
     async def metrics(self, _: bytes = b"") -> bytes:
         """Of all processes together, in the text format."""
-        asked = [self._metrics_of(control) for control in self._serving.values()]
         own, _type = await self._server.api.exposition()
-        texts = [own, *await asyncio.gather(*asked)]
-        return await asyncio.to_thread(_merged, texts)
+        await asyncio.gather(*(self._hear(number, control) for number, control in self._serving.items()))
+        texts = [own.decode(), self._gone, *self._told.values()]
+        return (await asyncio.to_thread(merged, texts)).encode()
 
-    async def _metrics_of(self, control: Control) -> bytes:
-        try:
-            return await wait_at_most(self._clock, control.ask(METRICS), SCRAPE_SECONDS)
-        except (OtherSideGone, TimeoutError):
-            return b""
+    async def _hear(self, number: int, control: Control) -> None:
+        with suppress(OtherSideGone, TimeoutError):
+            told = await wait_at_most(self._clock, control.ask(METRICS), SCRAPE_SECONDS)
+            if self._serving.get(number) is control:
+                self._told[number] = told.decode()
 
     async def _controllers(self, _: bytes) -> bytes:
         return (await self._server.api.components["controller-manager"]()).encode()
@@ -188,10 +193,6 @@ async def _ended(child: Child, clock: Clock) -> None:
         log.error("a worker does not end, and is killed", pid=child.pid)
         child.kill()
         await asyncio.shield(child.ended)
-
-
-def _merged(texts: Sequence[bytes]) -> bytes:
-    return merged(each.decode() for each in texts).encode()
 
 
 def _worded(code: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubevouch.server.metrics.merged import merged
+from kubevouch.server.metrics.merged import counted, merged
 
 ONE = """# HELP apiserver_request_total Requests.
 # TYPE apiserver_request_total counter
@@ -68,3 +68,14 @@ def test_what_was_counted_adds_up_and_of_what_is_the_highest_stands() -> None:
 
 def test_one_process_alone_and_one_that_said_nothing() -> None:
     assert merged([ONE, ""]) == ONE
+
+
+def test_what_one_that_is_gone_had_counted_stays() -> None:
+    gone = counted(["", ONE])
+    assert 'apiserver_request_total{code="200",verb="GET"} 3.0' in gone
+    assert 'latency_bucket{le="+Inf"} 2.0' in gone
+    assert "longrunning" not in gone
+    assert "storage_objects" not in gone
+    assert merged([OTHER, gone]) == BOTH.replace('{verb="WATCH"} 5.0', '{verb="WATCH"} 3.0').replace(
+        '{resource="nodes"} 7.0', '{resource="nodes"} 6.0'
+    )
