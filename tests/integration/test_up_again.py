@@ -17,6 +17,7 @@ import yaml
 from asynctest import async_test
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.api.core_v1 import Namespace
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.client import stored
 from kubevouch.client.credentials import FixedCredential
@@ -26,8 +27,9 @@ from kubevouch.client.options import ClientOptions
 from kubevouch.client.tls import TLSFiles, TLSSources
 from kubevouch.config import kubeconfig
 from kubevouch.machinery.errors import APIStatusError
-from kubevouch.machinery.meta import replace_metadata
+from kubevouch.machinery.meta import ObjectMeta, replace_metadata
 from kubevouch.machinery.scheme import Resource
+from kubevouch.machinery.text.times import Time
 from kubevouch.phases import cluster_info
 from kubevouch.phases.bootstrap_token import create, plan
 from kubevouch.phases.certificates.certs import CertsError, ensure_control_plane, pair_at
@@ -42,6 +44,7 @@ from kubevouch.standalone.errors import InvalidOptionsError
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
 from kubevouch.standalone.up import Running, running, serving_rules
+from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
@@ -214,6 +217,19 @@ async def test_a_store_in_memory_brings_no_file_back(tmp_path: Path) -> None:
     async with running(options, clock) as cluster:
         assert cluster.tokens is not None
         assert not (tmp_path / "super-admin.conf").exists()
+
+
+@async_test
+async def test_who_starts_on_a_store_that_others_have_begun_can_get_in(tmp_path: Path) -> None:
+    """Its roles need not know the group of admin.conf, and the authority is new."""
+    clock = FakeClock(NOW)
+    store = await SQLiteStore.open(tmp_path / "taken.db", clock=clock)
+    space = Namespace(metadata=ObjectMeta(name="kube-system", uid="u", creation_timestamp=Time.of(NOW)))
+    await store.create("/registry/namespaces/kube-system", catalog.NAMESPACES.codec.to_value(space, "v1", "Namespace"))
+    await store.close()
+    async with running(options_in(tmp_path, store=f"sqlite:{tmp_path / 'taken.db'}"), clock) as cluster:
+        assert not await is_there(cluster.server.client, catalog.CLUSTER_ROLE_BINDINGS, "kubeadm:cluster-admins")
+        assert (tmp_path / "super-admin.conf").exists()
 
 
 @async_test

@@ -16,7 +16,7 @@ from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases import cluster_info
 from kubevouch.phases.certificates import certs
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI
-from kubevouch.pki.control_plane import CA, ControlPlaneNames
+from kubevouch.pki.control_plane import CA, SUPER_ADMIN, ControlPlaneNames
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone import addresses, claims, network
 from kubevouch.standalone.api_server import ServerSettings, api_server
@@ -88,8 +88,13 @@ async def prepared(
         shared = addresses.shared(options, endpoint, recorded)
         # Until the store says what was decided, a flag for this server alone does not count.
         names = _names(options, endpoint, shared, recorded)
+        is_new = not (options.data_dir / PKI_FOLDER / f"{CA}.crt").exists()
         pki = _ensure_pki(options, names, clock, needs_key=needs_key)
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
+        if is_new:
+            # Of a new authority nobody else has a credential; a store that others have begun, such as a kube-apiserver
+            # of another PKI, need not know the group of admin.conf.
+            kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
         store = await settings.store.open(clock)
         stack.push_async_callback(store.close)
         first_start = FirstStart(options, pki, kubeconfigs, shared, clock)
