@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authorization.policy import Policy
@@ -69,11 +70,10 @@ class Recorder:
         self._calls.add(Call(self._identity, _VERBS.get(verb, verb), resource.group, plural, where, name))
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingConfig(RESTConfig):
+class RecordingConfig(RESTConfig, frozen=True):
     """Makes clients that write down what is asked of them."""
 
-    calls: set[Call] = field(default_factory=set)
+    calls: set[Call] = msgspec.field(default_factory=set)
 
     def client(self, *, component: str, **more: Any) -> Any:
         return Recorder(RESTConfig.client(self, component=component, **more), component, self.calls)

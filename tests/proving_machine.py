@@ -10,11 +10,12 @@ import datetime as dt
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from agent_world import LoopbackAccess, Network
 from join_world import APPROVED, Told, condition

@@ -259,7 +259,7 @@ class WebhookPeer:
         """Somebody else's: the right CA and the right name."""
         asked = self.question(await request.read())
         other = x509_request.parse_pem(build_request(keys.generate(KeyAlgorithm.ECDSA_P256), asked.request.subject))
-        theirs = dataclasses.replace(asked, request=other)
+        theirs = msgspec.structs.replace(asked, request=other)
         return await self._reply(request, asked, signed_by(self.authority, theirs, self.clock.now()))
 
     async def _reply(self, request: web.Request, asked: Wanted, certificate: bytes) -> web.StreamResponse:
@@ -308,7 +308,7 @@ def _asked_of_vault(body: bytes) -> Wanted:
     document = msgspec.json.decode(body)
     request = x509_request.parse_pem(document["csr"].encode())
     seconds = int(document["ttl"].removesuffix("s"))
-    return dataclasses.replace(wanted(), request=request, expiration_seconds=seconds)
+    return msgspec.structs.replace(wanted(), request=request, expiration_seconds=seconds)
 
 
 @asynccontextmanager
@@ -337,7 +337,7 @@ async def cfssl(folder: Path, hsm: SoftHSM) -> AsyncIterator[World]:
         context = server_context(ca.issue(), folder)
         liar = await stack.enter_async_context(ScriptedServer(context))
         other = build_request(keys.generate(KeyAlgorithm.ECDSA_P256), wanted().request.subject)
-        theirs = dataclasses.replace(wanted(), request=x509_request.parse_pem(other))
+        theirs = msgspec.structs.replace(wanted(), request=x509_request.parse_pem(other))
         stranger = signed_by(authority, theirs, clock.now())
         liar.script(reply_json({"success": True, "result": {"certificate": stranger.decode()}, "errors": []}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -134,5 +133,5 @@ async def test_an_approval_that_the_owner_of_the_ledger_makes_up(tmp_path: Path)
             Subject(common_name="root", organizations=("system:masters",)),
         ):
             request = x509_request.parse_pem(build_request(key, subject))
-            admin = dataclasses.replace(wanted("admin"), request=request)
+            admin = msgspec.structs.replace(wanted("admin"), request=request)
             assert b"CERTIFICATE" not in await said(path, frame(await world.allow(admin)))

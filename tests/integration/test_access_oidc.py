@@ -7,7 +7,6 @@ import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 from joserfc.jwk import ECKey, OctKey
+from msgspec.structs import replace
 
 import aio
 from identity_provider import IdentityProvider

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -80,7 +81,7 @@ async def _init(options: InitOptions, *phases: Phase) -> Initialized:
         async def connect(path: Path) -> Client:
             return await stack.enter_async_context(rest_config(path).client(component="test"))
 
-        return await init(replace(options, phases=frozenset(phases or Phase)), connect, CLOCK, Quiet())
+        return await init(msgspec.structs.replace(options, phases=frozenset(phases or Phase)), connect, CLOCK, Quiet())
 
 
 def _up(folder: Path, port: int) -> StandaloneOptions:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from asynctest import async_test
@@ -150,7 +150,7 @@ async def test_without_a_majority_nobody_is_told_anything_and_afterwards_it_goes
 
 @async_test
 async def test_who_shows_no_certificate_is_not_let_in(members: EtcdServer, tls: TLSFiles) -> None:
-    stranger = dataclasses.replace(_options(members, tls), certfile=None, keyfile=None)
+    stranger = msgspec.structs.replace(_options(members, tls), certfile=None, keyfile=None)
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await EtcdStore.open(stranger, SystemClock(), seconds=0.5)
 
@@ -162,16 +162,16 @@ async def test_a_server_of_another_authority_is_not_believed(
     other = tmp_path / "other.crt"
     other.write_bytes(ThrowawayCA("other").bundle)
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        await EtcdStore.open(dataclasses.replace(_options(members, tls), cafile=other), SystemClock(), seconds=0.5)
+        await EtcdStore.open(msgspec.structs.replace(_options(members, tls), cafile=other), SystemClock(), seconds=0.5)
 
 
 @async_test
 async def test_files_that_are_missing_are_named(members: EtcdServer, tls: TLSFiles, tmp_path: Path) -> None:
     options, nothing = _options(members, tls), tmp_path / "nothing-here"
     for told in (
-        dataclasses.replace(options, cafile=nothing),
-        dataclasses.replace(options, certfile=nothing),
-        dataclasses.replace(options, keyfile=nothing),
+        msgspec.structs.replace(options, cafile=nothing),
+        msgspec.structs.replace(options, certfile=nothing),
+        msgspec.structs.replace(options, keyfile=nothing),
     ):
         with pytest.raises(StoreUnavailable, match="nothing-here: no such file or directory"):
             await EtcdStore.open(told, SystemClock())
@@ -209,7 +209,7 @@ async def test_users_log_in_again_when_etcd_has_forgotten_them(tmp_path: Path) -
             await EtcdStore.open(options, SystemClock())
         password.write_text("right\n")
         with pytest.raises(StoreUnavailable, match="permission denied"):
-            await EtcdStore.open(dataclasses.replace(options, prefix="/theirs"), SystemClock())
+            await EtcdStore.open(msgspec.structs.replace(options, prefix="/theirs"), SystemClock())
         assert etcd.ctl("get", "/mine/", "--prefix", "--keys-only", *as_root).split() == [
             "/mine/a", "/mine/b", "/mine/c",
         ]  # fmt: skip

@@ -6,13 +6,13 @@ import datetime as dt
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from asynctest import async_test
 from kubevouch.api import catalog

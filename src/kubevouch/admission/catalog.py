@@ -7,7 +7,8 @@ not served here are left out. NodeRecoveryRestriction and CertificateRequestBudg
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubevouch.admission.certificate_approval import CertificateApproval
 from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests
@@ -50,8 +51,7 @@ VALIDATING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(msgspec.Struct, frozen=True):
     """What the plug-ins need of the server.
 
     Args:
@@ -75,7 +75,7 @@ class Dependencies:
     pod_named: PodGetter | None = None
     account_named: ServiceAccountGetter | None = None
     configured: ConfiguredAdmission | None = None
-    open_requests: OpenRequests = field(default_factory=OpenRequests)
+    open_requests: OpenRequests = msgspec.field(default_factory=OpenRequests)
     quotas: tuple[QuotasOf, ObjectsIn] | None = None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -31,8 +30,7 @@ def _as_it_is(obj: Any) -> Any:
     return obj
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A version of a kind under which its objects are served, and the ways from and to the stored one.
 
     Args:
@@ -57,8 +55,7 @@ class Version:
         return self.body or self.resource.gvk
 
 
-@dataclass(slots=True)
-class Invoked:
+class Invoked(msgspec.Struct):
     """What one plug-in remembers for the second round.
 
     Args:
@@ -67,8 +64,8 @@ class Invoked:
         output: the object as the plug-in left it.
     """
 
-    before: set[str] = field(default_factory=set)
-    due: set[str] = field(default_factory=set)
+    before: set[str] = msgspec.field(default_factory=set)
+    due: set[str] = msgspec.field(default_factory=set)
     output: Any = None
 
     def changed(self) -> None:
@@ -77,8 +74,7 @@ class Invoked:
         self.before.clear()
 
 
-@dataclass(slots=True)
-class Reinvocation:
+class Reinvocation(msgspec.Struct):
     """What a mutating phase knows of its second round.
 
     Args:
@@ -89,7 +85,7 @@ class Reinvocation:
 
     wanted: bool = False
     again: bool = False
-    by: dict[str, Invoked] = field(default_factory=dict)
+    by: dict[str, Invoked] = msgspec.field(default_factory=dict)
 
     def invoked(self, plugin: str, obj: Any) -> Invoked:
         """What the plug-in remembers, now that it sees ``obj``."""

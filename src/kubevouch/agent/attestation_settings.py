@@ -9,8 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.agent.interface import SettingsError
@@ -32,8 +33,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _MAX_NOTE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(msgspec.Struct, frozen=True):
     """One method of attestation.
 
     Args:
@@ -47,8 +47,7 @@ class Method:
     oldest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AttestationSettings:
+class AttestationSettings(msgspec.Struct, frozen=True):
     """What this machine shows with a request for its client certificate: one proof for each of ``methods``, which are
     one at least. The first says who signs."""
 

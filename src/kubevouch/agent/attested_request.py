@@ -14,7 +14,8 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.agent import certificate_request
@@ -68,8 +69,7 @@ _SOON_SECONDS = 1.0
 _WATCH_SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedMethod:
+class OpenedMethod(msgspec.Struct, frozen=True):
     """A method that is ready to prove.
 
     Args:

@@ -6,8 +6,9 @@ As there, neither the start of its certificate nor who issued it is looked at, a
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Kubeconfig, KubeconfigError, User
@@ -21,8 +22,7 @@ from kubevouch.records.cluster_info import told_by
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class KubeconfigState:
+class KubeconfigState(msgspec.Struct, frozen=True):
     """What is in a kubeconfig. ``problem`` is empty when it is a credential; then ``chain`` is not, leaf first.
 
     ``cluster_id`` is that of cluster-info when it was written, empty if it was not told.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.agent import attestation_settings
@@ -55,8 +56,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
 _NAMES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTemplate:
+class RequestTemplate(msgspec.Struct, frozen=True):
     """What is asked for.
 
     Args:
@@ -201,8 +201,7 @@ def request_names(
 # ------------------------------------------------------------------ the request
 
 
-@dataclass(frozen=True, slots=True)
-class Poster:
+class Poster(msgspec.Struct, frozen=True):
     """Who asks.
 
     Args:
@@ -215,7 +214,7 @@ class Poster:
     requests: SigningRequests
     usernames: tuple[str, ...] = ()
     credential: str = "the credential"
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     cluster_id: str = ""
 
 

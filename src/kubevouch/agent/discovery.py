@@ -11,7 +11,8 @@ import random as random_module
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.agent.interface import NoClusterError, NotTrustedError, Observer, SettingsError, Step
@@ -58,8 +59,7 @@ _NO_PINS = (
 _OTHER_CLUSTER = "check the address and the hash; if both are right, something in between answers for the server"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenDiscovery:
+class TokenDiscovery(msgspec.Struct, frozen=True):
     """Where to ask, and what proves the answer.
 
     Args:
@@ -80,8 +80,7 @@ class TokenDiscovery:
         return (self.endpoint, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredCluster:
+class DiscoveredCluster(msgspec.Struct, frozen=True):
     """A cluster that has been proven.
 
     Args:

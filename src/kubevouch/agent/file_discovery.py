@@ -9,8 +9,10 @@ from __future__ import annotations
 import random as random_module
 import sys
 import urllib.parse
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.agent.discovery import TIMEOUT_SECONDS, DiscoveredCluster, is_definite
@@ -39,8 +41,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
 _NO_CLUSTER = "the provided kubeconfig file must have at least one Cluster defined"
 
 
-@dataclass(frozen=True, slots=True)
-class FileDiscovery:
+class FileDiscovery(msgspec.Struct, frozen=True):
     """The cluster of a discovery file.
 
     Args:

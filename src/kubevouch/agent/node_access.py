@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random as random_module
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.agent import file_discovery, trust_bundle
@@ -53,8 +56,7 @@ log = get_logger("agent.access")
 _PROBE_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFiles:
+class ClusterFiles(Struct, frozen=True):
     """Where it stands which cluster this is.
 
     Args:
@@ -280,7 +282,7 @@ class NodeAccess:
             )
         config = rest_config(self.trust_file)
         content = b"".join(each.pem() for each in pair.chain)
-        shown = replace(config.tls, certificate=content, private_key=keys.to_pem(pair.key))
+        shown = dataclasses.replace(config.tls, certificate=content, private_key=keys.to_pem(pair.key))
         return replace(config, tls=shown, credentials=_none), "the node's certificate", usernames
 
     def _bootstrap(self) -> RESTConfig | None:
@@ -312,10 +314,11 @@ class NodeAccess:
 
     def _client(self, config: RESTConfig, url: str) -> HTTPSClient:
         own = url == config.options.server.rstrip("/")
-        tls = config.tls if own else replace(config.tls, server_name="")
+        tls = config.tls if own else dataclasses.replace(config.tls, server_name="")
         retry = Retry(attempts=1)
         return self._connect(
-            replace(config, options=replace(config.options, server=url, retry=retry), tls=tls), self._clock
+            replace(config, options=replace(config.options, server=url, retry=retry), tls=tls),
+            self._clock,
         )
 
     async def _probe(self, client: HTTPSClient) -> None:

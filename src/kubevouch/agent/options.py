@@ -12,6 +12,8 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from kubevouch.agent.attestation_settings import AttestationSettings
 from kubevouch.agent.certificate_request import RequestTemplate
 from kubevouch.agent.certificate_store import CertificateStore
@@ -40,8 +42,7 @@ HEALTHZ_PORT = 10451  # beside kubelet's 10248
 _PURPOSES = {"client": usages.CLIENT_AUTH, "server": usages.SERVER_AUTH}
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(msgspec.Struct, frozen=True):
     """A certificate of another program on this machine."""
 
     name: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kubevouch.machinery.text.gotext import human_duration
 from kubevouch.machinery.text.times import Time
@@ -49,8 +50,7 @@ class Reason(StrEnum):
     DEADLINE = "its time has come"
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """The deadlines of one certificate: of rotation and of life, the latter only on the monotonic clock."""
 
     rotate_at: dt.datetime
@@ -85,8 +85,7 @@ def ordered_renewal(
     return max(due_at(order, node_name), leaf.not_before + _NOT_SOONER)
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     """What a plan follows from.
 
     Args:
@@ -115,8 +114,7 @@ class Situation:
     renew_at: dt.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """``ask`` says why a certificate is to be asked for now; without it, wait for ``seconds`` at most."""
 
     ask: Reason | None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.machinery import field
@@ -102,8 +103,7 @@ INVALID_SIGNATURE_REASON = "InvalidSignature"
 """Of the Denied condition with which a request is stored that is not signed by its own key, where that is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tolerated:
+class _Tolerated(msgspec.Struct, frozen=True):
     """Faults that may stay because the stored object already has them."""
 
     both_decisions: bool = False

@@ -13,11 +13,11 @@ import email.utils
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from kubevouch.attestation.interface import CountingSources, SettingsError, Sources, UnavailableError
@@ -38,13 +38,12 @@ Asked = Callable[[str, str], None]
 """Told of each request: the host, and the status of its answer, or ``none`` without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What came back; ``headers`` have lower-case names, of repeated ones the first."""
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -69,8 +68,7 @@ class SettingsError(AttestationError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """What a proof has to be made for: this key, in this cluster, now. A proof for another one is a replay.
 
     Args:
@@ -204,8 +202,7 @@ class MakeVerifier(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What the node's side was asked: the challenge as the node sees it."""
 
     name: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from kubevouch.authentication.interface import AuthenticationError
 from kubevouch.pki.client_certificate import TrustAnchors, verify_presented
@@ -31,8 +32,7 @@ MAX_REMEMBERED_BYTES = 32 << 20
 REFUSAL_LIFETIME = dt.timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True)
-class Verified(Generic[T]):
+class Verified(msgspec.Struct, Generic[T], frozen=True):
     """What follows from a client's certificate, as long as its whole chain is valid."""
 
     conclusion: T

@@ -5,7 +5,7 @@ Source: k8s.io/apiserver/pkg/authentication/group (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.wellknown import ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP

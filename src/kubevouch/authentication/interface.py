@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from kubevouch.records.token_bounds import Network
 
 
-@dataclass(frozen=True, slots=True)
-class UserInfo:
+class UserInfo(msgspec.Struct, frozen=True):
     """Name, uid, groups and extra of whoever asks. ``groups`` keeps the authenticator's order."""
 
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class AuthenticationError(Exception):
     """A credential that was presented does not hold. The text is for the log, never for the client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """What a request brings to prove who sends it.
 
     Args:
@@ -40,12 +39,11 @@ class Credentials:
 
     peer_chain: tuple[bytes, ...] = ()
     authorization: str | None = None
-    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    headers: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Authentication:
+class Authentication(msgspec.Struct, frozen=True):
     """Who it is, and how that was established (``x509``, ``bootstrap-token``, ``anonymous`` …) for audit."""
 
     user: UserInfo

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,8 +29,7 @@ REMEMBERED = 1024
 MAX_SIGNERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimEndpoint:
+class ClaimEndpoint(msgspec.Struct, frozen=True):
     """Where a claim is fetched, and with which bearer token."""
 
     url: str

@@ -6,7 +6,8 @@ Source: k8s.io/apiserver/pkg/authentication/request/headerrequest (Kubernetes 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.authentication.client_chain import ClientChainVerifier
 from kubevouch.authentication.impersonation import unescape_extra_key
@@ -20,8 +21,7 @@ from kubevouch.util.clock import Clock
 METHOD = "request-header"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeaderOptions:
+class RequestHeaderOptions(msgspec.Struct, frozen=True):
     """Where the proxy puts what, and who may be one. Header names are compared without regard to case.
 
     Args:

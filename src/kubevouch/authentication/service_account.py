@@ -11,7 +11,6 @@ import datetime as dt
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,8 +45,7 @@ class UnusableKeyError(ValueError):
     """A key that service account tokens cannot be signed with."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundObject:
+class BoundObject(msgspec.Struct, frozen=True):
     """The object with which a token ends."""
 
     kind: str
@@ -138,8 +136,7 @@ def _algorithm_of(key: object) -> str:
     raise UnusableKeyError(f"service account tokens are signed with RSA or ECDSA, got {type(key).__name__}")
 
 
-@dataclass(frozen=True, slots=True)
-class Issuer:
+class Issuer(msgspec.Struct, frozen=True):
     """Who signs, under which name, and for whom if nobody is named.
 
     Args:

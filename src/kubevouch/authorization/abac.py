@@ -8,8 +8,9 @@ Source: pkg/auth/authorizer/abac, pkg/apis/abac (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Decision, Rule, Rules, Verdict
@@ -31,8 +32,7 @@ class PolicyFileError(ValueError):
     """A line of the policy file is no policy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """One line. An empty field matches nothing but an empty attribute; ``*`` matches everything."""
 
     user: str = ""

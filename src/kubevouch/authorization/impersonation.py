@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from kubevouch.authentication.impersonation import (
     resulting_user,
@@ -46,8 +47,7 @@ _MANY = 4
 _ASSOCIATED_KEYS = "authentication.kubernetes.io/associated-node-keys"
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonated:
+class Impersonated(msgspec.Struct, frozen=True):
     """Who the request acts as, and the verb that allowed it (empty in the legacy mode), for audit."""
 
     user: UserInfo

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from kubevouch.authentication.interface import UserInfo
@@ -42,8 +42,7 @@ class Decision(Enum):
     NO_OPINION = "no opinion"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """A decision and why; ``error`` is what kept the authorizer from a better answer."""
 
     decision: Decision
@@ -51,8 +50,7 @@ class Verdict:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One thing a user may do, as SelfSubjectRulesReview lists it. Resource and non-resource rules do not mix."""
 
     verbs: tuple[str, ...]
@@ -62,8 +60,7 @@ class Rule:
     non_resource_urls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """All that a user may do in a namespace, as far as an authorizer can list it."""
 
     rules: tuple[Rule, ...]

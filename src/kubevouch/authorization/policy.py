@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from kubevouch.api.rbac_v1 import (
     CLUSTER_ROLE_KIND,
@@ -33,8 +34,7 @@ from kubevouch.wellknown import (
 T = TypeVar("T", bound=Object)
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """Roles and bindings. Each object is what is to be created where it does not exist yet."""
 
     cluster_roles: tuple[ClusterRole, ...] = ()

@@ -6,8 +6,9 @@ Source: plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation/rule.go (K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubevouch.api.rbac_v1 import (
     CLUSTER_ROLE_KIND,
@@ -59,8 +60,7 @@ class RoleNotFoundError(LookupError):
         self.role_ref = role_ref
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Binding:
+class _Binding(msgspec.Struct, frozen=True, eq=False):
     namespace: str
     name: str
     role_ref: RoleRef
@@ -97,12 +97,11 @@ def _identity(subject: Subject, namespace: str) -> _Identity | None:
     return None
 
 
-@dataclass(slots=True)
-class _Scope:
+class _Scope(msgspec.Struct):
     """What a user is granted cluster-wide or in one namespace, in the order of the bindings' names."""
 
-    grants: list[tuple[CompiledRules, Verdict]] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    grants: list[tuple[CompiledRules, Verdict]] = msgspec.field(default_factory=list)
+    faults: list[str] = msgspec.field(default_factory=list)
 
     def allow_resource(self, attributes: Attributes) -> Verdict | None:
         for rules, verdict in self.grants:
@@ -113,11 +112,10 @@ class _Scope:
         return None
 
 
-@dataclass(slots=True)
-class _UserGrants:
+class _UserGrants(msgspec.Struct):
     cluster: _Scope
     namespaces: dict[str, _Scope]
-    decisions: dict[tuple[str, ...], Verdict] = field(default_factory=dict)
+    decisions: dict[tuple[str, ...], Verdict] = msgspec.field(default_factory=dict)
 
 
 class RBACPolicy:
@@ -336,8 +334,7 @@ def _listed(rule: PolicyRule) -> Iterator[Rule]:
 # ------------------------------------------------------------------ in step with the store
 
 
-@dataclass(frozen=True, slots=True)
-class RBACCaches:
+class RBACCaches(msgspec.Struct, frozen=True):
     """Where the four kinds are read."""
 
     roles: ResourceCache[Role]

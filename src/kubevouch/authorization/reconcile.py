@@ -6,7 +6,6 @@ Source: k8s.io/component-helpers/auth/rbac/reconciliation, pkg/registry/rbac/res
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -32,8 +31,7 @@ class Operation(Enum):
     RECREATE = "recreate"
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled(Generic[T]):
+class Reconciled(msgspec.Struct, Generic[T], frozen=True):
     """What to do, and the object to write; for an update it carries the stored metadata and resourceVersion."""
 
     operation: Operation

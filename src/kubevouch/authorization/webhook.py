@@ -6,7 +6,6 @@ Source: k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go, pkg/authoriza
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -38,8 +37,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
+class WebhookSettings(msgspec.Struct, frozen=True):
     """How a webhook is asked.
 
     Args:

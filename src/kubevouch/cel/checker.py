@@ -6,8 +6,9 @@ Source: cel-go checker/{checker,env,errors}.go (0.26).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from kubevouch.cel.declarations import TYPE_NAMES, Signature, declarations
 from kubevouch.cel.issues import Issue
@@ -53,8 +54,7 @@ class Struct(Protocol):
         """The key of a field in values, and its type; None if there is no such field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Additions:
+class Additions(msgspec.Struct, frozen=True):
     """What some expressions may use besides the variables.
 
     Args:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from kubevouch.cel import interpreter, library, literals, optionals, standard, time_parts
 from kubevouch.cel.checker import NOTHING, Additions, check
@@ -34,8 +35,7 @@ _STATUS = re.compile(r"\A[A-Z_]+: |\s*\[[A-Z_]+\]\Z")
 _NOWHERE = re.compile(r"\n?ERROR: <input>:-1:-1: <<nil>> parsetree")
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(msgspec.Struct, frozen=True):
     """A compiled expression.
 
     Args:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from kubevouch.cel.types import (
     BOOL,
@@ -36,8 +37,7 @@ from kubevouch.cel.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """One way to call a function. ``generic`` if it has parameters of type."""
 
     name: str

@@ -18,7 +18,6 @@ Source: k8s.io/apiserver/pkg/cel/environment/base.go, pkg/cel/plugin (Kubernetes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -46,8 +45,7 @@ AUTHORIZER = "kubernetes.authorization.Authorizer"
 RESOURCE_CHECK = "kubernetes.authorization.ResourceCheck"
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(msgspec.Struct, frozen=True):
     """The type of a map whose keys the compiler knows, with the type of each value as :class:`Program` names it.
 
     Types that have no name, such as those of declared structs, are any to it.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from kubevouch.cel.values import Opaque, Optional, TypeValue, UInt
 
@@ -26,8 +27,7 @@ _CLASSES: Final[dict[str, type]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(msgspec.Struct, frozen=True):
     """One implementation of a function.
 
     Args:

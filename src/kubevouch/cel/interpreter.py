@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from kubevouch.cel.functions import FUNCTIONS, Implementation
 from kubevouch.cel.macros import MAP_INSERT
@@ -54,8 +55,7 @@ _CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string"
 _LOOKUPS = frozenset(("_[_]", "_[?_]", "_?._"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(msgspec.Struct, frozen=True):
     """What a comprehension holds after a turn that failed: a later turn may still settle it."""
 
     error: EvaluationError

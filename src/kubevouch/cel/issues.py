@@ -6,13 +6,13 @@ Source: cel-go common/{error,errors}.go (0.26).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _GREATEST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(msgspec.Struct, frozen=True):
     """One thing that is wrong; ``offset`` is None where there is no place to point at."""
 
     offset: int | None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 MAX_INT, MIN_INT, MAX_UINT = (1 << 63) - 1, -(1 << 63), (1 << 64) - 1
 
@@ -30,15 +31,13 @@ class UInt(int):
     """An unsigned integer."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeValue:
+class TypeValue(msgspec.Struct, frozen=True):
     """A type as a value."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Optional:
+class Optional(msgspec.Struct, frozen=True):
     """A value that may be absent; :data:`NONE` is."""
 
     value: Any
@@ -53,8 +52,7 @@ class Opaque:
     type_name: str
 
 
-@dataclass(slots=True)
-class Message:
+class Message(msgspec.Struct):
     """What a literal with a type's name made."""
 
     type_name: str

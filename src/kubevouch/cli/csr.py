@@ -341,7 +341,7 @@ async def _write(
 
 
 async def _looked_at(client: Client, each: CertificateSigningRequest, found: Requests) -> Review:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kubevouch.reviews.csr_review import identity_of, outlook
 

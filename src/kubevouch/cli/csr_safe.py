@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.cli import ui
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _RESOURCE = "certificatesigningrequest.certificates.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class Safe:
+class Safe(msgspec.Struct, frozen=True):
     """How ``--safe`` is meant."""
 
     dry_run: bool
@@ -61,8 +60,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(msgspec.Struct, frozen=True):
     csr: CertificateSigningRequest
     facts: RequestFacts | None
     verdict: Verdict
@@ -151,7 +149,7 @@ def _is_justified(verdict: Verdict) -> bool:
 async def _approve(client: Client, each: _Judged, safe: Safe, message: str, reason: str) -> _Judged:
     if safe.dry_run or not _is_justified(each.verdict):
         return each
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kubevouch.reviews.csr_review import ReviewError, decide
 

@@ -60,7 +60,7 @@ def _of_cluster(names: Callable[[Client], Awaitable[Iterable[str]]]) -> Complete
 
 
 def _ask(ctx: click.Context, names: Callable[[Client], Awaitable[Iterable[str]]]) -> Iterable[str]:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kubevouch.cli.cluster import rest_config_of
     from kubevouch.cli.runner import run_async

@@ -43,7 +43,8 @@ def _named(key: str, text: str) -> dict[str, str]:
 async def _server(kubeconfig: Path | None) -> tuple[dict[str, Any], str]:
     """What the server says at /version, or why nothing does."""
     import json
-    from dataclasses import replace
+
+    from msgspec.structs import replace
 
     from kubevouch.client.interface import ClientConfigurationError, TransportError
     from kubevouch.client.options import Retry, Timeouts

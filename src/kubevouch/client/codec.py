@@ -6,7 +6,6 @@ CodecError                the bytes are not what the resource is made of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -107,8 +106,7 @@ def _qualified(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-@dataclass(frozen=True, slots=True)
-class ListParts:
+class ListParts(msgspec.Struct, frozen=True):
     """A list before its items are decoded, so that a long one can be decoded in slices."""
 
     metadata: ListMeta

@@ -7,8 +7,9 @@ are read, one for each group version: the aggregated ones have changed their for
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubevouch.api.catalog import STORED, VIEWS
 from kubevouch.client.interface import Client
@@ -28,8 +29,7 @@ _VIEWS = {(each.group, each.version, each.plural) for each in VIEWS} - {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(msgspec.Struct, frozen=True):
     """What was found.
 
     Args:
@@ -39,9 +39,9 @@ class Discovered:
         failures: why a group version could not be looked at, by its name, as when an aggregated server is down.
     """
 
-    verbs: Mapping[tuple[str, str, str], frozenset[str]] = field(default_factory=dict)
+    verbs: Mapping[tuple[str, str, str], frozenset[str]] = msgspec.field(default_factory=dict)
     preferred: tuple[Resource[Any], ...] = ()
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def serves(self, resource: Resource[Any], subresource: str = "") -> bool:
         name = f"{resource.plural}/{subresource}" if subresource else resource.plural

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import urllib.parse
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.machinery.text import names
 
@@ -16,8 +17,7 @@ class EndpointError(ValueError):
     """A text that is no HOST:PORT."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """``host`` is a DNS name or an address in its canonical form, without brackets."""
 
     host: str

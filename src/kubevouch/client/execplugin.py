@@ -40,8 +40,7 @@ MAX_OUTPUT_BYTES = 1024 * 1024
 SILENT_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ExecCluster:
+class ExecCluster(msgspec.Struct, frozen=True):
     """The cluster as a plug-in sees it with ``provideClusterInfo``; ``config`` is the extension of that purpose."""
 
     server: str
@@ -79,8 +78,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(msgspec.Struct, frozen=True):
     """What a plug-in gave, and until when it may be used (None: until the server refuses it)."""
 
     credential: Credential

@@ -9,7 +9,6 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
@@ -25,16 +24,14 @@ from kubevouch.util import backoff
 _EXCERPT = 200  # characters of a foreign answer that may stand in a message
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """Whom a request went to: host:port of the API server, and the proxy it was told to use, if any."""
 
     address: str
     proxy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """An HTTP answer: headers by lower-case name, the body decompressed."""
 
     status: int
@@ -300,8 +297,7 @@ def _handshake(err: ssl.SSLError, peer: Peer) -> TLSFailed:
 # ------------------------------------------------------------------ denials
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(msgspec.Struct, frozen=True):
     """What an API server says about a request that is not allowed: who asked, and what right is missing."""
 
     user: str

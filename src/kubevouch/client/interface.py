@@ -14,9 +14,10 @@ InvalidName               a name or namespace that no request can be about
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
 
 from kubevouch.machinery.meta import DeleteOptions, Object, Status
 from kubevouch.machinery.scheme import Resource
@@ -90,8 +91,7 @@ class EventType(StrEnum):
     ERROR = "ERROR"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One event. A BOOKMARK's object has only metadata that counts; an ERROR has ``status`` and no object."""
 
     type: EventType
@@ -120,8 +120,7 @@ class WatchStream(Protocol[T]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Items(Generic[T]):
+class Items(msgspec.Struct, Generic[T], frozen=True):
     """What a list returns."""
 
     items: list[T]
@@ -130,8 +129,7 @@ class Items(Generic[T]):
     remaining: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True):
     """Selectors and paging of a list. ``resource_version`` None asks for the newest state."""
 
     label_selector: str = ""
@@ -142,8 +140,7 @@ class ListOptions:
     resource_version_match: Literal["", "Exact", "NotOlderThan"] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(msgspec.Struct, frozen=True):
     """Selectors and start of a watch. ``timeout_seconds`` None leaves the end to the server."""
 
     label_selector: str = ""
@@ -153,8 +150,7 @@ class WatchOptions:
     timeout_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """Options of create, update and patch."""
 
     dry_run: bool = False
@@ -167,8 +163,7 @@ DEFAULT_WATCH = WatchOptions()
 DEFAULT_WRITE = WriteOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class PatchType:
+class PatchType(msgspec.Struct, frozen=True):
     """A patch's media type."""
 
     media_type: str
@@ -180,12 +175,11 @@ STRATEGIC_MERGE_PATCH = PatchType("application/strategic-merge-patch+json")
 APPLY_PATCH = PatchType("application/apply-patch+yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class RawResponse:
+class RawResponse(msgspec.Struct, frozen=True):
     """The answer to a request about a path: status, headers by lower-case name, body."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
+
+import msgspec
 
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.config import kubeconfig as stanzas
@@ -27,8 +28,7 @@ class KubeconfigError(ClientConfigurationError):
     """No usable kubeconfig."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located(Generic[E]):
+class Located(msgspec.Struct, Generic[E], frozen=True):
     """An entry and the folder of the file that it stands in, to which its paths are relative."""
 
     entry: E
@@ -38,13 +38,12 @@ class Located(Generic[E]):
         return self.folder / text
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """Several kubeconfigs as one: each name belongs to the first file that has it, so does current-context."""
 
-    clusters: Mapping[str, Located[stanzas.Cluster]] = field(default_factory=dict)
-    users: Mapping[str, Located[stanzas.User]] = field(default_factory=dict)
-    contexts: Mapping[str, Located[stanzas.Context]] = field(default_factory=dict)
+    clusters: Mapping[str, Located[stanzas.Cluster]] = msgspec.field(default_factory=dict)
+    users: Mapping[str, Located[stanzas.User]] = msgspec.field(default_factory=dict)
+    contexts: Mapping[str, Located[stanzas.Context]] = msgspec.field(default_factory=dict)
     current_context: str = ""
 
 

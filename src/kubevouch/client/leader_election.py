@@ -18,7 +18,6 @@ import datetime as dt
 import random as random_module
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -57,8 +56,7 @@ class LeaseLostError(Exception):
     """The Lease could not be renewed in time, or somebody else holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionOptions:
+class ElectionOptions(msgspec.Struct, frozen=True):
     """kube-controller-manager's ``--leader-elect-*`` flags.
 
     Raises:

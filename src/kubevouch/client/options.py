@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds that one call may take, retries included.
 
     kube-apiserver gives a write 34 s and any short request 60 s (apiserver/server/config.go, Kubernetes 1.36); a client
@@ -27,8 +27,7 @@ class Timeouts:
         return cls(min(seconds, 10.0), seconds, seconds, seconds, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """When an idempotent call that got 429 or 503 with Retry-After is made again.
 
     Args:
@@ -42,18 +41,16 @@ class Retry:
     spread: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonation:
+class Impersonation(msgspec.Struct, frozen=True):
     """Whom to act as (``--as`` and its kin). ``extra`` keys are as in user info."""
 
     user: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
+class ClientOptions(msgspec.Struct, frozen=True):
     """How a client speaks to one API server.
 
     Args:

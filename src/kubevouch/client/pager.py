@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.client.interface import DEFAULT_LIST, Client, Items, ListOptions
 from kubevouch.machinery.errors import APIStatusError, Reason
@@ -17,8 +19,7 @@ PAGES = ListOptions(limit=PAGE_SIZE)
 """As kubectl asks: no answer is larger than so many objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collection(Generic[T]):
+class Collection(msgspec.Struct, Generic[T], frozen=True):
     """All items, the version they were read at, and whether the server gave them in pages."""
 
     items: list[T]

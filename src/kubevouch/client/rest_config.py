@@ -51,8 +51,7 @@ class Overrides:
     request_timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RESTConfig:
+class RESTConfig(msgspec.Struct, frozen=True):
     """Everything a client needs, in Kubernetes' word for it.
 
     ``user_name`` is the kubeconfig's name for the user, not the name by which the server knows it.
@@ -78,9 +77,9 @@ class RESTConfig:
     ) -> HTTPSClient:
         """A client of its own, with connections of its own. Raises :class:`ClientConfigurationError`."""
         clock = clock or SystemClock()
-        options = replace(self.options, component=component, protobuf=protobuf)
+        options = msgspec.structs.replace(self.options, component=component, protobuf=protobuf)
         if timeouts is not None:
-            options = replace(options, timeouts=timeouts)
+            options = msgspec.structs.replace(options, timeouts=timeouts)
         return HTTPSClient(
             options,
             tls=TLSFiles(self.tls, clock),
@@ -228,7 +227,7 @@ def _options(cluster: stanzas.Cluster, user: stanzas.User, overrides: Overrides)
         impersonate=overrides.impersonate or _impersonation(user),
     )
     if overrides.request_timeout is not None:
-        options = replace(options, timeouts=Timeouts.all(overrides.request_timeout))
+        options = msgspec.structs.replace(options, timeouts=Timeouts.all(overrides.request_timeout))
     return options
 
 
@@ -357,4 +356,4 @@ def in_cluster(
     config = resolve(pod, replace(overrides, context="", cluster=name, user=name))
     own = folder / "namespace"
     namespace = overrides.namespace or (own.read_text().strip() if own.exists() else "")
-    return replace(config, namespace=namespace or "default")
+    return msgspec.structs.replace(config, namespace=namespace or "default")

@@ -10,9 +10,10 @@ import ipaddress
 import random as random_module
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -43,8 +44,7 @@ def log_warning(text: str) -> None:
     log.warning("the server warns", warning=text)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerDate:
+class ServerDate(msgspec.Struct, frozen=True):
     """The Date of an answer, and the local time at which it came: the difference is the clocks' skew."""
 
     server: dt.datetime
@@ -56,15 +56,14 @@ class ServerDate:
         return self.local - self.server
 
 
-@dataclass(frozen=True, slots=True)
-class HTTPRequest:
+class HTTPRequest(msgspec.Struct, frozen=True):
     """One request. ``timeout`` seconds bound all its attempts; a ``stream``'s body is not read with the answer."""
 
     method: str
     path: str
     timeout: float
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes | None = None
     stream: bool = False
 
@@ -179,7 +178,7 @@ class HTTPSTransport:
 
     async def open(self, request: HTTPRequest) -> Answer | Stream:
         """A stream if the answer is 200, otherwise the answer with its body. Raises as :meth:`send` does."""
-        answer, stream = await self._exchange(replace(request, stream=True))
+        answer, stream = await self._exchange(msgspec.structs.replace(request, stream=True))
         return stream or answer
 
     # -------------------------------------------------------------- attempts

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random as random_module
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.failures import refusal

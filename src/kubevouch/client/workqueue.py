@@ -11,8 +11,9 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from kubevouch.client.rate_limiters import RateLimiter, controller_rate_limiter
 from kubevouch.util.clock import Clock
@@ -24,8 +25,7 @@ class WorkqueueShutDown(Exception):
     """The queue is shut down and empty: a worker has nothing more to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkqueueGauges:
+class WorkqueueGauges(msgspec.Struct, frozen=True):
     """The queue now: keys that wait, seconds worked on unfinished keys together, and on the one that takes longest."""
 
     depth: int

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Collection
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from functools import cache
+
+import msgspec
 
 from kubevouch.api.authentication_v1 import UserInfo
 from kubevouch.cel.environment import BOOL, MAP, Environment, ExpressionError, Program
@@ -44,8 +44,7 @@ USER = "user"
 VERSIONS = {f"{config_file.GROUP}/{version}": AuthenticationConfiguration for version in ("v1", "v1beta1")}
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledMappings:
+class CompiledMappings(msgspec.Struct, frozen=True):
     """The expressions of one issuer, compiled; None or empty where there are none."""
 
     username: Program | None = None
@@ -56,16 +55,14 @@ class CompiledMappings:
     user_rules: tuple[tuple[UserValidationRule, Program], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledAuthenticator:
+class CompiledAuthenticator(msgspec.Struct, frozen=True):
     """One issuer that passed validation."""
 
     config: JWTAuthenticator
     mappings: CompiledMappings
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledConfiguration:
+class CompiledConfiguration(msgspec.Struct, frozen=True):
     """A file that passed validation."""
 
     config: AuthenticationConfiguration
@@ -136,12 +133,11 @@ _UNVERIFIED_EMAIL = (
 )
 
 
-@dataclass(slots=True)
-class _Validation:
+class _Validation(msgspec.Struct):
     """One issuer's errors, in Kubernetes' order."""
 
     path: str
-    errors: list[FieldError] = dataclass_field(default_factory=list)
+    errors: list[FieldError] = msgspec.field(default_factory=list)
 
     def run(self, authenticator: JWTAuthenticator, disallowed: Collection[str]) -> CompiledMappings:
         self._issuer(authenticator.issuer, disallowed)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
+
+import msgspec
 
 from kubevouch.api.authorization_v1 import SubjectAccessReviewSpec
 from kubevouch.cel.environment import BOOL, Environment, ExpressionError, Program
@@ -80,8 +81,7 @@ def _environment() -> Environment:
     return Environment({"request": SubjectAccessReviewSpec})
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledAuthorizer:
+class CompiledAuthorizer(msgspec.Struct, frozen=True):
     """One authorizer that passed validation."""
 
     config: AuthorizerConfiguration

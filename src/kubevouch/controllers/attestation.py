@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubevouch.api.catalog import NAMESPACES
 from kubevouch.attestation.interface import Attested, Verifier
@@ -12,8 +13,7 @@ from kubevouch.config.attestation_config import AttestationConfiguration
 from kubevouch.wellknown import ATTESTED_CLIENT_SIGNER_PREFIX, ATTESTED_SERVING_SIGNER_PREFIX, KUBE_SYSTEM_NAMESPACE
 
 
-@dataclass(frozen=True, slots=True)
-class Attestation:
+class Attestation(msgspec.Struct, frozen=True):
     """Which methods count, with their verifiers, by name.
 
     Args:
@@ -24,7 +24,7 @@ class Attestation:
     config: AttestationConfiguration
     verifiers: Mapping[str, Verifier]
     rules: str = ""
-    proven: dict[str, tuple[Attested, ...]] = field(default_factory=dict)
+    proven: dict[str, tuple[Attested, ...]] = msgspec.field(default_factory=dict)
 
     def signer_names(self) -> tuple[str, ...]:
         """Those for client certificates, and those for serving certificates, of each method."""

@@ -9,8 +9,10 @@ bootstrap-signer-controller and token-cleaner-controller out; here it means all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.controllers import (
     approval_bindings,
@@ -70,8 +72,7 @@ class Attached(Enum):
     """It works with what only a server in the same process has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """``build`` gives None when what the context has leaves nothing to do."""
 
     name: str

@@ -6,7 +6,6 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Iterable
@@ -187,7 +186,7 @@ class CSRSigner:
         if grant is None:
             raise PolicyError(f"{wanted.signer_name} signs what was attested, and nothing is granted to this request")
         seconds = min(grant.seconds, wanted.expiration_seconds or grant.seconds)
-        return dataclasses.replace(wanted, expiration_seconds=max(seconds, int(MIN_TTL.total_seconds())))
+        return msgspec.structs.replace(wanted, expiration_seconds=max(seconds, int(MIN_TTL.total_seconds())))
 
     async def _issue(
         self, signer: Signer, requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime

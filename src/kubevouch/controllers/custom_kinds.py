@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
@@ -17,8 +18,7 @@ from kubevouch.machinery.text.versions import version_priority
 _ESTABLISHED = "Established"
 
 
-@dataclass(frozen=True, slots=True)
-class CustomKind:
+class CustomKind(msgspec.Struct, frozen=True):
     """A kind that is served: the resource in its preferred version, and every apiVersion that it is served in."""
 
     resource: Resource[CustomObject]

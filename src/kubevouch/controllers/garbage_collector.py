@@ -10,9 +10,9 @@ Source: pkg/controller/garbagecollector (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from kubevouch import wellknown
@@ -63,13 +63,12 @@ def policy_of(meta: ObjectMeta) -> str:
     return FOREGROUND if wellknown.FOREGROUND_FINALIZER in meta.finalizers else BACKGROUND
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(msgspec.Struct):
     """The references of one object, by what became of the owner."""
 
-    solid: list[OwnerReference] = field(default_factory=list)
-    dangling: list[OwnerReference] = field(default_factory=list)
-    waiting: list[OwnerReference] = field(default_factory=list)
+    solid: list[OwnerReference] = msgspec.field(default_factory=list)
+    dangling: list[OwnerReference] = msgspec.field(default_factory=list)
+    waiting: list[OwnerReference] = msgspec.field(default_factory=list)
 
     def add(self, reference: OwnerReference, owner: ObjectMeta | None) -> None:
         """``owner`` is what is found under the reference's name, None if nothing is."""

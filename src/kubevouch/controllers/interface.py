@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
@@ -130,8 +132,7 @@ class ApproverService(NamedTuple):
     webhook: Webhook
 
 
-@dataclass(frozen=True, slots=True)
-class Management:
+class Management(msgspec.Struct, frozen=True):
     """The cluster in which Cluster API has the objects of this one. It may be this one itself.
 
     Args:
@@ -154,8 +155,7 @@ class Management:
         return self.informers.informer(CUSTOM_RESOURCE_DEFINITIONS, client=client)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What controllers are built from.
 
     Args:
@@ -191,14 +191,14 @@ class Context:
     connect: Callable[[str], Client]
     informers: InformerFactory
     clock: Clock
-    signers: Signers = field(default_factory=Signers)
+    signers: Signers = msgspec.field(default_factory=Signers)
     named_authorities: NamedAuthorities | None = None
-    ledger: Ledger = field(default_factory=MemoryLedger)
-    revocations: Revocations = field(default_factory=Revocations.none)
+    ledger: Ledger = msgspec.field(default_factory=MemoryLedger)
+    revocations: Revocations = msgspec.field(default_factory=Revocations.none)
     publication: Publication | None = None
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
-    trust_bundles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    trust_bundles: Mapping[str, Callable[[], str]] = msgspec.field(default_factory=dict)
     recovery: RecoveryPolicy | None = None
     approves_kubelet_clients: bool = True
     allow_name_takeover: bool = False
@@ -206,15 +206,15 @@ class Context:
     certificate_lifetime: dt.timedelta = DEFAULT_SIGNING_DURATION
     count: Callable[[Resource[Any], str], int] | None = None
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
-    inventory: MachineInventory = field(default_factory=MachineInventory)
+    inventory: MachineInventory = msgspec.field(default_factory=MachineInventory)
     inventory_sources: Sequence[Source] = ()
     management: Management | None = None
     approver_services: Sequence[ApproverService] = ()
     resolver: Resolver | None = None
     kubelet_serving: ServingRules | None = None
     attestation: Attestation | None = None
-    approval_metrics: ApprovalMetrics = field(default_factory=Uncounted)
-    signing_metrics: SigningMetrics = field(default_factory=UncountedSignatures)
+    approval_metrics: ApprovalMetrics = msgspec.field(default_factory=Uncounted)
+    signing_metrics: SigningMetrics = msgspec.field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()
 
 

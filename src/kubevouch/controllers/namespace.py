@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -50,13 +49,12 @@ _WELL = (
 )
 
 
-@dataclass(slots=True)
-class Remains:
+class Remains(msgspec.Struct):
     """What a pass could not remove: objects by resource and by finalizer, and what was answered instead."""
 
-    objects: Counter[str] = field(default_factory=Counter)
-    finalizers: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
+    objects: Counter[str] = msgspec.field(default_factory=Counter)
+    finalizers: Counter[str] = msgspec.field(default_factory=Counter)
+    failures: list[str] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.objects or self.failures)

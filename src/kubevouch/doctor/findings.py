@@ -8,9 +8,11 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.util.manual import manual_folder
 
@@ -42,8 +44,7 @@ class Area(Enum):
     CLUSTER = "The cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One kind of finding.
 
     Args:
@@ -57,8 +58,7 @@ class Kind:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """``cause`` is what was seen, in one line; ``fix`` is one command, or what to do where no command alone does it."""
 
     code: Code
@@ -79,8 +79,7 @@ class Finding:
         return {"code": self.code.value.code, "cause": self.cause, "fix": self.fix, "docs": self.docs}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """``facts`` is what is right, or worth knowing, by name."""
 
     findings: tuple[Finding, ...] = ()

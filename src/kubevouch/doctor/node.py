@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kubevouch.agent.own_tpm import know_tpm_of
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS

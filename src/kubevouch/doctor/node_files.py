@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from kubevouch.agent.certificate_store import CertificateStore
 from kubevouch.agent.recovery_keys import RecoveryKeys
 from kubevouch.config import kubeconfig
@@ -46,8 +48,7 @@ class File:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """Whether the next pair has a place in ``folder``. ``free`` is in bytes, for this user."""
 
     folder: Path
@@ -55,8 +56,7 @@ class Room:
     read_only: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFiles:
+class NodeFiles(msgspec.Struct, frozen=True):
     """``dated`` says whether there are pairs beside the current one; ``room`` is None without a folder."""
 
     kubelet_conf: File
@@ -74,8 +74,7 @@ class NodeFiles:
         return known if self.recovery_key is None else (*known, self.recovery_key)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """The current pair as far as it could be read; ``key`` is the public half of the private key."""
 
     chain: tuple[Certificate, ...]

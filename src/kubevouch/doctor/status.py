@@ -6,9 +6,11 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
@@ -65,8 +67,7 @@ def severity_of(code: Code) -> Severity:
     return Severity.NOW
 
 
-@dataclass(slots=True)
-class ClusterStatus:
+class ClusterStatus(msgspec.Struct):
     """What was seen; what is None was not learnt.
 
     Args:
@@ -78,7 +79,7 @@ class ClusterStatus:
 
     server: str
     findings: tuple[Finding, ...] = ()
-    unknown: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = msgspec.field(default_factory=dict)
     version: str = ""
     ready: bool | None = None
     controllers: Mapping[str, int] | None = None
@@ -86,7 +87,7 @@ class ClusterStatus:
     undecided: int | None = None
     oldest_request: dt.timedelta = dt.timedelta()
     tokens: int | None = None
-    ends: dict[str, dt.datetime] = field(default_factory=dict)
+    ends: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:

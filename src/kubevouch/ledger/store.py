@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from sqlite3 import Connection
 from sqlite3 import Error as SQLiteError
 from typing import Any, TypeVar
+
+import msgspec
 
 from kubevouch.ledger import absence, opening, reading, terms
 from kubevouch.ledger.absence import AbsentTerms
@@ -43,8 +44,7 @@ _LOADED = 4096
 _log = get_logger("kubevouch.ledger")
 
 
-@dataclass(slots=True)
-class Statistics:
+class Statistics(msgspec.Struct):
     """Counted by the thread that appends, read by anyone."""
 
     entries: int = 0
@@ -56,15 +56,13 @@ class Statistics:
     """Entries that the newest checkpoint is about which somebody else may have kept."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(msgspec.Struct):
     encoded: Sequence[Encoded]
     future: asyncio.Future[int]
     since: float
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     work: Callable[[LedgerFile], Any]
     future: asyncio.Future[Any]
 

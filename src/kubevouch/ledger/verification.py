@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -32,8 +31,7 @@ class TooManyFindings(Exception):
     """Nothing more is looked for."""
 
 
-@dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """What was found; a ledger without findings is what was written, up to the newest checkpoint that is known.
 
     Args:
@@ -48,7 +46,7 @@ class Report:
     root: bytes = proofs.EMPTY_ROOT
     checkpoints: int = 0
     is_marked: bool = False
-    findings: list[str] = field(default_factory=list)
+    findings: list[str] = msgspec.field(default_factory=list)
 
     def add(self, finding: str) -> None:
         if len(self.findings) >= MOST_FINDINGS:
@@ -80,8 +78,7 @@ def verify(
     return report
 
 
-@dataclass(slots=True)
-class _Claim:
+class _Claim(msgspec.Struct):
     """That the ledger had ``checkpoint.root`` at ``checkpoint.size``; ``whose`` says it."""
 
     checkpoint: Checkpoint

@@ -6,9 +6,10 @@ Source: k8s.io/apimachinery/pkg/util/validation/field/errors.go (Kubernetes 1.36
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from kubevouch.machinery.text import gotext
 
@@ -56,8 +57,7 @@ class TypedString(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong with one field."""
 
     type: ErrorType

@@ -38,27 +38,23 @@ _SCALARS: dict[Any, ScalarKind] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarSchema:
+class ScalarSchema(msgspec.Struct, frozen=True):
     """``type`` of what is opaque."""
 
     kind: ScalarKind
     type: type[Opaque] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListSchema:
+class ListSchema(msgspec.Struct, frozen=True):
     item: TypeSchema
     wrapped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MapSchema:
+class MapSchema(msgspec.Struct, frozen=True):
     value: TypeSchema
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSchema:
+class FieldSchema(msgspec.Struct, frozen=True):
     """One field: both of its names, its type and what ``wire`` says of it."""
 
     name: str
@@ -77,7 +73,7 @@ class FieldSchema:
     enum: tuple[str, ...]
     proto_name: str
     inside: tuple[int, ...] = ()
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from kubevouch.machinery.codec.object_codec import ObjectCodec, codec_of
 from kubevouch.machinery.meta import Object
 
@@ -125,13 +127,12 @@ class Resource(Generic[T]):
 Defaulter = Callable[[Any], Any]
 
 
-@dataclass(slots=True)
-class Scheme:
+class Scheme(msgspec.Struct):
     """Which Python type stands for which kind, and which defaults a kind gets when it is read."""
 
-    kinds: dict[GroupVersionKind, type[Any]] = field(default_factory=dict)
-    resources: dict[GroupVersionKind, Resource[Any]] = field(default_factory=dict)
-    defaulters: dict[type[Any], Defaulter] = field(default_factory=dict)
+    kinds: dict[GroupVersionKind, type[Any]] = msgspec.field(default_factory=dict)
+    resources: dict[GroupVersionKind, Resource[Any]] = msgspec.field(default_factory=dict)
+    defaulters: dict[type[Any], Defaulter] = msgspec.field(default_factory=dict)
 
     def add_kind(self, gvk: GroupVersionKind, struct: type[Any], defaulter: Defaulter | None = None) -> None:
         self.kinds[gvk] = struct

@@ -18,7 +18,6 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
@@ -79,8 +78,7 @@ class Manifest(msgspec.Struct, frozen=True):
     files: dict[str, Member]
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """``revision`` is where the store goes on."""
 
     manifest: Manifest

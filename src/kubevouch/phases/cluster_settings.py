@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,7 @@ class SettingsError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class ClusterSettings(msgspec.Struct, frozen=True):
     """A control plane to be: complete and checked.
 
     Args:

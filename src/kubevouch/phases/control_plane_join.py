@@ -6,8 +6,9 @@ What all control planes share comes encrypted from the cluster, or was copied he
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.client.interface import Client
 from kubevouch.config.config_file import ConfigFileError
@@ -27,8 +28,7 @@ from kubevouch.util.clock import Clock
 _NOT_PUBLISHED = "kubevouch init phase upload-config on the first control plane publishes it"
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
+class ControlPlane(msgspec.Struct, frozen=True):
     """What the machine becomes besides a node.
 
     Args:

@@ -11,9 +11,10 @@ import binascii
 import datetime as dt
 import json
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from kubevouch.agent.attestation_settings import STAYS_IN_TPM
 from kubevouch.agent.certificate_store import StoredPair
@@ -43,8 +44,7 @@ class CredentialError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class ExecRequest:
+class ExecRequest(msgspec.Struct, frozen=True):
     """What ``KUBERNETES_EXEC_INFO`` says. ``certificate_authority_data`` is there with ``provideClusterInfo`` only."""
 
     api_version: str = V1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random as random_module
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kubevouch.agent.attestation_settings import AttestationSettings, is_given_for
 from kubevouch.agent.attested_request import obtain, prepare

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
@@ -84,8 +85,7 @@ Connect = Callable[[Path], Awaitable[Client]]
 """A client for a kubeconfig."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitOptions:
+class InitOptions(msgspec.Struct, frozen=True):
     """What to make.
 
     Args:
@@ -116,16 +116,14 @@ class InitOptions:
         return self.kubeconfig or self.layout.kubeconfigs / "admin.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class Initialized:
+class Initialized(msgspec.Struct, frozen=True):
     """``tokens`` are those of the configuration; ``certificate_key`` is empty unless certificates were uploaded."""
 
     tokens: tuple[BootstrapToken, ...] = ()
     certificate_key: str = ""
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(msgspec.Struct):
     """What the phases share. ``client`` is there for those that ask the server; ``key`` is set by upload-certs."""
 
     options: InitOptions

@@ -131,8 +131,7 @@ class JoinOptions:
         return Path("/") if self.rootfs is None else self.rootfs
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """``already``: there was nothing to do."""
 
     kubelet_conf: Path
@@ -255,7 +254,10 @@ async def _reached(
     cluster: DiscoveredCluster, options: JoinOptions, clock: Clock, observer: Observer
 ) -> AsyncIterator[HTTPSClient]:
     """A client of the first address of the cluster that answers; if none does, of the last."""
-    addresses = (cluster, *(replace(cluster, server=url, tls_server_name="") for url in cluster.servers))
+    addresses = (
+        cluster,
+        *(msgspec.structs.replace(cluster, server=url, tls_server_name="") for url in cluster.servers),
+    )
     for number, each in enumerate(addresses, 1):
         async with client_of(each, options, clock, observer) as client:
             try:

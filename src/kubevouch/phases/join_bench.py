@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from kubevouch import wellknown
 from kubevouch.agent.csr_wait import wait_for_certificate
 from kubevouch.agent.interface import AgentError, NotIssuedError, Step
@@ -186,7 +188,7 @@ async def play(
         told: hears how many are done, after each.
     """
     trusted = TLSFiles(replace(config.tls, certificate=b"", private_key=b""), clock)
-    options = replace(config.options, component="bench", impersonate=None)
+    options = msgspec.structs.replace(config.options, component="bench", impersonate=None)
 
     def connect() -> HTTPSClient:
         return HTTPSClient(options, tls=trusted, credentials=FixedCredential.token(token.text), clock=clock)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.agent.interface import NotIssuedError, Observer, RequestDeniedError
@@ -30,8 +32,7 @@ SELF_SIGNED = CERTIFICATE_FOLDER / "kubelet.crt"
 _ASKING = "kubevouch agent --serving or a kubelet with serverTLSBootstrap asks for one"
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(msgspec.Struct, frozen=True):
     """The certificate with which this machine serves.
 
     Args:

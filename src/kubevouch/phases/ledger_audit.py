@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.ledger import checkpoints, keys, opening, proof_text, proofs, reading, schema, verification
 from kubevouch.ledger.checkpoints import Checkpoint, CheckpointError, VerifierKey
@@ -34,8 +35,7 @@ class AuditError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class KnownKey:
+class KnownKey(msgspec.Struct, frozen=True):
     """Whose signatures are believed, and why: what ``--key`` said, the key beside the ledger, or the ledger itself."""
 
     key: VerifierKey

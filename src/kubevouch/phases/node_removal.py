@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.api.catalog import CONFIG_MAPS, NODES
 from kubevouch.api.core_v1 import ConfigMap
@@ -37,8 +38,7 @@ class NodeRemovalError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """What was done. ``until``: when the last of its certificates ends, at the latest."""
 
     node: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.phases.preflight_machine import FORWARDING, Live, Machine
 
@@ -27,8 +28,7 @@ class Level(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What a check has found. ``check`` is the name that ``--ignore-preflight-errors`` takes."""
 
     check: str

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 # Where kubeadm looks, too (1.36).
 RUNTIME_SOCKETS = (
     Path("/var/run/containerd/containerd.sock"), Path("/var/run/crio/crio.sock"), Path("/var/run/cri-dockerd.sock"),
@@ -20,8 +22,7 @@ _UNITS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/sys
           "lib/systemd/system")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """The running machine.
 
     Args:

@@ -11,7 +11,6 @@ import datetime as dt
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from sqlite3 import Connection
@@ -91,8 +90,7 @@ class LedgerReader:
         return reading.find(self._connection, query)
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(msgspec.Struct, frozen=True):
     """Where certificates are known from."""
 
     ledger: ReadableLedger
@@ -156,14 +154,13 @@ async def of_cluster(client: Client, keys: Collection[str] = ()) -> Issued:
 # ------------------------------------------------------------------ plan
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The objects that will be made, and what they reach. ``nobody``: names that reach nothing, such as ``node a``."""
 
     objects: tuple[CertificateRevocation, ...]
     reached: tuple[Entry, ...]
     unknown: tuple[str, ...] = ()
-    cut_off: tuple[str, ...] = field(default=())
+    cut_off: tuple[str, ...] = msgspec.field(default=())
     nobody: tuple[str, ...] = ()
 
 
@@ -421,8 +418,7 @@ async def lift(client: Client, name: str) -> CertificateRevocation:
 # ------------------------------------------------------------------ which ways reach
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """One way by which somebody learns of a revocation.
 
     Args:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -44,8 +43,7 @@ class SignerCommandError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class NewCA:
+class NewCA(msgspec.Struct, frozen=True):
     """A CA that is made: how long it is valid, and the kind of its key."""
 
     validity: dt.timedelta

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -100,11 +99,10 @@ SUBJECT_FIELDS: Mapping[str, str] = {
 """The attributes that are issued, by their names in :class:`Subject`; what one of them is called."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SubjectPermissions:
+class SubjectPermissions(msgspec.Struct, frozen=True, eq=False):
     """By attribute of :class:`Subject`. ``anything``: all but the names of Kubernetes' own users and groups."""
 
-    patterns: Mapping[str, Patterns] = field(default_factory=dict)
+    patterns: Mapping[str, Patterns] = msgspec.field(default_factory=dict)
     required: frozenset[str] = frozenset()
     anything: bool = False
     otherwise: Otherwise = Otherwise.FAIL
@@ -137,13 +135,12 @@ class SubjectPermissions:
         return self.anything or (patterns is not None and patterns.permit(value))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamePermissions:
+class NamePermissions(msgspec.Struct, frozen=True, eq=False):
     """Which alternative names, and how many, at least one of them if ``required``."""
 
-    dns_names: Patterns = field(default_factory=lambda: Patterns((), Kind.DNS))
-    email_addresses: Patterns = field(default_factory=lambda: Patterns((), Kind.EMAIL))
-    uris: Patterns = field(default_factory=lambda: Patterns(()))
+    dns_names: Patterns = msgspec.field(default_factory=lambda: Patterns((), Kind.DNS))
+    email_addresses: Patterns = msgspec.field(default_factory=lambda: Patterns((), Kind.EMAIL))
+    uris: Patterns = msgspec.field(default_factory=lambda: Patterns(()))
     networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
     most: int = MAX_NAMES
     required: bool = False
@@ -178,8 +175,7 @@ class NamePermissions:
         return any(address.version == each.version and address in each for each in self.networks)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UsagePermissions:
+class UsagePermissions(msgspec.Struct, frozen=True, eq=False):
     """Of Kubernetes' key usages those that may be asked for, and those that have to be."""
 
     permitted: frozenset[str]
@@ -200,8 +196,7 @@ class UsagePermissions:
         return kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AuthorityPermissions:
+class AuthorityPermissions(msgspec.Struct, frozen=True, eq=False):
     """Whether requests for a CA's certificate are met.
 
     Args:
@@ -242,8 +237,7 @@ def _basic_constraints(request: CertificateRequest) -> Extensions:
         raise PolicyError(f"the request's basic constraints do not parse: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExtensionPermissions:
+class ExtensionPermissions(msgspec.Struct, frozen=True, eq=False):
     """By dotted identifier. What is copied is copied as not critical: nobody here vouches for its meaning."""
 
     permitted: frozenset[str] = frozenset()
@@ -266,8 +260,7 @@ class ExtensionPermissions:
         return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True, eq=False):
     """All of it.
 
     Args:

@@ -9,8 +9,8 @@ Source: cmd/kubeadm/app/phases/bootstraptoken/node/tlsbootstrap.go (Kubernetes 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+import msgspec
 from msgspec import structs
 
 from kubevouch import wellknown
@@ -35,8 +35,7 @@ _GROUPS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do.
 
     Args:

@@ -7,8 +7,9 @@ prove nothing, and the proposal "kubelet authentication" for those that do.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kubevouch.records.token_pools import Keeping
 
@@ -31,15 +32,13 @@ class Action(StrEnum):
     """The token is gone, and the one machine that was started with it knows no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """A token that there is. ``expires``: None where the Secret says nothing that can be read."""
 
     expires: dt.datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What to do with a token.
 
     Args:

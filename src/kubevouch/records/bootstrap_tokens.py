@@ -312,8 +312,7 @@ def turned_off(secret: Secret) -> Secret:
 # ------------------------------------------------------------------ Secret and token
 
 
-@dataclass(frozen=True, slots=True)
-class BootstrapToken:
+class BootstrapToken(msgspec.Struct, frozen=True):
     """A token with its settings, as the command line shows and makes it.
 
     ``expires`` is None for a token without end.

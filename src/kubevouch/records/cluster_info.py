@@ -8,7 +8,6 @@ Source: cmd/kubeadm/app/phases/bootstraptoken/clusterinfo, cmd/kubeadm/app/disco
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -33,8 +32,7 @@ class ClusterInfoError(ValueError):
     """A text in which no cluster can be found."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
+class ClusterInfo(msgspec.Struct, frozen=True):
     """Where the API server is and what it is to be verified with. It says nothing of who vouches for it.
 
     Args:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.machinery.text import names
 from kubevouch.pki import pins
@@ -52,8 +53,7 @@ DENIED_REASON = "OutsideTokenBounds"
 """Of the condition of a request that its token does not allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """Empty or None is without bound.
 
     Args:

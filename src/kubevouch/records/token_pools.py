@@ -10,9 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 from msgspec import structs
 
 from kubevouch import wellknown
@@ -64,8 +64,7 @@ class Keeping(StrEnum):
     RENEW = "renew"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPool:
+class TokenPool(msgspec.Struct, frozen=True):
     """Which machines a token is for.
 
     Args:

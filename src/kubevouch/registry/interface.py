@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from kubevouch.authentication.interface import UserInfo
@@ -126,8 +126,7 @@ class Strategy(Generic[T]):
         return obj
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column of a Table; a priority above 0 shows with ``-o wide`` only."""
 
     name: str
@@ -140,16 +139,14 @@ class Column:
 Cells = Callable[[Any, dt.datetime], Sequence[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
+class Printer(msgspec.Struct, frozen=True):
     """The columns of a kind, and the cells of one object at a moment."""
 
     columns: tuple[Column, ...]
     cells: Cells
 
 
-@dataclass(frozen=True, slots=True)
-class Form(Generic[T]):
+class Form(msgspec.Struct, Generic[T], frozen=True):
     """How a subresource shows an object as one of another kind.
 
     Args:
@@ -167,8 +164,7 @@ class Form(Generic[T]):
     printer: Printer
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource(Generic[T]):
+class Subresource(msgspec.Struct, Generic[T], frozen=True):
     """A subresource that reads and writes the whole object, such as ``/status``, perhaps in another form."""
 
     name: str
@@ -209,8 +205,7 @@ READ_VERBS = ("get", "list", "watch")
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """Another served version or group of a stored kind.
 
     Args:
@@ -222,15 +217,14 @@ class View:
     resource: Resource[Any]
     to_storage: Callable[[Any], Any]
     from_storage: Callable[[Any], Any]
-    selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
+    selectable_fields: Mapping[str, FieldGetter] = msgspec.field(default_factory=dict)
     printer: Printer | None = None
     same_fields: bool = False
     defaulter: Callable[[Any], Any] | None = None
     deprecation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition(Generic[T]):
+class Definition(msgspec.Struct, Generic[T], frozen=True):
     """All that the server has to know of a stored resource.
 
     Args:
@@ -256,7 +250,7 @@ class Definition(Generic[T]):
     name_rule: NameRule = subdomain_name
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource[T], ...] = ()
-    selectable_fields: Mapping[str, FieldGetter] = field(default_factory=dict)
+    selectable_fields: Mapping[str, FieldGetter] = msgspec.field(default_factory=dict)
     selects_namespace: bool = True
     views: tuple[View, ...] = ()
     categories: tuple[str, ...] = ()

@@ -6,7 +6,8 @@ import base64
 import binascii
 import posixpath
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import gojson, json_codec
@@ -23,8 +24,7 @@ TOO_OLD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ContinueToken:
+class ContinueToken(msgspec.Struct, frozen=True):
     """Where a paged list goes on: from ``start`` (a key below the prefix that is listed) as of ``revision``.
 
     Revision -1 stands for "the newest state", the inconsistent continuation.

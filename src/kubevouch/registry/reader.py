@@ -6,8 +6,9 @@ Source: k8s.io/apiserver/pkg/storage/cacher and pkg/storage/etcd3 (Kubernetes 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from kubevouch.api import catalog
 from kubevouch.machinery import errors, field
@@ -33,8 +34,7 @@ SCAN_SLICE = 2000
 LOAD_SLICE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ListResult(Generic[T]):
+class ListResult(msgspec.Struct, Generic[T], frozen=True):
     """One page of a list."""
 
     items: list[Stored[T]]

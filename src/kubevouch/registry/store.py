@@ -6,9 +6,11 @@ Source of the order: k8s.io/apiserver/pkg/registry/generic/registry/store.go and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.admission.interface import Operation, Request, Version
@@ -56,8 +58,7 @@ _FOR_CORRUPT_OBJECTS = "is exclusively used to delete corrupt object(s), try aga
 Transform = Callable[[T | None], Awaitable[T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted(Generic[T]):
+class Deleted(msgspec.Struct, Generic[T], frozen=True):
     """What a deletion did: ``gone`` is False while finalizers keep the object."""
 
     stored: Stored[T]
@@ -608,8 +609,7 @@ def _versions(definition: Definition[Any]) -> dict[str, tuple[Version, ...]]:
     return {asked.resource.api_version: (asked, *(each for each in every if each is not asked)) for asked in every}
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved(Generic[T]):
+class _Moved(msgspec.Struct, Generic[T], frozen=True):
     """Somebody else wrote first; ``current`` is what is there now."""
 
     current: Stored[T] | None

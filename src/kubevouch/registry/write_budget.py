@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
@@ -24,8 +25,7 @@ _CONTROL_PLANE = frozenset({wellknown.KUBE_CONTROLLER_MANAGER_USER, wellknown.KU
 _SYSTEM_ACCOUNTS = f"{wellknown.SERVICE_ACCOUNTS_GROUP_PREFIX}{wellknown.KUBE_SYSTEM_NAMESPACE}"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True):
     """``rate`` bytes a second, ``burst`` at once. What an object has up to ``free`` bytes costs nothing."""
 
     rate: int

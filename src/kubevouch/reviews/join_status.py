@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
@@ -37,8 +38,7 @@ class Progress(StrEnum):
     READY = "node ready"
 
 
-@dataclass(frozen=True, slots=True)
-class JoinStatus:
+class JoinStatus(msgspec.Struct, frozen=True):
     """The last step that was reached.
 
     Args:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.kubevouch_v1alpha1.certificate_signers import (
@@ -33,8 +34,7 @@ SECTIONS = (
 """What there is to say of each signer, in the order in which it is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """``sections``: sentences by heading; ``notes``: what is so now and may change."""
 
     signer_name: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
@@ -38,8 +40,7 @@ from kubevouch.reviews import csr_review
 from kubevouch.util.nearest import meant
 
 
-@dataclass(frozen=True, slots=True)
-class Biography:
+class Biography(msgspec.Struct, frozen=True):
     """A token's life so far.
 
     Args:

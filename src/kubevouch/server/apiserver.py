@@ -9,8 +9,9 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.admission.chain import AdmissionChain
@@ -94,8 +95,7 @@ from kubevouch.util.worker import Worker
 DRAIN_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Security:
+class Security(msgspec.Struct, frozen=True):
     """Who is it, may they, should it: built by the wiring over the caches that the server fills."""
 
     authenticator: UnionAuthenticator
@@ -104,21 +104,20 @@ class Security:
     resolver: RuleResolver
     admission: AdmissionChain
     recovery: NodeRecovery | None = None
-    revocations: Revocations = field(default_factory=Revocations)
+    revocations: Revocations = msgspec.field(default_factory=Revocations)
 
 
 _STORED = frozenset(each.group_resource for each in catalog.STORED)
 
 
-@dataclass(slots=True)
-class Caches:
+class Caches(msgspec.Struct):
     """The caches by resource plural; what authenticators, authorizers and admission read.
 
     ``custom`` finds those of kinds that come and go, by group and plural; ``custom_kind`` one of their versions, as
     :meth:`CustomResources.kind`.
     """
 
-    by_plural: dict[str, ResourceCache[Any]] = field(default_factory=dict)
+    by_plural: dict[str, ResourceCache[Any]] = msgspec.field(default_factory=dict)
     custom: Callable[[str, str], ResourceCache[Any] | None] = lambda _group, _plural: None
     custom_kind: Callable[[GroupVersionKind], Awaitable[CustomKind | None]] = no_custom_kind
     tap: Callable[[Tap], None] = lambda _tap: None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kubevouch.api.apiextensions_v1.conditions import ESTABLISHED, is_true
 from kubevouch.api.apiextensions_v1.definitions import CustomResourceDefinition

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import elements, gojson, json_codec, protobuf, yamltext
@@ -20,8 +22,7 @@ _SCHEME_NAME = "pkg/api/legacyscheme/scheme.go:30"
 _SUMMARY_BYTES = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """A decoded body: the object without TypeMeta, what it said it was, and what strict reading found.
 
     ``repeated_keys`` is what YAML's reader says of keys that occur more than once.

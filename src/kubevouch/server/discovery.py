@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.api import apidiscovery_v2 as aggregated
 from kubevouch.api.meta_v1 import GroupVersionKind as WireGroupVersionKind
@@ -247,8 +248,7 @@ class Discovery:
         return [found[name] for name in sorted(found)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Aggregated:
+class _Aggregated(msgspec.Struct, frozen=True):
     """A finished document, and what ``Served.changes`` was."""
 
     changes: int
@@ -256,8 +256,7 @@ class _Aggregated:
     etag: str
 
 
-@dataclass(slots=True)
-class _AggregatedGroup:
+class _AggregatedGroup(msgspec.Struct):
     """One group in JSON and, once that is asked for, in protobuf; and the stamps of its versions."""
 
     stamps: dict[GroupVersion, int]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupVersion, GroupVersionKind, Resource, Scheme
@@ -25,8 +26,7 @@ _GROUPS = (
 _PRIORITY = {group: number for number, group in enumerate(_GROUPS)}
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """What requests about a resource or a subresource send and get."""
 
     resource: Resource[Any]
@@ -50,8 +50,7 @@ class Shown:
         return ObjectResult(stored, self.encoder, status)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedVersion:
+class ServedVersion(msgspec.Struct, frozen=True):
     """One served version of a stored resource.
 
     Args:
@@ -101,8 +100,7 @@ class ServedVersion:
 Review = Callable[[Context, str, str, Any, Validate], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """A resource or subresource that is only created and never stored: reviews, token requests.
 
     ``perform`` gets the context, the namespace, the name of the parent object, the decoded body, and what to call once
@@ -124,8 +122,7 @@ class Action:
         return Resource(group, version, kind, self.resource.plural, self.resource.type, self.resource.namespaced)
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(msgspec.Struct, frozen=True):
     """A subresource that hands requests on to something else, with whatever comes after it in the path.
 
     Args:
@@ -139,8 +136,7 @@ class Connect:
     serve: Handler
 
 
-@dataclass(slots=True)
-class _Order:
+class _Order(msgspec.Struct):
     """Groups as lists name them, and the versions of each, as ``changes`` left them."""
 
     changes: int
@@ -149,8 +145,7 @@ class _Order:
     versions: dict[str, list[str]]
 
 
-@dataclass(slots=True)
-class Served:
+class Served(msgspec.Struct):
     """Everything that is served.
 
     Attributes:
@@ -161,12 +156,12 @@ class Served:
 
     scheme: Scheme
     changes: int = 0
-    endpoints: dict[tuple[str, str, str], ServedVersion] = field(default_factory=dict)
-    actions: dict[tuple[str, str, str, str], Action] = field(default_factory=dict)
-    connects: list[Connect] = field(default_factory=list)
-    stamps: dict[GroupVersion, int] = field(default_factory=dict)
-    built_in_groups: set[str] = field(default_factory=set)
-    _within: dict[GroupVersion, dict[str, ServedVersion]] = field(default_factory=dict)
+    endpoints: dict[tuple[str, str, str], ServedVersion] = msgspec.field(default_factory=dict)
+    actions: dict[tuple[str, str, str, str], Action] = msgspec.field(default_factory=dict)
+    connects: list[Connect] = msgspec.field(default_factory=list)
+    stamps: dict[GroupVersion, int] = msgspec.field(default_factory=dict)
+    built_in_groups: set[str] = msgspec.field(default_factory=set)
+    _within: dict[GroupVersion, dict[str, ServedVersion]] = msgspec.field(default_factory=dict)
     _order: _Order | None = None
 
     @property

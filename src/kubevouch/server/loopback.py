@@ -8,8 +8,9 @@ being encoded.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from kubevouch.authentication.interface import Authentication, UserInfo
 from kubevouch.client import paths

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+import msgspec
 
 from kubevouch.machinery import errors
 
@@ -19,8 +20,7 @@ Encoding = Literal["json", "yaml", "protobuf"]
 _ENCODINGS: dict[str, Encoding] = {JSON: "json", YAML: "yaml", PROTOBUF: "protobuf"}
 
 
-@dataclass(frozen=True, slots=True)
-class Transform:
+class Transform(msgspec.Struct, frozen=True):
     """A form other than the object's own: Table or PartialObjectMetadata(List), at a version of meta.k8s.io."""
 
     kind: str = ""
@@ -33,8 +33,7 @@ class Transform:
 NO_TRANSFORM = Transform()
 
 
-@dataclass(frozen=True, slots=True)
-class Negotiated:
+class Negotiated(msgspec.Struct, frozen=True):
     """How to write the reply."""
 
     encoding: Encoding
@@ -53,8 +52,7 @@ class Negotiated:
         return Negotiated(self.encoding, NO_TRANSFORM, self.stream, self.pretty)
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
+class _Clause(msgspec.Struct, frozen=True):
     media: str
     params: tuple[tuple[str, str], ...]
     quality: float

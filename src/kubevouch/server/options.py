@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.server.edge.sni import NamedFiles
 from kubevouch.server.edge.timeouts import REQUEST_TIMEOUT
@@ -17,8 +18,7 @@ DEFAULT_MUTATING_REQUESTS_INFLIGHT = 200
 DEFAULT_WATCH_CACHE_SIZE = HISTORY
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True):
     """How many requests run at once, and what is told of them.
 
     Args:
@@ -44,7 +44,7 @@ class ServerOptions:
     logs_requests: bool = False
     tracing_config_file: Path | None = None
     request_timeout: dt.timedelta = REQUEST_TIMEOUT
-    tls: TLSOptions = field(default_factory=TLSOptions)
+    tls: TLSOptions = msgspec.field(default_factory=TLSOptions)
     serving: ServingFiles | None = None
     named: tuple[NamedFiles, ...] = ()
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE

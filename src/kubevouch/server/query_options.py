@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.api import meta_v1
 from kubevouch.api.meta_v1 import CreateOptions, ListOptions, PatchOptions, UpdateOptions
@@ -93,8 +94,7 @@ def _query_preconditions(query: Query) -> Preconditions | None:
     return Preconditions(uid=uid, resource_version=version) if uid or version else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """The options of list and watch."""
 
     options: ListOptions

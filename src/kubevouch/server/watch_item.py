@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery.meta import Status
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.watchcache.resource_cache import Change
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True):
     """Progress without a change; ``initial_end`` marks the end of a streaming list's first part."""
 
     revision: Revision

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -41,8 +40,7 @@ class SigningOptionsError(SignerError):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
-class PairFiles:
+class PairFiles(msgspec.Struct, frozen=True):
     """The names of a certificate's file and of its key's, or a key's ``pkcs11:`` URI; both may be empty.
 
     Args:
@@ -74,8 +72,7 @@ _LABELS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SigningOptions:
+class SigningOptions(msgspec.Struct, frozen=True):
     """``default`` signs for all four signers; ``pairs``, by signer name, only for those that it names.
 
     Args:
@@ -89,12 +86,12 @@ class SigningOptions:
     """
 
     default: PairFiles = PairFiles()
-    pairs: Mapping[str, PairFiles] = field(default_factory=dict)
-    rules: SigningRules = field(default_factory=SigningRules)
-    keys: KeyOptions = field(default_factory=KeyOptions)
-    clock: Clock = field(default_factory=SystemClock)
+    pairs: Mapping[str, PairFiles] = msgspec.field(default_factory=dict)
+    rules: SigningRules = msgspec.field(default_factory=SigningRules)
+    keys: KeyOptions = msgspec.field(default_factory=KeyOptions)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
     named: Path | None = None
-    durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
+    durations: Mapping[str, dt.timedelta] = msgspec.field(default_factory=dict)
     socket: Path | None = None
     outside: Path | None = None
     attested: tuple[str, ...] = ()

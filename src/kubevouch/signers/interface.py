@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -47,18 +49,16 @@ class SigningStopped(SignerError):
     """The signer once made a certificate that was not allowed. A human has to look."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requester:
+class Requester(msgspec.Struct, frozen=True):
     """Who asked, as the API server stamped it."""
 
     username: str
     uid: str = ""
     groups: Sequence[str] = ()
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(msgspec.Struct, frozen=True):
     """The evidence that the request may be signed: the condition that approved it."""
 
     reason: str
@@ -66,8 +66,7 @@ class Approval:
     at: Time | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What is asked for: ``name``, ``uid`` and the time ``created`` are those of the CertificateSigningRequest."""
 
     name: str

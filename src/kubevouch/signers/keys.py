@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -36,8 +35,7 @@ _MAX_SECRET = 4096
 log = get_logger("signers.keys")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyOptions:
+class KeyOptions(msgspec.Struct, frozen=True):
     """What opens keys; empty where nothing does, and a credential of systemd stands in.
 
     Args:

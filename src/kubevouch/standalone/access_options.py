@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class OIDCOptions:
+
+class OIDCOptions(msgspec.Struct, frozen=True):
     """One issuer by flags (--oidc-*), the old way of saying what an AuthenticationConfiguration says.
 
     Args:
@@ -28,8 +28,7 @@ class OIDCOptions:
     signing_algorithms: tuple[str, ...] = ("RS256",)
 
 
-@dataclass(frozen=True, slots=True)
-class AccessOptions:
+class AccessOptions(msgspec.Struct, frozen=True):
     """kube-apiserver's flags of the same names.
 
     Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from kubevouch.standalone.encryption import EncryptionAtRest
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(msgspec.Struct, frozen=True):
     """What the options of an API server come to, for one start."""
 
     store: StoreSpec

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.policy.kubelet_serving import Network
 
 
-@dataclass(frozen=True, slots=True)
-class ServingApproval:
+class ServingApproval(msgspec.Struct, frozen=True):
     """What is declared of kubelets' serving certificates.
 
     Args:
@@ -23,8 +23,7 @@ class ServingApproval:
     dns: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalOptions:
+class ApprovalOptions(msgspec.Struct, frozen=True):
     """What ``up`` and ``controllers`` can be told.
 
     Args:
@@ -37,4 +36,4 @@ class ApprovalOptions:
     inventory_config: Path | None = None
     webhook_config: Path | None = None
     attestation_config: Path | None = None
-    serving: ServingApproval | None = field(default_factory=ServingApproval)
+    serving: ServingApproval | None = msgspec.field(default_factory=ServingApproval)

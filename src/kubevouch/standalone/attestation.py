@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.attestation import catalog
 from kubevouch.attestation.interface import SettingsError, Verifier
@@ -29,8 +30,7 @@ class AttestationOptionsError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class AttestationFile:
+class AttestationFile(msgspec.Struct, frozen=True):
     """What a file says, before any method was made. Args: ``digest``: hexadecimal SHA-256 of its octets."""
 
     path: Path
@@ -38,8 +38,7 @@ class AttestationFile:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
+class _Sources(msgspec.Struct, frozen=True):
     """A ``kubevouch.attestation.interface.CountingSources``."""
 
     clock: Clock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.client.cache.informer import InformerFactory
@@ -18,8 +19,7 @@ from kubevouch.util.clock import Clock
 Connect = Callable[[str], Client]
 
 
-@dataclass(frozen=True, slots=True)
-class ManagementCluster:
+class ManagementCluster(msgspec.Struct, frozen=True):
     """Connections to it. ``elsewhere``: None where it is the cluster that is managed itself."""
 
     options: ClusterAPIOptions

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     # What a connection needs is loaded where there is one: a help text needs none.
@@ -14,8 +15,7 @@ DEFAULT_TOKEN_TTL = dt.timedelta(minutes=15)
 """Cluster API's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAPIOptions:
+class ClusterAPIOptions(msgspec.Struct, frozen=True):
     """Where Cluster API's objects are, and which of them stand for this cluster.
 
     Args:

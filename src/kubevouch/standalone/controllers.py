@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api import catalog as resources
@@ -185,7 +186,7 @@ class ControllerPlan:
         # Tried out here, with a client that is asked nothing: what is wrong with the settings ends the start.
         attestation = self._attestation(server.client)
         if attestation is not None:
-            signing = dataclasses.replace(signing, attested=attestation.signer_names())
+            signing = msgspec.structs.replace(signing, attested=attestation.signer_names())
         self._signing = signing
         # Who does not sign needs no key.
         signs = csr_signing.NAME in {each.name for each in self._selected}

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases import cluster_info
@@ -32,8 +33,7 @@ PKI_FOLDER = "pki"
 LOCAL_NAMES = ("localhost", network.LOOPBACK, "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A server over the store of a data directory.
 
     Args:

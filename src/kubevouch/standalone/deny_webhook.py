@@ -12,8 +12,9 @@ import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessReviewStatus
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
@@ -64,8 +65,7 @@ class DenyWebhookOptionsError(DenyWebhookError):
     """A file that it is given cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class DenyWebhookOptions:
+class DenyWebhookOptions(msgspec.Struct, frozen=True):
     """Args: ``client_ca``: whose certificates may ask; None lets everybody ask that reaches the port."""
 
     bind_address: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
@@ -20,8 +20,7 @@ from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.util.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStart:
+class FirstStart(msgspec.Struct, frozen=True):
     """Called with the server's client while its store is empty. Raises what the client raises, and ``OSError``.
 
     Args:

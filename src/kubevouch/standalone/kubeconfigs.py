@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.phases import kubeconfig
@@ -18,8 +19,7 @@ ADMIN_FILE = "admin.conf"
 SUPER_ADMIN_FILE = "super-admin.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """``what`` has named ``former`` as its ``key``, empty if nothing, and names ``now``."""
 
     what: str
@@ -28,8 +28,7 @@ class Moved:
     key: str = "server"
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfigs:
+class Kubeconfigs(msgspec.Struct, frozen=True):
     """``here`` is this server."""
 
     options: StandaloneOptions

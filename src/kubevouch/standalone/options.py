@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.phases.certificates.certs import DEFAULT_ALGORITHM
@@ -42,8 +43,7 @@ def default_data_dir() -> Path:
     return base / "kubevouch"
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityOptions:
+class IdentityOptions(msgspec.Struct, frozen=True):
     """What machines' identities are worth.
 
     Args:
@@ -57,8 +57,7 @@ class IdentityOptions:
     lock_out_deleted_nodes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSigning:
+class ClusterSigning(msgspec.Struct, frozen=True):
     """kube-controller-manager's ``--cluster-signing-*`` flags.
 
     Args:
@@ -73,12 +72,12 @@ class ClusterSigning:
         outside: a SigningConfiguration.
     """
 
-    default: PairFiles = field(default_factory=PairFiles)
-    pairs: Mapping[str, PairFiles] = field(default_factory=dict)
+    default: PairFiles = msgspec.field(default_factory=PairFiles)
+    pairs: Mapping[str, PairFiles] = msgspec.field(default_factory=dict)
     duration: dt.timedelta = DEFAULT_SIGNING_DURATION
-    keys: KeyOptions = field(default_factory=KeyOptions)
+    keys: KeyOptions = msgspec.field(default_factory=KeyOptions)
     named: Path | None = None
-    durations: Mapping[str, dt.timedelta] = field(default_factory=dict)
+    durations: Mapping[str, dt.timedelta] = msgspec.field(default_factory=dict)
     post_quantum: bool = False
     socket: Path | None = None
     outside: Path | None = None
@@ -89,8 +88,7 @@ class ClusterSigning:
         return bool(self.default or self.pairs or self.socket)
 
 
-@dataclass(frozen=True, slots=True)
-class StandaloneOptions:
+class StandaloneOptions(msgspec.Struct, frozen=True):
     """What ``kubevouch up`` can be told.
 
     Args:
@@ -131,22 +129,22 @@ class StandaloneOptions:
     secure_port: int = DEFAULT_PORT
     workers: int = 1
     store: str = "sqlite:"
-    etcd: EtcdOptions = field(default_factory=EtcdOptions)
+    etcd: EtcdOptions = msgspec.field(default_factory=EtcdOptions)
     token_ttl: dt.timedelta | None = DEFAULT_TOKEN_TTL
     controllers: tuple[str, ...] = ("*",)
     runtime_config: str = ""
-    access: AccessOptions = field(default_factory=AccessOptions)
-    service_accounts: ServiceAccountOptions = field(default_factory=ServiceAccountOptions)
+    access: AccessOptions = msgspec.field(default_factory=AccessOptions)
+    service_accounts: ServiceAccountOptions = msgspec.field(default_factory=ServiceAccountOptions)
     disabled_admission: tuple[str, ...] = ()
-    audit: AuditOptions = field(default_factory=AuditOptions)
-    server: ServerOptions = field(default_factory=ServerOptions)
+    audit: AuditOptions = msgspec.field(default_factory=AuditOptions)
+    server: ServerOptions = msgspec.field(default_factory=ServerOptions)
     recovery: RecoveryPolicy | None = None
-    identity: IdentityOptions = field(default_factory=IdentityOptions)
+    identity: IdentityOptions = msgspec.field(default_factory=IdentityOptions)
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
-    signing: ClusterSigning = field(default_factory=ClusterSigning)
-    approval: ApprovalOptions = field(default_factory=ApprovalOptions)
+    signing: ClusterSigning = msgspec.field(default_factory=ClusterSigning)
+    approval: ApprovalOptions = msgspec.field(default_factory=ApprovalOptions)
     cluster_api: ClusterAPIOptions | None = None
-    encryption: EncryptionOptions = field(default_factory=EncryptionOptions)
+    encryption: EncryptionOptions = msgspec.field(default_factory=EncryptionOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
-    extra_names: tuple[str, ...] = field(default=())
+    extra_names: tuple[str, ...] = msgspec.field(default=())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.admission.catalog import Dependencies, default_chain
@@ -50,8 +51,7 @@ from kubevouch.util.clock import Clock
 FRONT_PROXY_HEADERS = RequestHeaderOptions(allowed_names=("front-proxy-client",))
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """Whose certificates and tokens count, and those of nodes that have ended. The front proxy's CA may not be the
     client CA."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 # kubeadm's default for its cluster domain.
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccountOptions:
+class ServiceAccountOptions(msgspec.Struct, frozen=True):
     """``--service-account-*`` and ``--api-audiences``.
 
     Args:

@@ -12,7 +12,6 @@ import datetime as dt
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -71,8 +70,7 @@ class Witness(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SignRules:
+class SignRules(msgspec.Struct, frozen=True):
     """What is signed.
 
     Args:
@@ -82,11 +80,10 @@ class SignRules:
 
     users: frozenset[int]
     longest: dt.timedelta = LONGEST
-    kinds: frozenset[str] = field(default_factory=lambda: frozenset({entries.APPROVED, entries.INTENDED}))
+    kinds: frozenset[str] = msgspec.field(default_factory=lambda: frozenset({entries.APPROVED, entries.INTENDED}))
 
 
-@dataclass(frozen=True, slots=True)
-class SignOptions:
+class SignOptions(msgspec.Struct, frozen=True):
     """What ``kubevouch sign`` is told.
 
     Args:

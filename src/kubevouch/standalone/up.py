@@ -6,10 +6,10 @@ import contextlib
 import datetime as dt
 import ipaddress
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from prometheus_client.core import Metric
 
 from kubevouch.client.endpoint import Endpoint
@@ -47,8 +47,7 @@ from kubevouch.util.clock import Clock
 from kubevouch.util.nearest import meant
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A cluster that is ready.
 
     Args:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreEvent
 from kubevouch.storage.write import FIRST_REVISION, check_text
@@ -20,8 +21,7 @@ MAX_BUFFERED_BYTES = 16 * 1024 * 1024
 """What one watch keeps for a slow reader. Whichever of the two is passed first ends the buffering."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """A piece of history: ``events`` are all that matched, up to and with revision ``reached``."""
 
     events: EventBatch

@@ -28,8 +28,9 @@ the embedded stores a task that waits for the next event runs before the one tha
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import NewType, Protocol, runtime_checkable
+
+import msgspec
 
 Revision = NewType("Revision", int)
 
@@ -48,8 +49,7 @@ class KeyExists(StoreError):
         self.key = key
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(msgspec.Struct, frozen=True):
     """One key at one moment: ``revision`` is that of the write that gave it ``value``."""
 
     key: str
@@ -122,8 +122,7 @@ class StoreInUse(StoreUnavailable):
     """Another process, or another store in this one, has the medium open; two would undo each other's work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """What a list returns: key/values in byte order of their keys, as they were at ``revision``.
 
     ``more`` says that the limit cut it short; ``total`` counts all keys under the prefix from ``start`` on.
@@ -135,8 +134,7 @@ class Page:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvent:
+class StoreEvent(msgspec.Struct, frozen=True):
     """One write as a watcher sees it.
 
     ``value`` is None for a deletion; ``previous`` is what the key held before, None if it was absent. A key whose

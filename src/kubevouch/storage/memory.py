@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.storage.expiry import Sweeper
 from kubevouch.storage.feed import Feed, Stretch, Watcher
@@ -31,8 +32,7 @@ from kubevouch.storage.write import (
 from kubevouch.util.clock import Clock, SystemClock
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """All of a memory store at one moment. Cheap: values are shared, not copied."""
 
     current: Mapping[str, KeyValue]

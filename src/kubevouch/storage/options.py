@@ -9,9 +9,9 @@ etcd://HOST:PORT,HOST:PORT[/PREFIX]
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.copying.mark import expect_finished
 from kubevouch.storage.etcd.options import DEFAULT_PORT, DEFAULT_PREFIX, HOST, PREFIX, EtcdOptions
@@ -27,8 +27,7 @@ class InvalidStoreSpec(ValueError):
     """The text names no store."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySpec:
+class MemorySpec(msgspec.Struct, frozen=True):
     """``memory:``"""
 
     @property
@@ -43,8 +42,7 @@ class MemorySpec:
         return "memory:"
 
 
-@dataclass(frozen=True, slots=True)
-class SQLiteSpec:
+class SQLiteSpec(msgspec.Struct, frozen=True):
     """``sqlite:PATH``"""
 
     path: Path
@@ -62,8 +60,7 @@ class SQLiteSpec:
         return f"sqlite:{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class EtcdSpec:
+class EtcdSpec(msgspec.Struct, frozen=True):
     """``etcd://…``"""
 
     etcd: EtcdOptions
@@ -141,4 +138,4 @@ def _etcd(text: str, told: EtcdOptions) -> EtcdSpec | None:
     scheme = "https" if told.uses_tls else "http"
     endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))
     prefix = slash + path if slash else told.prefix
-    return EtcdSpec(dataclasses.replace(told, endpoints=endpoints, prefix=prefix))
+    return EtcdSpec(msgspec.structs.replace(told, endpoints=endpoints, prefix=prefix))

@@ -7,8 +7,9 @@ store that another process has open.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from kubevouch.storage.interface import Revision
 
@@ -32,8 +33,7 @@ class Record(NamedTuple):
 Batch = list[Record]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a snapshot is from.
 
     Args:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import Any, Final
 
+import msgspec
+
 from kubevouch.cel.environment import Budget
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
@@ -41,8 +43,7 @@ def check_defaults(schema: Schema, path: str) -> list[FieldError]:
     return check.errors
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where a walk stands.
 
     Args:

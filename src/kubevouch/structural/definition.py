@@ -6,9 +6,12 @@ Source: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.machinery import field
 from kubevouch.machinery.field import ErrorType, FieldError
@@ -118,8 +121,7 @@ def _without_stored(errors: list[FieldError], stored: list[Tree]) -> list[FieldE
 # ------------------------------------------------------------------ the OpenAPI level
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
+class _Inside(msgspec.Struct, frozen=True):
     """What surrounds a node: the metadata of a whole object; what forbids defaults."""
 
     meta: bool = False

@@ -14,8 +14,9 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 MAX_STEPS = 100
 MAX_LOOKED_AT = 500
@@ -75,8 +76,7 @@ def with_value(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[
     return {**tree, first: with_value(below if isinstance(below, dict) else {}, tuple(rest), value)}
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(msgspec.Struct, frozen=True):
     """A compiled path."""
 
     steps: tuple[_Step, ...]

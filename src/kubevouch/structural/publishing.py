@@ -7,8 +7,9 @@ Source: apiextensions-apiserver pkg/controller/openapi (builder, v2) and pkg/api
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 Tree = dict[str, Any]
 
@@ -57,8 +58,7 @@ _BELOW = frozenset({"properties", "items", "additionalProperties"})
 _NUMBER_OR_TEXT = [{"type": "integer"}, {"type": "string"}]
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedKind:
+class PublishedKind(msgspec.Struct, frozen=True):
     """One version of a kind, as it is published.
 
     Args:

@@ -70,8 +70,7 @@ def _around(errors: Sequence[FieldError]) -> set[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where a walk stands.
 
     Args:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from kubevouch.cel.macros import ACCUMULATOR
 from kubevouch.cel.tree import (
     Call,
@@ -46,8 +48,7 @@ from kubevouch.structural.rule_types import Declared
 _MAP, _STRUCT = 30, 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(msgspec.Struct, frozen=True):
     """The sizes of the keys and values of a list or map literal."""
 
     container: str
@@ -55,8 +56,7 @@ class _Entries:
     value: Range
 
 
-@dataclass(frozen=True, slots=True)
-class _Variable:
+class _Variable(msgspec.Struct, frozen=True):
     path: Path
     size: Range | None = None
     entries: _Entries | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from kubevouch.cel.tree import Literal, Node
 from kubevouch.cel.types import Type
@@ -54,8 +55,7 @@ def union(left: Range, right: Range) -> Range:
     return min(left[0], right[0]), max(left[1], right[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(msgspec.Struct, frozen=True):
     """What a function's estimate knows of an argument."""
 
     node: Node | None
@@ -64,8 +64,7 @@ class Operand:
     size: Range | None
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """What a call costs, and how large its result is where that is known."""
 
     cost: Range

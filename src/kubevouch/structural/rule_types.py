@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from kubevouch.cel import types
 from kubevouch.cel.parser import KEYWORDS, RESERVED
@@ -44,8 +45,7 @@ def escape(name: str) -> str | None:
     return re.sub(r"__|[./-]", lambda match: dict(_ESCAPES)[match[0]], name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Declared:
+class Declared(msgspec.Struct, frozen=True, eq=False):
     """The type of a node.
 
     Args:
@@ -172,7 +172,7 @@ def _object(schema: Schema, path: str, *, whole: bool) -> Declared | None:
 def _with_origin(declared: Declared) -> Declared:
     """The same, whose type knows whose it is."""
     kind = declared.type
-    object.__setattr__(declared, "type", Type(kind.kind, kind.name, kind.parameters, declared))
+    msgspec.structs.force_setattr(declared, "type", Type(kind.kind, kind.name, kind.parameters, declared))
     return declared
 
 

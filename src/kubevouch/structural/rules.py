@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from kubevouch.cel.compiler import Expression, compile_expression
 from kubevouch.cel.environment import (
@@ -61,8 +62,7 @@ def may_run(errors: Sequence[FieldError]) -> bool:
 # ------------------------------------------------------------------ compilation
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
+class CompiledRule(msgspec.Struct, frozen=True):
     """A rule, ready to run.
 
     Args:
@@ -186,16 +186,14 @@ def _quoted(token: str | None) -> str:
 # ------------------------------------------------------------------ running
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """What the rules say of an object: errors, and warnings of what was wrong before and may stay so."""
 
     errors: list[FieldError]
     warnings: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Runnable:
+class _Runnable(msgspec.Struct, frozen=True):
     """What is needed of a rule to run it; its tree and types take ten times as much."""
 
     rule: Rule
@@ -223,8 +221,7 @@ class _Runnable:
         return (self.rule.message or self.rule.rule).strip()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Node:
+class _Node(msgspec.Struct, frozen=True, eq=False):
     """The rules of a node of the schema, and of those below it that have some."""
 
     schema: Schema

@@ -5,8 +5,9 @@ Source: k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import field
 from kubevouch.machinery.field import FieldError
@@ -15,8 +16,7 @@ from kubevouch.machinery.text import gotext
 _MOST = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
+class ScalePaths(msgspec.Struct, frozen=True):
     """Where a kind keeps what its ``/scale`` says; ``selector`` may be empty."""
 
     spec_replicas: str

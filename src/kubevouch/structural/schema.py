@@ -31,8 +31,7 @@ class _NoDefault:
 NO_DEFAULT: Final = _NoDefault()
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One entry of ``x-kubernetes-validations``."""
 
     rule: str

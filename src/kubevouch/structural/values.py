@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.cel.program import Turn, TurnOver
 from kubevouch.cel.regular_expressions import compiled_pattern
@@ -43,14 +45,13 @@ _USUAL: dict[str, type] = {"string": str, "boolean": bool, "array": list, "objec
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
-@dataclass(slots=True)
-class _Result:
+class _Result(msgspec.Struct):
     turn: Turn
     # Of one branch of a junctor it matters only whether there are any.
     is_branch: bool = False
-    errors: list[FieldError] = field(default_factory=list)
+    errors: list[FieldError] = msgspec.field(default_factory=list)
     # Texts of those that are there, for each is told once.
-    told: set[str] = field(default_factory=set)
+    told: set[str] = msgspec.field(default_factory=set)
     matches: int = 0
 
     def spend(self, nodes: int) -> None:

@@ -7,8 +7,9 @@ pkg/registry/customresource/{strategy,status_strategy,validator}.go (Kubernetes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.cel.program import Turn
 from kubevouch.machinery.codec.json_codec import UnmarshalError
@@ -22,8 +23,7 @@ from kubevouch.structural.schema import Schema, compile_schema
 STATUS = "status"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a schema says of an object: errors, and warnings of what was wrong before and may stay so."""
 
     errors: list[FieldError]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import socket
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
@@ -42,21 +44,19 @@ _REMOVALS = 20
 _CODEC = CustomCodec()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What a cluster is made of; the arguments of ``Cluster`` have the same names."""
 
     https: bool = False
     controllers: tuple[str, ...] = ()
-    runtime_config: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime_config: RuntimeConfig = msgspec.field(default_factory=RuntimeConfig)
     store: str = "memory:"
-    access: AccessOptions = field(default_factory=AccessOptions)
+    access: AccessOptions = msgspec.field(default_factory=AccessOptions)
     recovery: RecoveryPolicy | None = None
     identity: IdentityOptions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class ClusterSnapshot(msgspec.Struct, frozen=True):
     """All that a cluster held at one moment, and what time it was there; ``Cluster.restore`` takes it."""
 
     cluster: object

@@ -20,12 +20,13 @@ import time
 from asyncio import base_events, events, runners
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby, islice, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import msgspec
 
 from kubevouch.util.logger import get_logger
 
@@ -57,8 +58,7 @@ Place = tuple[str, int, str]
 _Seen = tuple[FrameType | None, tuple[Place, ...], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """What was seen of the loop's thread at one moment. Times are in seconds.
 
     Args:
@@ -82,8 +82,7 @@ class Look:
     request: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """A step that held the loop. Times are in seconds.
 
     Args:
@@ -213,11 +212,10 @@ def _unknown(_frame: FrameType) -> str:
     return ""
 
 
-@dataclass(eq=False, slots=True)
-class _Question:
+class _Question(msgspec.Struct, eq=False):
     """The loop was asked for a turn; what was seen until it answers."""
 
-    looks: list[Look] = field(default_factory=list)
+    looks: list[Look] = msgspec.field(default_factory=list)
     answered: bool = False
 
 

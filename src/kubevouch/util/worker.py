@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -76,14 +77,12 @@ class FairQueue(Generic[T]):
             self._used = {key: at for key, at in self._used.items() if at > self._now or key in self._waiting}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _Job(msgspec.Struct, frozen=True, eq=False):
     work: Callable[[], Any]
     result: asyncio.Future[Any]
 
 
-@dataclass(slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct):
     """Emptied once it has been passed on: asyncio's future around the thread's one is part of a cycle (both know the
     callbacks that chain them), which would keep the request and what was read from it."""
 
@@ -175,8 +174,7 @@ class Worker:
         self._begin(loop)
 
 
-@dataclass(slots=True)
-class Share:
+class Share(msgspec.Struct):
     """A request's part of the worker's time.
 
     Args:

@@ -174,7 +174,7 @@ async def test_the_serving_certificate_is_asked_for_as_the_node(tmp_path: Path) 
 async def test_a_machine_begins_with_a_bare_token(tmp_path: Path) -> None:
     files = ClusterFiles(tmp_path / "etc" / "kubelet.conf", tmp_path / "etc" / "bootstrap-kubelet.conf")
     async with join_world(tmp_path) as world, world.clerk_at_work():
-        files = dataclasses.replace(files, discovery=world.discovery())
+        files = msgspec.structs.replace(files, discovery=world.discovery())
         options = AgentOptions(
             "worker-1", files, cert_dir=tmp_path / "pki", socket=tmp_path / "agent.sock", healthz=None, recovery=False
         )
@@ -282,7 +282,7 @@ async def test_the_first_certificate_has_the_key_that_was_made_beforehand(tmp_pa
     files = ClusterFiles(tmp_path / "etc" / "kubelet.conf", tmp_path / "etc" / "bootstrap-kubelet.conf")
     key = keys.generate(KeyAlgorithm.ECDSA_P384)
     async with join_world(tmp_path) as world, world.clerk_at_work():
-        files = dataclasses.replace(files, discovery=world.discovery())
+        files = msgspec.structs.replace(files, discovery=world.discovery())
         options = AgentOptions(
             "worker-1", files, cert_dir=tmp_path / "pki", socket=tmp_path / "agent.sock", healthz=None, recovery=False,
             algorithm=algorithm("", key), key=key,
@@ -302,8 +302,10 @@ async def test_the_first_certificate_has_the_key_that_was_made_beforehand(tmp_pa
 async def test_a_token_of_another_cluster_begins_nothing(tmp_path: Path) -> None:
     files = ClusterFiles(tmp_path / "kubelet.conf", tmp_path / "bootstrap.conf")
     async with join_world(tmp_path) as world:
-        elsewhere = dataclasses.replace(world.discovery(), pins=pins.parse([pins.pin_of(CA.certificate)]))
-        options = AgentOptions("worker-1", dataclasses.replace(files, discovery=elsewhere), cert_dir=tmp_path / "pki")
+        elsewhere = msgspec.structs.replace(world.discovery(), pins=pins.parse([pins.pin_of(CA.certificate)]))
+        options = AgentOptions(
+            "worker-1", msgspec.structs.replace(files, discovery=elsewhere), cert_dir=tmp_path / "pki"
+        )
         with pytest.raises(NotTrustedError):
             await Agent(options, SystemClock()).begin()
     assert not (tmp_path / "bootstrap.conf").exists()

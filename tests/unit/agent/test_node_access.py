@@ -213,7 +213,7 @@ async def _tell(world: JoinWorld, **more: Any) -> None:
     """Publish an ID and more addresses beside the server that is published."""
     client = world.server.client
     found = await client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
-    text = build_kubeconfig(replace(parse_kubeconfig(found.data["kubeconfig"]), **more))
+    text = build_kubeconfig(msgspec.structs.replace(parse_kubeconfig(found.data["kubeconfig"]), **more))
     await client.update(catalog.CONFIG_MAPS, msgspec.structs.replace(found, data={"kubeconfig": text}))
     await world.sign_cluster_info()
 

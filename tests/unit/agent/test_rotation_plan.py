@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kubevouch.agent.rotation_plan import (
     CHECK_SECONDS,
@@ -39,7 +39,7 @@ GOOD = Situation(LEAF, TIMES, rotation.node_client("worker-1"), NOW, 100.0)
 
 def _after(days: float, **changes: object) -> Situation:
     passed = dt.timedelta(days=days)
-    return replace(GOOD, now=NOW + passed, monotonic=100.0 + passed.total_seconds(), **changes)  # type: ignore[arg-type]
+    return replace(GOOD, now=NOW + passed, monotonic=100.0 + passed.total_seconds(), **changes)
 
 
 def test_the_deadline_counts_from_the_start_of_the_certificate() -> None:

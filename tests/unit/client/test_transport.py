@@ -8,10 +8,10 @@ import queue
 import socket
 import ssl
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography import x509
 
@@ -48,7 +48,7 @@ def transport(url: str, ca: ThrowawayCA, clock: FakeClock | None = None, **setti
     options = settings.pop("options", ClientOptions(url))
     files = settings.pop("files", None) or TLSFiles(TLSSources(ca.bundle), clock)
     settings = {"random": lambda: 0.5} | settings
-    return HTTPSTransport(replace(options, server=url), tls=files, clock=clock, **settings)
+    return HTTPSTransport(msgspec.structs.replace(options, server=url), tls=files, clock=clock, **settings)
 
 
 async def failure(api: HTTPSTransport, request: HTTPRequest = GET) -> TransportError:
@@ -120,7 +120,7 @@ async def test_a_wait_beyond_the_timeout_is_not_begun(ca: ThrowawayCA, serving: 
     async with ScriptedServer(serving) as server:
         server.script(busy(), OK)
         api = transport(server.url, ca)
-        assert (await api.send(replace(GET, timeout=2.0))).status == 429
+        assert (await api.send(msgspec.structs.replace(GET, timeout=2.0))).status == 429
         await api.close()
 
 
@@ -206,7 +206,7 @@ def test_after_a_401_the_request_is_repeated_once_with_the_next_credential(
         async with ScriptedServer(serving) as server:
             server.script(reply(b"", 401), OK)
             api = transport(server.url, ca, credentials=Changing("one", "two"))
-            assert (await api.send(replace(GET, method=method))).status == 200
+            assert (await api.send(msgspec.structs.replace(GET, method=method))).status == 200
             assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer one", "Bearer two"]
             await api.close()
             server.seen.clear()
@@ -269,7 +269,7 @@ async def test_a_port_that_accepts_and_says_nothing(ca: ThrowawayCA) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        options = ClientOptions("", timeouts=replace(Timeouts(), connect=0.01))
+        options = ClientOptions("", timeouts=msgspec.structs.replace(Timeouts(), connect=0.01))
         error = await failure(transport(f"https://127.0.0.1:{deaf.getsockname()[1]}", ca, options=options))
         assert isinstance(error, ConnectFailed) and "did not answer in time" in str(error)
 

@@ -164,7 +164,7 @@ def test_files(node: JoinedNode, break_it: Callable[[JoinedNode], None], code: C
 def test_files_of_another_user(node: JoinedNode) -> None:
     """Giving files away takes root: see ``integration/test_node_faults``."""
     files = gather(node.root)
-    theirs = replace(files, current=replace(files.current, owner=(files.current.owner or 0) + 1))
+    theirs = msgspec.structs.replace(files, current=replace(files.current, owner=(files.current.owner or 0) + 1))
     assert list(judge(files, now=SystemClock().now())) == []
     (found,) = judge(theirs, now=SystemClock().now())
     assert found.code is Code.OWNER_DIFFERS

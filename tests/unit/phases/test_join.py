@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from asynctest import async_test, on_both_loops
@@ -254,7 +255,7 @@ async def test_a_join_goes_on_at_the_next_address_of_the_cluster(tmp_path: Path)
                 assert len(told.warnings) == warnings
                 assert told.steps == [Step.SERVER_ASKED] and told.details[0].startswith("v1.")
             # Where nobody answers, what is asked for says so.
-            async with _reached(replace(cluster, servers=()), options, CLOCK, told) as client:
+            async with _reached(msgspec.structs.replace(cluster, servers=()), options, CLOCK, told) as client:
                 with pytest.raises(TransportError):
                     await client.get(catalog.NODES, "worker-1")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import ipaddress
 from typing import Any
@@ -58,7 +57,7 @@ WEB = Subject(common_name="a.example.com", organizations=("web",))
 
 
 def replaced(permissions: Permissions, **changes: Any) -> Permissions:
-    return dataclasses.replace(permissions, **changes)
+    return msgspec.structs.replace(permissions, **changes)
 
 
 def asked(subject: Subject = WEB, *extensions: bytes, **names: Any) -> CertificateRequest:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -128,7 +129,7 @@ async def test_a_name_that_cannot_be_validated(pebble: Pebble, tmp_path: Path) -
 @async_test
 async def test_what_an_acme_ca_never_signs(pebble: Pebble, tmp_path: Path) -> None:
     found = world(tmp_path, pebble.directory, pebble.root, pebble.ca)
-    nameless = dataclasses.replace(
+    nameless = msgspec.structs.replace(
         wanted(), request=x509_request.parse_pem(build_request(KEY, Subject(common_name="a")))
     )
     with pytest.raises(PolicyError, match="the acme issues certificates for names, and none is asked for"):

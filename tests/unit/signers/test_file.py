@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from asynctest import async_test
@@ -105,7 +105,7 @@ async def test_what_is_signed_follows_files_request_and_rules(tmp_path: Path) ->
     signer = FileSigner(*write(tmp_path, "ca-ec.crt", "ca-ec.key"), rules)
 
     async def signed(expiration_seconds: int | None) -> Certificate:
-        wanted = dataclasses.replace(WANTED, expiration_seconds=expiration_seconds)
+        wanted = msgspec.structs.replace(WANTED, expiration_seconds=expiration_seconds)
         return await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, ledger=MemoryLedger())
 
     first = await signed(None)

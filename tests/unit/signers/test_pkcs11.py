@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -42,7 +42,7 @@ NOTHING = KeyOptions()
 
 
 async def sign(signer: FileSigner, uid: str = "u") -> Certificate:
-    wanted = dataclasses.replace(WANTED, uid=uid)
+    wanted = msgspec.structs.replace(WANTED, uid=uid)
     return await issue(signer, Requester("u"), Approval("r", "m"), wanted, now=NOW, ledger=MemoryLedger())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ async def test_names_that_are_not_in_the_request_itself_are_not_asked_for(tmp_pa
             {"subject": Subject(common_name="system:node:n2", organizations=("system:nodes",))},
             {"contents": b"no request"},
         ):
-            asked = dataclasses.replace(wanted(), request=msgspec.structs.replace(wanted().request, **other))
+            asked = msgspec.structs.replace(wanted(), request=msgspec.structs.replace(wanted().request, **other))
             with pytest.raises(PolicyError, match="reads names in requests, and those in this one are not the ones"):
                 await world.sign(asked)
         assert peer.server.open_connections == 0

@@ -6,10 +6,10 @@ A CA that validates names is held to its own (test_acme.py): it gives no certifi
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from asynctest import async_test
@@ -63,10 +63,10 @@ async def test_what_is_not_approved_is_not_signed(softhsm: SoftHSM, tmp_path: Pa
 async def test_what_the_rules_refuse_is_not_signed(softhsm: SoftHSM, tmp_path: Path, kind: str) -> None:
     async with KINDS[kind](tmp_path, softhsm) as world:
         with pytest.raises(PolicyError, match="usages did not match"):
-            await world.sign(dataclasses.replace(wanted(), usages=["digital signature", "server auth"]))
+            await world.sign(msgspec.structs.replace(wanted(), usages=["digital signature", "server auth"]))
         contents = bytearray(wanted().request.contents)
         contents[-1] ^= 1
-        forged = dataclasses.replace(wanted(), request=x509_request.parse_der(bytes(contents)))
+        forged = msgspec.structs.replace(wanted(), request=x509_request.parse_der(bytes(contents)))
         with pytest.raises(SignatureError, match="unable to verify certificate request signature"):
             await world.sign(forged)
 

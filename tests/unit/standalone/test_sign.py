@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -81,9 +80,9 @@ async def test_an_entry_that_is_not_about_what_it_says(tmp_path: Path) -> None:
 async def test_the_signers_rules_are_looked_at_here_too(tmp_path: Path) -> None:
     """An approval in the ledger that no approver gives: a node signer that is to make an administrator."""
     world = World(tmp_path)
-    bad = dataclasses.replace(wanted(), usages=["digital signature", "server auth"])
+    bad = msgspec.structs.replace(wanted(), usages=["digital signature", "server auth"])
     assert (await world.ask(await world.allow(bad))).problem == "refused"
-    unknown = dataclasses.replace(wanted("v"), signer_name="kubernetes.io/kube-apiserver-client")
+    unknown = msgspec.structs.replace(wanted("v"), signer_name="kubernetes.io/kube-apiserver-client")
     answer = await world.ask(await world.allow(unknown))
     assert answer.message == "nothing is signed here for kubernetes.io/kube-apiserver-client"
 
@@ -181,7 +180,7 @@ async def test_each_signer_has_its_own_lifetime(tmp_path: Path) -> None:
         PairFiles(str(tmp_path / "ca.crt"), str(tmp_path / "ca.key")),
         durations={KUBE_APISERVER_CLIENT_KUBELET_SIGNER: dt.timedelta(hours=1)},
     )
-    asked = dataclasses.replace(wanted(), expiration_seconds=None)
+    asked = msgspec.structs.replace(wanted(), expiration_seconds=None)
     path = tmp_path / "ledger.db"
     ledger = await SQLiteLedger.open(path, world.clock)
     entry = entry_of(entries.APPROVED, asked, NOW)

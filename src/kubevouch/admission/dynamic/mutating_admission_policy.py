@@ -8,7 +8,6 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/{generic,mutating} (Kuberne
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -53,8 +52,7 @@ def policies() -> Policies:
     return PolicySource(lambda policy: MutationRules(policy.spec))
 
 
-@dataclass(frozen=True, slots=True)
-class _Invocation:
+class _Invocation(msgspec.Struct, frozen=True):
     """A policy with one of its bindings and one set of parameters."""
 
     policy: str
@@ -69,8 +67,7 @@ class _Invocation:
         return f"{self.policy}/{self.binding}/{metadata.get('namespace', '')}/{metadata.get('name', '')}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(msgspec.Struct, frozen=True):
     """Why a policy refuses; ``reason`` stands for Forbidden when it is empty."""
 
     policy: str

@@ -6,8 +6,9 @@ Source: k8s.io/apiserver/pkg/admission/plugin/cel/{condition,composition,mutatio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.admission.dynamic.match_conditions import evaluation_text
 from kubevouch.admission.dynamic.questions import POLICY_BUDGET, Asking, Inquiry
@@ -22,8 +23,7 @@ COMPILE_ERROR, INVALID_ERROR = "compile_error", "invalid_error"
 """What metrics call errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """An expression that was stored although it does not compile here."""
 
     source: str

@@ -6,8 +6,9 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go, pl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from kubevouch.admission.dynamic.match_conditions import ConditionError, MatchConditions
 from kubevouch.admission.dynamic.policy_expressions import (
@@ -34,8 +35,7 @@ INVALID = "Invalid"
 Monotonic = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """A validation that does not hold, or cannot be evaluated.
 
     Args:
@@ -51,8 +51,7 @@ class Failure:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """What one policy with one set of parameters finds.
 
     Args:
@@ -62,10 +61,10 @@ class Findings:
         annotations: for the audit event, without the policy's name.
     """
 
-    failures: list[Failure] = field(default_factory=list)
-    errors: list[Failure] = field(default_factory=list)
-    ignored: list[Failure] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
+    failures: list[Failure] = msgspec.field(default_factory=list)
+    errors: list[Failure] = msgspec.field(default_factory=list)
+    ignored: list[Failure] = msgspec.field(default_factory=list)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PolicyRules:

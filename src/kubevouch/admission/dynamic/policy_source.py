@@ -8,8 +8,9 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/generic (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from kubevouch.admission.dynamic.matching import Matcher, NamespaceGetter
 from kubevouch.admission.dynamic.review import Tree, object_tree
@@ -121,16 +122,14 @@ B = TypeVar("B", bound=Binding)
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Bound(Generic[B]):
+class Bound(msgspec.Struct, Generic[B], frozen=True):
     """A binding, and what it narrows the policy to."""
 
     binding: B
     matcher: Matcher | None
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyHook(Generic[P, B, R]):
+class PolicyHook(msgspec.Struct, Generic[P, B, R], frozen=True):
     """A policy with the bindings that put it in force."""
 
     policy: P

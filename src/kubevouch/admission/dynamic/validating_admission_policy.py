@@ -5,8 +5,6 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/{generic,validating} (Kuber
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from kubevouch.admission.audit_annotations import VALIDATION_FAILURE, annotate
@@ -51,8 +49,7 @@ def policies() -> Policies:
     return PolicySource(lambda policy: PolicyRules(policy.spec))
 
 
-@dataclass(slots=True)
-class _Denial:
+class _Denial(msgspec.Struct):
     policy: str
     binding: str
     failure: Failure
@@ -62,12 +59,11 @@ class _Denial:
         return f"ValidatingAdmissionPolicy '{self.policy}'{bound} denied request: {self.failure.message}"
 
 
-@dataclass(slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct):
     """What all policies found so far."""
 
-    denials: list[_Denial] = field(default_factory=list)
-    recorded: list[Tree] = field(default_factory=list)
+    denials: list[_Denial] = msgspec.field(default_factory=list)
+    recorded: list[Tree] = msgspec.field(default_factory=list)
 
 
 class ValidatingAdmissionPolicyPlugin:

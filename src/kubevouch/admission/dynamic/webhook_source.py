@@ -6,7 +6,8 @@ Source: k8s.io/apiserver/pkg/admission/configuration, plugin/webhook/generic/web
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.admission.dynamic.match_conditions import ConditionError, MatchConditions
 from kubevouch.admission.dynamic.matching import Matcher, NamespaceGetter
@@ -20,8 +21,7 @@ from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """One webhook of a configuration; ``uid`` tells it apart from all others."""
 
     configuration: str

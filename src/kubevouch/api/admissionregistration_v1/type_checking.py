@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from kubevouch.api.admission_v1 import AdmissionRequest
 from kubevouch.api.admissionregistration_v1 import expressions
@@ -50,8 +51,7 @@ class Checkable(Protocol):
     def type(self) -> VariableType: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CustomKind:
+class CustomKind(msgspec.Struct, frozen=True):
     """A kind that came at run time."""
 
     gvk: GroupVersionKind

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from kubevouch.api.apiextensions_v1.definitions import (
     CLUSTER,
@@ -71,8 +72,7 @@ class InvalidObject(ValueError):
     """A document is no object of the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column of ``kubectl get``: its head, where its value is, and that value's type in OpenAPI.
 
     Args:
@@ -88,8 +88,7 @@ class Column:
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnKind:
+class OwnKind(msgspec.Struct, frozen=True):
     """A kind of ours, with what its struct does not say."""
 
     resource: Resource[Any]

@@ -14,8 +14,9 @@ import hmac
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
+
+import msgspec
 
 from kubevouch.attestation import documents
 from kubevouch.attestation.aws import sigv4
@@ -58,8 +59,7 @@ _ARN = re.compile(
 _THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure")
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """What is sent to STS in place of what came; names of headers in lower case, without ``host``."""
 
     method: str
@@ -68,8 +68,7 @@ class Outgoing:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """A role in use. ``session`` is the instance's id where only EC2 may assume the role."""
 
     partition: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -27,8 +26,7 @@ KINDS = tuple(_TEMPLATES)
 """Endorsement keys that certificates are read for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """Which TPMs count.
 
     Args:
@@ -47,8 +45,7 @@ class Trust:
     revoked: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Endorsement:
+class Endorsement(msgspec.Struct, frozen=True):
     """A TPM that counts.
 
     Args:
@@ -58,7 +55,7 @@ class Endorsement:
 
     key: Public
     ek_hash: str
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def verify_endorsement(

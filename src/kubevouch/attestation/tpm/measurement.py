@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubevouch.attestation.interface import RefusedEvidenceError
 from kubevouch.pki.errors import StructureError
@@ -18,8 +19,7 @@ FIRMWARE_PCRS = tuple(range(8))
 """What firmware measures itself into (PC Client Platform Firmware Profile 1.06, table 1): its log has to tell all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """How machines may be booted.
 
     Args:
@@ -31,7 +31,7 @@ class Policy:
 
     banks: tuple[int, ...]
     pcrs: tuple[int, ...]
-    values: Mapping[int, Mapping[int, frozenset[bytes]]] = field(default_factory=dict)
+    values: Mapping[int, Mapping[int, frozenset[bytes]]] = msgspec.field(default_factory=dict)
     event_log: bool = False
     secure_boot: bool = False
 
@@ -41,8 +41,7 @@ class Policy:
         return self.secure_boot or any(self.values.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """Values that the TPM has signed, and what the log that led to them says."""
 
     values: Values

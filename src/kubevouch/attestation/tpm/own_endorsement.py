@@ -8,7 +8,8 @@ server gets the octets as they are, and reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.attestation.interface import SettingsError
 from kubevouch.attestation.tpm.device import Connection, TPMCommandError
@@ -28,8 +29,7 @@ _NOT_MADE = frozenset({ResponseCode.VALUE, ResponseCode.CURVE, 0x083, 0x08A, 0x0
 """Keys of a kind that a TPM does not have: value, curve, asymmetric, type, symmetric."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endorsement:
+class Endorsement(msgspec.Struct, frozen=True):
     """An endorsement key.
 
     Args:

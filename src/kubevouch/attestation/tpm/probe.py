@@ -6,8 +6,9 @@ No password is shown to the TPM, so that asking often never locks it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kubevouch.attestation.interface import AttestationError, SettingsError, UnavailableError
 from kubevouch.attestation.tpm import node_keys, own_endorsement
@@ -51,8 +52,7 @@ _STATES: dict[type[AttestationError], State] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What was found; empty is what could not be asked.
 
     Args:

@@ -8,8 +8,11 @@ Source: k8s.io/apiserver/pkg/cel/library/authz.go (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubevouch.cel.functions import method, opaque
 from kubevouch.cel.values import EvaluationError, Opaque, Run
@@ -23,8 +26,7 @@ _DECISION = "kubernetes.authorization.Decision"
 _CHECK_COST = 350_000
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked of the authorizer. ``service_account`` is a namespace and a name; None asks for the requester."""
 
     verb: str
@@ -39,8 +41,7 @@ class Question:
     label_selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The authorizer's."""
 
     allowed: bool

@@ -9,8 +9,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.cel.functions import method
 from kubevouch.cel.standard import to_string
@@ -45,8 +46,7 @@ FORMATTED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     """One ``%…`` of a template.
 
     Args:

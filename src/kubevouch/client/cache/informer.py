@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
+
+import msgspec
 
 from kubevouch.client.cache.indexer import Indexer, IndexFunction, by_namespace, object_key
 from kubevouch.client.cache.lister import NAMESPACE_INDEX, Lister
@@ -80,8 +81,7 @@ def strip_managed_fields(obj: T) -> T:
     return cast("T", replace_metadata(obj, managed_fields=[])) if obj.metadata.managed_fields else obj
 
 
-@dataclass(eq=False, slots=True)
-class Registration(Generic[T]):
+class Registration(msgspec.Struct, Generic[T], eq=False):
     """A handler of an informer; give it to :meth:`SharedInformer.remove_handler`."""
 
     handler: EventHandler[T]

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS, LEASES, NODES
@@ -67,8 +68,7 @@ class NoRoomError(IgnorableError):
         self.token = token
 
 
-@dataclass(frozen=True, slots=True)
-class NameCaches:
+class NameCaches(msgspec.Struct, frozen=True):
     """What is looked up. The requests need :data:`NODE_INDEX` and :data:`KEY_INDEX`."""
 
     csrs: Lister[CertificateSigningRequest]

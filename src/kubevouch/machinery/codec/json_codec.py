@@ -12,7 +12,6 @@ import binascii
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -161,12 +160,11 @@ def decode(data: bytes, struct: type[S]) -> S:
             raise UnmarshalError(str(err)) from err
 
 
-@dataclass(slots=True)
-class Decoded:
+class Decoded(msgspec.Struct):
     """A struct and what a strict reader has against its text, in order of appearance."""
 
     value: Any
-    strict_errors: list[str] = field(default_factory=list)
+    strict_errors: list[str] = msgspec.field(default_factory=list)
 
 
 def convert(tree: Any, struct: type[S]) -> S:

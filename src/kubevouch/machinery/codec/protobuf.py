@@ -8,7 +8,6 @@ when it is empty; bytes are there when there are any. A reader takes what is abs
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Generic, NewType, TypeVar, cast
 
@@ -52,8 +51,7 @@ class ProtobufError(ValueError):
     """The bytes are not the message they claim to be."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufCodec(Generic[S]):
+class ProtobufCodec(msgspec.Struct, Generic[S], frozen=True):
     """Both directions for one struct: the bare message, without envelope or TypeMeta."""
 
     encode: Callable[[S], bytes]
@@ -458,8 +456,7 @@ def seal_around(api_version: str, kind: str, size: int) -> tuple[bytes, bytes]:
     return envelope_prefix(api_version, kind) + field_head(2, size), _ENVELOPE_END
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What an envelope holds."""
 
     api_version: str

@@ -15,9 +15,9 @@ import base64
 import binascii
 import math
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from kubevouch.machinery.codec import gojson
@@ -122,8 +122,7 @@ class _Built(NamedTuple):
     nodes: int
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A collection that has not ended."""
 
     value: dict[str, Any] | list[Any]

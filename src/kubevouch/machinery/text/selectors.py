@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from kubevouch.machinery.field import FieldError, aggregate, invalid
 from kubevouch.machinery.meta import LabelSelector as LabelSelectorStruct
 from kubevouch.machinery.text import gotext, names
@@ -69,8 +71,7 @@ def _int64(text: str) -> int | None:
     return value if -(1 << 63) <= value < 1 << 63 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label; ``values`` is sorted and has no repeats when it comes from a text."""
 
     key: str
@@ -120,8 +121,7 @@ def _invalid_key(key: str, path: str) -> list[FieldError]:
     return [invalid(path, key, "; ".join(messages))] if messages else []
 
 
-@dataclass(slots=True)
-class _Values:
+class _Values(msgspec.Struct):
     """What all requirements together want of the value of a key that has to be there.
 
     ``exact`` None admits every value; ``above`` and ``below`` are the bounds of Gt and Lt.
@@ -457,8 +457,7 @@ def parse_label_selector(text: str) -> LabelSelector:
 # ------------------------------------------------------------------ field selectors
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(msgspec.Struct, frozen=True):
     """``field=value`` or, negated, ``field!=value``."""
 
     field: str

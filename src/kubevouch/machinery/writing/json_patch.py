@@ -11,8 +11,9 @@ An operation costs time in proportion to its path and its value, and for arrays 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import gojson, json_codec
@@ -27,8 +28,7 @@ _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _ABSENT = object()
 
 
-@dataclass(frozen=True, slots=True)
-class JSONPatch:
+class JSONPatch(msgspec.Struct, frozen=True):
     """The operations of a patch, and what strict reading has against its text."""
 
     operations: tuple[Any, ...]

@@ -5,8 +5,9 @@ Sources: gopkg.in/evanphx/json-patch.v4 merge.go, k8s.io/apiserver/pkg/endpoints
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import gojson, json_codec
@@ -15,8 +16,7 @@ from kubevouch.machinery.writing.json_patch import too_deep
 _BAD_PATCH = "Invalid JSON Patch"
 
 
-@dataclass(frozen=True, slots=True)
-class MergePatch:
+class MergePatch(msgspec.Struct, frozen=True):
     """The tree of a patch, and what strict reading has against its text."""
 
     tree: Any

@@ -10,8 +10,9 @@ Sources: k8s.io/apimachinery/pkg/util/strategicpatch, pkg/util/mergepatch, third
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import errors
 from kubevouch.machinery.codec import gojson, json_codec
@@ -40,8 +41,7 @@ _BAD_ORDER_LIST = "invalid patch format of setElementOrder list"
 _BAD_RETAIN_KEYS = "invalid patch format of retainKeys"
 
 
-@dataclass(frozen=True, slots=True)
-class StrategicMergePatch:
+class StrategicMergePatch(msgspec.Struct, frozen=True):
     """The tree of a patch, and what strict reading has against its text."""
 
     tree: Map
@@ -84,8 +84,7 @@ def apply(document: Map, patch: StrategicMergePatch, schema: StructSchema) -> Ma
 # ------------------------------------------------------------------ what the declarations say
 
 
-@dataclass(frozen=True, slots=True)
-class _Meta:
+class _Meta(msgspec.Struct, frozen=True):
     """How a field merges, and the type below it (of its items for lists)."""
 
     below: TypeSchema

@@ -9,9 +9,10 @@ Sources: sigs.k8s.io/structured-merge-diff/v6 typed (Kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
+
+import msgspec
 
 from kubevouch.machinery.schema import FieldSchema, ListSchema, MapSchema, StructSchema, TypeSchema
 from kubevouch.machinery.text import gotext
@@ -19,15 +20,13 @@ from kubevouch.machinery.writing import field_set
 from kubevouch.machinery.writing.field_set import FieldSet, element_text, field_element
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarType:
+class ScalarType(msgspec.Struct, frozen=True):
     """A leaf; ``any`` is a document inside the document, ``untyped`` no list or map."""
 
     kind: Literal["string", "numeric", "boolean", "untyped", "any"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MapType:
+class MapType(msgspec.Struct, frozen=True, eq=False):
     """A struct has ``fields``, a map an ``element``; an atomic one is owned as a whole."""
 
     fields: dict[str, MergeType]
@@ -38,18 +37,16 @@ class MapType:
         return self.fields.get(key, self.element)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListType:
+class ListType(msgspec.Struct, frozen=True, eq=False):
     """``keys`` of a list whose items have them, with the ``defaults`` of some; empty for a set."""
 
     item: MergeType
     keys: tuple[str, ...] = ()
     atomic: bool = True
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class DeducedType:
+class DeducedType(msgspec.Struct, frozen=True):
     """Of what nobody declared: a map is merged key by key, a list is owned as a whole."""
 
 
@@ -382,8 +379,7 @@ def _remaining(items: Iterator[tuple[str, Any]], gone: FieldSet, kind: ListType)
 # ------------------------------------------------------------------ compare
 
 
-@dataclass(slots=True)
-class Comparison:
+class Comparison(msgspec.Struct):
     """What is new or other (``changed``), and what is no longer there (``removed``)."""
 
     changed: FieldSet

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.agent import trust_bundle
@@ -51,8 +51,7 @@ class CARotationError(Exception):
         self.obstacles = obstacles
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What ``start`` can be told.
 
     Args:

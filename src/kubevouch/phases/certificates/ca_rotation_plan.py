@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from kubevouch.agent.trust_bundle import bundle_hash
 from kubevouch.machinery.text.times import Time
@@ -117,8 +117,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return msgspec.structs.replace(self, phase=phase, since=now)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What was seen.
 
     Args:
@@ -138,8 +137,7 @@ class Facts:
     outdated: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(msgspec.Struct, frozen=True):
     """Who is in the way, and why."""
 
     name: str
@@ -210,8 +208,7 @@ def unknown_before(rotation: Rotation, facts: Facts) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """A rotation in plain words.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -59,8 +58,7 @@ class CertsError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A certificate and its key, as PEM files."""
 
     certificate: Path
@@ -280,8 +278,7 @@ def load_service_account_key(pair: Pair) -> PrivateKey:
         ) from err
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlanePKI:
+class ControlPlanePKI(msgspec.Struct, frozen=True):
     """What :func:`ensure_control_plane` leaves in ``pki/``.
 
     Args:

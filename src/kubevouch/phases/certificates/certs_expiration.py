@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.phases.certificates import control_plane_files
 from kubevouch.phases.certificates.control_plane_files import Layout, display_name
 
 
-@dataclass(frozen=True, slots=True)
-class Expiration:
+class Expiration(msgspec.Struct, frozen=True):
     """When one certificate ends.
 
     Args:
@@ -29,8 +29,7 @@ class Expiration:
         return dt.timedelta() if self.not_after is None else max(self.not_after - now, dt.timedelta())
 
 
-@dataclass(frozen=True, slots=True)
-class Expirations:
+class Expirations(msgspec.Struct, frozen=True):
     certificates: tuple[Expiration, ...]
     authorities: tuple[Expiration, ...]
 

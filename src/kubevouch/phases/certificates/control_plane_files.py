@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,8 +24,7 @@ KUBERNETES_FOLDER = Path("/etc/kubernetes")
 PKI_FOLDER = KUBERNETES_FOLDER / "pki"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """Where a control plane's files lie."""
 
     pki: Path = PKI_FOLDER
@@ -42,8 +40,7 @@ class Layout:
         return pair_at(self.pki, base_name)
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """A certificate with its key: a pair of files, or inside a kubeconfig.
 
     Args:

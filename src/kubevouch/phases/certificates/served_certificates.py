@@ -8,8 +8,9 @@ import hashlib
 import os
 import re
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.client.tls import insecure_context_that_verifies_nothing
@@ -29,8 +30,7 @@ _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """What a port serves.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
+import msgspec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -31,8 +31,7 @@ P384 = 0x0004
 P521 = 0x0005
 
 
-@dataclass(frozen=True, slots=True)
-class Hash:
+class Hash(msgspec.Struct, frozen=True):
     """``name`` is Python's and that of PCR banks; ``size`` in octets."""
 
     name: str

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
+
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.tpm.algorithms import ECDSA, NULL, SHA256
 from kubevouch.pki.tpm.marshalling import Reader, sized
@@ -124,8 +126,7 @@ def _code_of(full: int) -> int:
     return full & 0xBF if full & 0x80 else full & 0xFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True):
     """Who may: a password, or a policy session that was opened before (part 1, 19.6)."""
 
     session: int = PASSWORD

@@ -7,7 +7,7 @@ keys) and "TCG TPM v2.0 Provisioning Guidance", version 1.0, chapter 7.5.1 (stor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kubevouch.pki.tpm.algorithms import AES, CFB, ECC, ECDSA, NULL, P256, P384, P521, RSA, SHA256, SHA384, SHA512
 from kubevouch.pki.tpm.public_area import RESIDENT, Attributes, Public
@@ -30,8 +30,7 @@ _POLICY_B = {
 _AES_128, _AES_256 = (AES, 128, CFB), (AES, 256, CFB)
 
 
-@dataclass(frozen=True, slots=True)
-class EndorsementKey:
+class EndorsementKey(msgspec.Struct, frozen=True):
     """One kind of endorsement key: the NV index of its certificate, and what it is made from."""
 
     certificate: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kubevouch.api.apiextensions_v1.definitions import (
     NAMESPACED,
@@ -18,8 +19,7 @@ from kubevouch.machinery.text.versions import version_priority
 from kubevouch.structural.scale import ScalePaths
 
 
-@dataclass(frozen=True, slots=True)
-class KindVersion:
+class KindVersion(msgspec.Struct, frozen=True):
     """One version of a kind.
 
     Args:
@@ -45,8 +45,7 @@ class KindVersion:
         return {} if self.props is None else self.props.tree
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A custom kind under the names that were accepted.
 
     ``conversion`` is the definition's own, as a tree.
@@ -63,7 +62,7 @@ class Kind:
     categories: tuple[str, ...]
     namespaced: bool
     versions: tuple[KindVersion, ...]
-    conversion: Mapping[str, Any] = field(default_factory=dict)
+    conversion: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def stored(self) -> KindVersion:

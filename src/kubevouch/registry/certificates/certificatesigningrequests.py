@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.api import catalog, certificates_v1, certificates_v1beta1

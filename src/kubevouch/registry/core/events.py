@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
+
+import msgspec
 
 from kubevouch.api import catalog, core_v1, events_v1
 from kubevouch.api.core_v1 import Event
@@ -115,4 +116,4 @@ DEFINITION = Definition(
 
 def definition(ttl: float) -> Definition[Event]:
     """Events that are kept for so many seconds; 0 keeps them for ever."""
-    return dataclasses.replace(DEFINITION, ttl=ttl or None)
+    return msgspec.structs.replace(DEFINITION, ttl=ttl or None)

@@ -5,9 +5,10 @@ Source: k8s.io/apiserver/pkg/server/options/audit.go (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+import msgspec
 
 STDOUT = "-"
 API_VERSION = "audit.k8s.io/v1"
@@ -22,8 +23,7 @@ class Mode(StrEnum):
     BLOCKING_STRICT = "blocking-strict"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
+class BatchOptions(msgspec.Struct, frozen=True):
     """``--audit-*-batch-*``, times in seconds; counts in mode ``batch`` only."""
 
     buffer_size: int = 10_000
@@ -37,8 +37,7 @@ class BatchOptions:
 LOG_BATCH = BatchOptions(max_size=1, max_wait=0.0, throttle_enable=False, throttle_qps=0.0, throttle_burst=0)
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateOptions:
+class TruncateOptions(msgspec.Struct, frozen=True):
     """``--audit-*-truncate-*``, sizes in bytes."""
 
     enabled: bool = False
@@ -46,8 +45,7 @@ class TruncateOptions:
     max_event_size: int = 100 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LogFileOptions:
+class LogFileOptions(msgspec.Struct, frozen=True):
     """``--audit-log-*``.
 
     Args:
@@ -68,8 +66,7 @@ class LogFileOptions:
     truncate: TruncateOptions = TruncateOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookOptions:
+class WebhookOptions(msgspec.Struct, frozen=True):
     """``--audit-webhook-*``, times in seconds."""
 
     config_file: Path
@@ -80,8 +77,7 @@ class WebhookOptions:
     initial_backoff: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
+class AuditOptions(msgspec.Struct, frozen=True):
     """Without a policy file nothing is recorded, as in Kubernetes."""
 
     policy_file: Path | None = None

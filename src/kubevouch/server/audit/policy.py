@@ -8,7 +8,6 @@ Source: k8s.io/apiserver/pkg/audit/policy, pkg/apis/audit/validation (Kubernetes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -90,8 +89,7 @@ class AuditPolicyError(ValueError):
     """The text is no policy that can be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditDecision:
+class AuditDecision(msgspec.Struct, frozen=True):
     """What is recorded of one request."""
 
     level: Level

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -41,8 +40,7 @@ _SLACK = dt.timedelta(minutes=5)
 _CLIENT_CA, _PROXY_CA = "client-ca-file", "requestheader-client-ca-file"
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationTrust:
+class AuthenticationTrust(msgspec.Struct, frozen=True):
     """What this server believes: the bundles of its authenticators, and where the front proxy puts what."""
 
     clients: tuple[Certificate, ...]

@@ -12,7 +12,8 @@ as Go's server reads it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 # Go's net/http, DefaultMaxHeaderBytes.
 MAX_HEAD_BYTES = 1 << 20
@@ -45,8 +46,7 @@ _TRAILER = re.compile(_TOKEN + rb":" + _VALUE + rb"\r\n")
 _STRAY = re.compile(rb"(?<!\r)\n|\r[^\n]|\0")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why the bytes are no request: the status to answer with, after which the connection ends."""
 
     status: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+
+import msgspec
 
 REQUEST_TIMEOUT = dt.timedelta(seconds=60)  # kube-apiserver's --request-timeout
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """All in seconds.
 
     Args:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ctypes
 import ssl
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kubevouch.pki.client_certificate import MAX_PRESENTED
 
@@ -53,8 +54,7 @@ class TLSUnavailableError(Exception):
     """This Python's ssl module cannot be told to ask for client certificates without verifying them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServingFiles:
+class ServingFiles(msgspec.Struct, frozen=True):
     """The server's certificate chain and key, as PEM files."""
 
     certificate: Path
@@ -79,8 +79,7 @@ class TLSOptionsError(ValueError):
     """A version or a cipher suite that is not served."""
 
 
-@dataclass(frozen=True, slots=True)
-class TLSOptions:
+class TLSOptions(msgspec.Struct, frozen=True):
     """``--tls-min-version`` and ``--tls-cipher-suites``, in Go's names.
 
     Raises:
@@ -129,7 +128,10 @@ def why_unusable(files: ServingFiles, err: Exception) -> str:
     return f"{files.certificate} and {files.key}: {(reason or str(err)).lower().replace('_', ' ')}"
 
 
-def server_context(files: ServingFiles, options: TLSOptions = TLSOptions()) -> ssl.SSLContext:
+_USUAL = TLSOptions()
+
+
+def server_context(files: ServingFiles, options: TLSOptions = _USUAL) -> ssl.SSLContext:
     """A context that asks for client certificates and accepts any.
 
     Raises:

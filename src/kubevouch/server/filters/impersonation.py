@@ -5,7 +5,7 @@ Source: apiserver endpoints/filters/impersonation (Kubernetes 1.36).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kubevouch.authentication import impersonation as headers
 from kubevouch.authorization.impersonation import Impersonator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.server.request import Handler, ObjectResult, Request, Result
@@ -11,12 +11,11 @@ from kubevouch.util.tracing import Attribute, Kind, Origins, Span, Tracer
 from kubevouch.wellknown import ANONYMOUS_USER
 
 
-@dataclass(frozen=True, slots=True)
-class Tracing:
+class Tracing(msgspec.Struct, frozen=True):
     """A tracer, and in which span each object was created."""
 
     tracer: Tracer
-    origins: Origins = field(default_factory=Origins)
+    origins: Origins = msgspec.field(default_factory=Origins)
 
     async def filter(self, request: Request, following: Handler) -> Result:
         """Stands behind authentication: an anonymous client's trace is only pointed to, as kube-apiserver does for

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec import structs
 
 from kubevouch.authentication import request_header, service_account, webhook, x509
@@ -42,8 +42,7 @@ _JUDGED = BytesResult(b"", "")
 _jitter = random.Random()  # noqa: S311 - spreads work, guards nothing
 
 
-@dataclass(slots=True, eq=False)
-class _Watch:
+class _Watch(msgspec.Struct, eq=False):
     """A running watch: who asked for it, and how it ends."""
 
     request: Request

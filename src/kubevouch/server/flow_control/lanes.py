@@ -8,8 +8,9 @@ one, both before who reads collections, and the anonymous have a lane that canno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
@@ -38,8 +39,7 @@ class Lane(StrEnum):
     ANONYMOUS = "anonymous"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneLimits:
+class LaneLimits(msgspec.Struct, frozen=True):
     """What a lane may use.
 
     Args:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from kubevouch.server.flow_control.lanes import Lane, LaneLimits
 
@@ -35,8 +36,7 @@ class _Waiting(NamedTuple, Generic[T]):
     weight: int
 
 
-@dataclass(slots=True)
-class LaneState(Generic[T]):
+class LaneState(msgspec.Struct, Generic[T]):
     """A lane as it is now. The counters only grow."""
 
     limits: LaneLimits
@@ -45,10 +45,10 @@ class LaneState(Generic[T]):
     running: int = 0
     started_this_turn: int = 0
     waiting: int = 0
-    queues: OrderedDict[str, deque[_Waiting[T]]] = field(default_factory=OrderedDict)
+    queues: OrderedDict[str, deque[_Waiting[T]]] = msgspec.field(default_factory=OrderedDict)
     # What a flow that waits has saved up for a request that weighs more than one of its turns.
-    credits: dict[str, int] = field(default_factory=dict)
-    flows: dict[str, int] = field(default_factory=dict)
+    credits: dict[str, int] = msgspec.field(default_factory=dict)
+    flows: dict[str, int] = msgspec.field(default_factory=dict)
     dispatched: int = 0
     refused: int = 0
     timed_out: int = 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from kubevouch.machinery import errors, field
 from kubevouch.machinery.codec import elements, json_codec
@@ -33,8 +34,7 @@ _NO_KIND = GroupVersionKind("", "", "")
 Tree = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Patch:
+class _Patch(msgspec.Struct, frozen=True):
     """A decoded patch: how it changes a tree, what strict reading found, how errors print its result.
 
     ``decodes``: whether Kubernetes reads the result by the kind it names; a strategic merge fills the struct it has.

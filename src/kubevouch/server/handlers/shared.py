@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from kubevouch.admission.chain import AdmissionChain
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision
@@ -24,8 +25,7 @@ from kubevouch.util.timers import Timers
 from kubevouch.util.worker import compute, weigh
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """What handlers need besides the request."""
 
     clock: Clock

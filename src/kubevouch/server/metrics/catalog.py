@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import prometheus_client
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -263,8 +263,7 @@ async def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, s
     return b"".join(body) + (b"" if text else _END), content_type
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """Some samples of a family; ``continues``: its head has been written."""
 
     family: Metric

@@ -12,9 +12,10 @@ import hashlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from kubevouch.machinery.codec import json_codec
 from kubevouch.registry.apiextensions.custom_resources import ServedKindVersion
@@ -49,8 +50,7 @@ class _Piece(NamedTuple):
     definitions: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _BuiltIn:
+class _BuiltIn(msgspec.Struct, frozen=True):
     """The documents of version 3 and their digests, by name."""
 
     documents: dict[str, bytes]
@@ -58,15 +58,13 @@ class _BuiltIn:
     custom: CustomDocuments
 
 
-@dataclass(frozen=True, slots=True)
-class _BuiltInV2:
+class _BuiltInV2(msgspec.Struct, frozen=True):
     frame: Tree
     pieces: dict[str, _Piece]
     digests: dict[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(msgspec.Struct, frozen=True):
     """The documents at some moment.
 
     Args:

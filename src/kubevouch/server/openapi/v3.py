@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.api.autoscaling_v1 import Scale
 from kubevouch.server.endpoints import Served
@@ -19,8 +20,7 @@ SECURITY_SCHEME = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(msgspec.Struct, frozen=True):
     """The documents by name (``apis/certificates.k8s.io/v1``), and everything that is in them."""
 
     by_name: dict[str, Tree]

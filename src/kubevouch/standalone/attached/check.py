@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.authorization_v1 import ResourceAttributes
@@ -50,8 +51,7 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was found. ``hint`` says what to do."""
 
     level: Level
@@ -60,8 +60,7 @@ class Finding:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What a cluster shows.
 
     Args:
@@ -91,8 +90,7 @@ class Seen:
         return self.now - lease.renew_time.datetime() < 2 * dt.timedelta(seconds=lease.lease_duration_seconds or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What to know before attached controllers start. ``switch_off`` is for kube-controller-manager's flag."""
 
     selected: tuple[Entry, ...]

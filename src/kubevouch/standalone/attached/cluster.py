@@ -6,12 +6,13 @@ import datetime as dt
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, CUSTOM_RESOURCE_DEFINITIONS
@@ -71,8 +72,7 @@ class IncompleteDiscoveryError(Exception):
     """Some kinds of the server are not known, and a controller that has to know all is to run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True):
     """What the command line gives to the controllers of every cluster.
 
     Args:

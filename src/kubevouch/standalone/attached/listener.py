@@ -13,9 +13,9 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from kubevouch.agent.serving import SELF_SIGNED_VALIDITY

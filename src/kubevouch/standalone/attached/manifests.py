@@ -7,8 +7,9 @@ make certificates of his own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch import __version__, wellknown
 from kubevouch.controllers import catalog
@@ -26,8 +27,7 @@ _SIGNING_FOLDER = "/etc/kubevouch/signing"
 _UID = 65532  # the image's
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """One Deployment, the account it runs as, and its Lease, all of one name.
 
     Args:

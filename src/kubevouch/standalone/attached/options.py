@@ -7,8 +7,9 @@ AttachedError          the controllers cannot start here; ``hint`` says what to 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.api.core_v1.nodes import NODE_MONITOR_GRACE_PERIOD
 from kubevouch.client.leader_election import ElectionOptions
@@ -38,16 +39,14 @@ class AttachedOptionsError(AttachedError):
     """A setting cannot be meant; nothing was asked of any cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedCluster:
+class AttachedCluster(msgspec.Struct, frozen=True):
     """A cluster to work for. ``name`` tells several apart, in metrics, logs and checks; the only one may have none."""
 
     name: str
     config: RESTConfig
 
 
-@dataclass(frozen=True, slots=True)
-class ServingOptions:
+class ServingOptions(msgspec.Struct, frozen=True):
     """Where health and metrics are served.
 
     Args:
@@ -60,13 +59,12 @@ class ServingOptions:
     bind_address: str = "0.0.0.0"  # noqa: S104 - kube-controller-manager's; whoever scrapes is on another machine
     port: int | None = DEFAULT_PORT
     files: tuple[Path, Path] | None = None
-    tls: TLSOptions = field(default_factory=TLSOptions)
+    tls: TLSOptions = msgspec.field(default_factory=TLSOptions)
     is_plain: bool = False
     open_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedOptions:
+class AttachedOptions(msgspec.Struct, frozen=True):
     """What ``kubevouch controllers`` can be told.
 
     Args:
@@ -84,10 +82,10 @@ class AttachedOptions:
 
     clusters: tuple[AttachedCluster, ...]
     controllers: tuple[str, ...] = DEFAULT_CONTROLLERS
-    election: ElectionOptions | None = field(default_factory=ElectionOptions)
-    signing: ClusterSigning = field(default_factory=ClusterSigning)
-    identity: IdentityOptions = field(default_factory=IdentityOptions)
-    approval: ApprovalOptions = field(default_factory=ApprovalOptions)
+    election: ElectionOptions | None = msgspec.field(default_factory=ElectionOptions)
+    signing: ClusterSigning = msgspec.field(default_factory=ClusterSigning)
+    identity: IdentityOptions = msgspec.field(default_factory=IdentityOptions)
+    approval: ApprovalOptions = msgspec.field(default_factory=ApprovalOptions)
     cluster_api: ClusterAPIOptions | None = None
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
     ledger: Path | None = None
@@ -95,5 +93,5 @@ class AttachedOptions:
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     qps: float = DEFAULT_QPS
     burst: int = DEFAULT_BURST
-    serving: ServingOptions = field(default_factory=ServingOptions)
+    serving: ServingOptions = msgspec.field(default_factory=ServingOptions)
     authority: RESTConfig | None = None

@@ -6,7 +6,8 @@ import ipaddress
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
@@ -32,8 +33,7 @@ from kubevouch.util.tasks import Supervisor
 from kubevouch.wellknown import NODE_ATTESTATION_CONTROLLER
 
 
-@dataclass(frozen=True, slots=True)
-class RunningAttached:
+class RunningAttached(msgspec.Struct, frozen=True):
     """Controllers that stand or lead. ``port``: where health and metrics are; 0 for nowhere."""
 
     clusters: tuple[ClusterControllers, ...]

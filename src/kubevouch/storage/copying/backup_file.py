@@ -22,7 +22,6 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -174,8 +173,7 @@ class BackupFile:
         return open_backup(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class BackupSnapshot:
+class BackupSnapshot(msgspec.Struct, frozen=True):
     """A ``Snapshot``: a file that was found to be whole."""
 
     path: Path

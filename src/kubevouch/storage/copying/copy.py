@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kubevouch.storage.copying import mark as marks
 from kubevouch.storage.copying.differences import Difference, differences, is_equal
@@ -75,8 +76,7 @@ class Destination(Source, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a copy is: ``step`` is one of "raise", "copy" and "verify", ``done`` counts revisions or keys."""
 
     step: str
@@ -87,8 +87,7 @@ class Progress:
 Told = Callable[[Progress], None]
 
 
-@dataclass(slots=True)
-class Copied:
+class Copied(msgspec.Struct):
     """What a copy has done. ``revision`` is the destination's, of which ``raised`` were left out."""
 
     source_revision: Revision
@@ -176,8 +175,7 @@ async def _write_mark(store: Store, wanted: Snapshot, *, finished: bool) -> Revi
     return await (store.create(MARK_KEY, value) if found is None else store.update(MARK_KEY, value, found.revision))
 
 
-@dataclass(slots=True)
-class _Task:
+class _Task(msgspec.Struct):
     wanted: Snapshot
     destination: Destination
     store: Store

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.util.clock import Clock
@@ -20,8 +21,7 @@ Grant = Callable[[int], Awaitable[int]]
 """Asks etcd for a lease of so many seconds; returns its ID."""
 
 
-@dataclass(slots=True)
-class _Lease:
+class _Lease(msgspec.Struct):
     identity: asyncio.Future[int]
     end: float
     writes: int = 0

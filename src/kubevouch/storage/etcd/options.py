@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 """A name or an address, with or without a port."""
@@ -16,8 +17,7 @@ LEASE_REUSE_WRITES = 1000
 DB_POLL_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class EtcdOptions:
+class EtcdOptions(msgspec.Struct, frozen=True):
     """Where etcd is and how to get in; the names are kube-apiserver's flags without ``--etcd-``.
 
     Args:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.storage.interface import EventBatch, KeyValue, Revision, StoreDamaged, StoreError, StoreEvent
 from kubevouch.storage.sqlite.rows import Row
 from kubevouch.storage.write import Write, refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A key that the store remembers: the revision of its last write, and what that left.
 
     ``content`` is None after a deletion, and the damage if the value cannot be read.
@@ -21,8 +21,7 @@ class Held:
     content: KeyValue | StoreDamaged | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """For each write its revision or why it failed; the rows to append; the events to publish; the last revision."""
 
     outcomes: list[Revision | StoreError]

@@ -11,7 +11,8 @@ enough to look at every row up to the mark once: the one before it goes, and if 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+
+import msgspec
 
 from kubevouch.storage.interface import FutureRevision, Revision
 from kubevouch.storage.sqlite.queries import read_revision
@@ -45,8 +46,7 @@ SELECT coalesce(max(revision), :compacted), count(*) FROM (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What a step did: rows taken away, rows to look at in the next one, and whether any are left."""
 
     removed: int

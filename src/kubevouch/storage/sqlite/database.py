@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files
@@ -25,8 +26,7 @@ BUSY_SECONDS = 5.0
 _log = get_logger("kubevouch.storage.sqlite")
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(msgspec.Struct, frozen=True):
     """The open files: one connection that writes, and some that read."""
 
     path: Path

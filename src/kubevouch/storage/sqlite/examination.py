@@ -11,8 +11,9 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite import log_frames
@@ -44,8 +45,7 @@ SELECT (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True):
     """What was found in a store that may be opened."""
 
     layout: int

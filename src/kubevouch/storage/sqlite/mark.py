@@ -18,8 +18,9 @@ import mmap
 import os
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite.errors import loss
@@ -38,8 +39,7 @@ def mark_of(path: Path) -> Path:
     return path.with_name(path.name + ".mark")
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(msgspec.Struct, frozen=True):
     """What a mark says.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.copying.copy import Told
 from kubevouch.storage.interface import Revision
@@ -14,8 +15,7 @@ from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.util.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class SQLitePlace:
+class SQLitePlace(msgspec.Struct, frozen=True):
     """A ``Source`` and a ``Destination``."""
 
     path: Path

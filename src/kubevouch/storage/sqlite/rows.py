@@ -15,7 +15,6 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,8 +57,7 @@ class Change(msgspec.Struct, array_like=True, frozen=True):
     previous: Version | None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A row of ``version`` to be written."""
 
     revision: Revision

@@ -6,10 +6,11 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from kubevouch.storage.expiry import Sweeper
 from kubevouch.storage.feed import Feed, Stretch, Watcher
@@ -37,8 +38,7 @@ DUE_AT_ONCE = 256
 """How many keys one round of expiry deletes; they share a commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """For metrics. Counts are since the store was opened."""
 
     writes: int

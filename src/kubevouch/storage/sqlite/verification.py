@@ -10,8 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.storage.sqlite import examination, files
@@ -30,8 +31,7 @@ Judge = Callable[[str, bytes], str]
 _ROWS = "SELECT revision, previous, deleted, expires, checksum, key, value FROM version"
 
 
-@dataclass(slots=True)
-class Verified:
+class Verified(msgspec.Struct):
     """What was looked at, and what was found wrong with it.
 
     Args:
@@ -39,8 +39,8 @@ class Verified:
         damaged: what is there and is not what was written.
     """
 
-    lost: list[str] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    lost: list[str] = msgspec.field(default_factory=list)
+    damaged: list[str] = msgspec.field(default_factory=list)
     revision: int = 0
     compacted: int = 0
     versions: int = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
+
+import msgspec
 
 from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreUnavailable
 from kubevouch.storage.sqlite.batch import Decision, decide
@@ -49,16 +50,14 @@ PAGES_PER_ROW = 2
 _log = get_logger("kubevouch.storage.sqlite")
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(msgspec.Struct):
     """A write, and where its revision goes."""
 
     write: Write
     future: asyncio.Future[Revision]
 
 
-@dataclass(slots=True)
-class Commit:
+class Commit(msgspec.Struct):
     """A batch after its commit: outcomes in the order of its writes, events up to ``revision``.
 
     ``failure`` is why there was no commit; it is the outcome of each write then.
@@ -78,16 +77,14 @@ class Signal(Enum):
     STOP = "stop"
 
 
-@dataclass(slots=True)
-class Work:
+class Work(msgspec.Struct):
     """What the writer does next: one commit, then perhaps one thing more."""
 
-    pending: list[Pending] = field(default_factory=list)
+    pending: list[Pending] = msgspec.field(default_factory=list)
     further: Job[Any] | Signal | None = None
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(msgspec.Struct):
     """Counted by the writer's thread, read by anyone."""
 
     writes: int = 0
@@ -97,8 +94,7 @@ class Counters:
     failed_checkpoints: int = 0
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(msgspec.Struct):
     """``settle`` is called in the loop, once for each batch, in the order of the commits."""
 
     database: Database
@@ -106,11 +102,11 @@ class Writer:
     loop: asyncio.AbstractEventLoop
     revision: Revision
     settle: Callable[[Commit], None]
-    counters: Counters = field(default_factory=Counters)
-    _gathered: list[Pending] = field(default_factory=list)
+    counters: Counters = msgspec.field(default_factory=Counters)
+    _gathered: list[Pending] = msgspec.field(default_factory=list)
     """Accepted writes that the thread does not have yet. Only the loop touches them."""
     _gathered_bytes: int = 0
-    _queue: SimpleQueue[list[Pending] | Job[Any] | Signal] = field(default_factory=SimpleQueue)
+    _queue: SimpleQueue[list[Pending] | Job[Any] | Signal] = msgspec.field(default_factory=SimpleQueue)
     _uncopied_bytes: int = 0
     _failing: bool = False
 

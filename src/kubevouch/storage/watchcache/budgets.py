@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 # Superseded values that watches can still start from, with what an event itself takes. Beyond it the cache with the
 # largest history forgets its oldest events, so that one resource does not cost the others theirs.
@@ -33,8 +34,7 @@ class Holder(Protocol):
     def shrink_oldest(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Budgets:
+class Budgets(msgspec.Struct):
     """What all caches of one server share."""
 
     history: int = HISTORY_BYTES
@@ -43,11 +43,11 @@ class Budgets:
     history_bytes: int = 0
     decoded_bytes: int = 0
     encoding_bytes: int = 0
-    _histories: list[Holder] = field(default_factory=list)
+    _histories: list[Holder] = msgspec.field(default_factory=list)
     # Large objects are encoded beside the event loop.
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.RLock = msgspec.field(default_factory=threading.RLock)
     # Objects by identity, the one that was encoded longest ago first; with the bytes of their encodings.
-    _encoded: dict[Any, int] = field(default_factory=dict)
+    _encoded: dict[Any, int] = msgspec.field(default_factory=dict)
 
     def join(self, history: Holder) -> None:
         self._histories.append(history)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from kubevouch.api.storage_keys import ROOT, prefix_part
 from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent, StoreTimeout
@@ -35,8 +36,7 @@ LOAD_SLICE = 200
 LARGE_VALUE_BYTES = 32 * 1024
 
 
-@dataclass(slots=True)
-class _Registered:
+class _Registered(msgspec.Struct):
     """``missed``: events that came before the cache was loaded; None once it is."""
 
     cache: ResourceCache[Any]
@@ -44,8 +44,7 @@ class _Registered:
     missed: list[StoreEvent] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tap:
+class Tap(msgspec.Struct, frozen=True):
     """Who hears of all values under a prefix, whether a kind is served there or not.
 
     Args:

@@ -6,8 +6,9 @@ import asyncio
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
+
+import msgspec
 
 from kubevouch.machinery.meta import Object
 from kubevouch.storage.interface import Compacted, Revision
@@ -32,8 +33,7 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Stored[T]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True):
     """An event as one watcher sees it through its selector.
 
     It does not know its event, which may keep it for other watchers: both would stay until a collection of cycles, with
@@ -45,8 +45,7 @@ class Change(Generic[T]):
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Scope(Generic[T]):
+class Scope(msgspec.Struct, Generic[T], frozen=True):
     """What a list or watch looks at.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import hashlib
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ _HASH = hashlib.sha256(_TPM.ek.encode_area()).hexdigest()
 def _endorsed(
     public: bytes = _PUBLIC, certificate: bytes = _CERTIFICATE, chain: Sequence[bytes] = _CHAIN, **trust: Any
 ) -> Endorsement:
-    return verify_endorsement(public, certificate, chain, dataclasses.replace(_TRUST, **trust), now=NOW)
+    return verify_endorsement(public, certificate, chain, msgspec.structs.replace(_TRUST, **trust), now=NOW)
 
 
 def _step(**fields: Any) -> str:
