@@ -27,13 +27,14 @@ kubeconfig_option = click.option(
 
 def rest_config_of(kubeconfig: Path | None) -> RESTConfig:
     """Warns of credentials that others can read. Raises ``KubeconfigError``."""
-
     from kubevouch.agent.own_tpm import know_tpm_of
+    from kubevouch.cli.aiohttp_import import load_aiohttp
     from kubevouch.client.kubeconfig import KubeconfigError
     from kubevouch.client.rest_config import rest_config
     from kubevouch.util import logger, logs
     from kubevouch.util.clock import SystemClock
 
+    load_aiohttp()
     if not logger.is_configured():
         logs.configure(SystemClock(), level="warning")
     try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.aiohttp_import import load_aiohttp
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.access import access_flags, take_access
 from kubevouch.cli.flags.address import address_flags
@@ -167,6 +168,7 @@ def up(
     cleanly on SIGTERM or Control-C.
     """
     with loading():
+        load_aiohttp()
         from kubevouch.standalone.up import running
     from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
