@@ -15,13 +15,15 @@ from pathlib import Path
 from torture import checker
 from torture.catalog import BUGS
 from torture.history import Header, History, Record, load
-from torture.nemeses import NEMESES, possible
+from torture.nemeses import NEMESES, OF_LINKS, possible
 from torture.run import explain, summary, torture
 from torture.systems import SYSTEMS
 from torture.violations import Violation
 
 _SHOWN = 5
 _FAULTS_A_RUN = 12
+_FAULT_SECONDS = 5.0
+"""Longer than the Lease of controllers lasts under test."""
 
 
 def main() -> int:
@@ -66,9 +68,9 @@ async def _run(name: str, seed: int, seconds: float, faults: list[str], into: Pa
             history = History(Header(seed + number, name, "", sys.argv[1:]), path)
             try:
                 async with SYSTEMS[name](Path(folder), "mortal") as system:
-                    chosen = chance.choices(faults or possible(system), k=_FAULTS_A_RUN)
+                    chosen = _chosen(faults or possible(system), chance)
                     started = time.monotonic()
-                    found = await torture(system, history, chosen)
+                    found = await torture(system, history, chosen, seconds=_FAULT_SECONDS, examined=True)
             finally:
                 history.close()
         print(f"{name}, seed {seed + number}: {', '.join(chosen)}")
@@ -79,6 +81,16 @@ async def _run(name: str, seed: int, seconds: float, faults: list[str], into: Pa
         else:
             path.unlink()
     return failed
+
+
+def _chosen(names: list[str], chance: random.Random) -> list[str]:
+    """A third of them with a failing link at the same time."""
+    links = [each for each in names if each in OF_LINKS]
+    chosen = chance.choices(names, k=_FAULTS_A_RUN)
+    return [
+        f"{each}+{chance.choice(links)}" if links and each not in OF_LINKS and chance.random() < 1 / 3 else each
+        for each in chosen
+    ]
 
 
 async def _find(names: list[str], seed: int, into: Path) -> int:

@@ -23,6 +23,7 @@ class Bug:
     Args:
         rules: any of them is what the checker may call it.
         writes: that come before, and as many after, the faults.
+        examined: it is seen in the files.
         always: looked for in every test run, not only in a long one.
     """
 
@@ -32,12 +33,14 @@ class Bug:
     writes: int = 60
     always: bool = True
     system: str = "sqlite"
+    examined: bool = False
 
     async def provoke(self, system: System, history: History) -> list[Violation]:
         return await torture(
             system,
             history,
             self.faults,
+            examined=self.examined,
             mix=self.mix,
             between=self.writes,
             after=self.writes,
@@ -76,5 +79,8 @@ BUGS = {
     ),
     "writes-sent-again": Bug(
         ("a refused write that happened",), faults=("lose-answers",) * 12, writes=20, always=False, system="pair",
+    ),
+    "entered-later": Bug(
+        ("a certificate without an entry",), _REQUESTS, faults=("kill",) * 3, writes=30, always=False, examined=True,
     ),
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from torture.history import BROKEN, Answered, Asked, Bound, Fence, Record, Revoked, Seen, Told
+from torture.history import BROKEN, Answered, Asked, Bound, Damaged, Fence, Issued, Record, Revoked, Seen, Told
 from torture.violations import Violation
 
 CERTIFICATE_REQUESTS = "certificatesigningrequests/"
@@ -34,6 +34,7 @@ def check(records: list[Record]) -> Iterator[Violation]:
     requests: dict[str, _Request] = {}
     bounds: list[Bound] = []
     fenced = False
+    ledger: list[Issued] = []
     for record in records:
         if isinstance(record, Answered):
             for seen in record.items:
@@ -44,10 +45,16 @@ def check(records: list[Record]) -> Iterator[Violation]:
             bounds.append(record)
         elif isinstance(record, Fence):
             fenced = True
+        elif isinstance(record, Issued):
+            ledger.append(record)
+        elif isinstance(record, Damaged):
+            yield Violation("damaged files", record.what)
     for request in requests.values():
         yield from _check_request(request)
         if fenced:
             yield from _check_end(request)
+    if ledger:
+        yield from _check_ledger(ledger, requests)
     for bound in bounds:
         yield from _check_uses(bound, [each for each in requests.values() if each.requester == bound.user])
     yield from _check_revoked(records)
@@ -93,6 +100,25 @@ def _check_end(request: _Request) -> Iterator[Violation]:
     if request.waits:
         what = f"{request.key} was approved at {min(request.approved)} and has no certificate when all is well again"
         yield Violation("an approved request left lying", what, frozenset(request.ops), frozenset({request.key}))
+
+
+def _check_ledger(ledger: list[Issued], requests: dict[str, _Request]) -> Iterator[Violation]:
+    """Of a system with one ledger: it has what anybody was given, and of what counts no more than one for a request."""
+    known = {each.certificate for each in ledger}
+    for request in requests.values():
+        ops, keys = frozenset(request.ops), frozenset({request.key})
+        if not request.certificates.keys() <= known:
+            what = f"{request.key} has a certificate that the ledger does not have"
+            yield Violation("a certificate without an entry", what, ops, keys)
+    counted: dict[str, set[str]] = {}
+    for each in ledger:
+        if each.counts:
+            counted.setdefault(each.uid, set()).add(each.certificate)
+    for uid, certificates in counted.items():
+        if len(certificates) > 1:
+            keys = frozenset({requests[uid].key}) if uid in requests else frozenset({uid})
+            what = f"the ledger has {len(certificates)} certificates for one request of {', '.join(keys)}"
+            yield Violation("two certificates for one request", what, frozenset(), keys)
 
 
 def _check_uses(bound: Bound, requests: list[_Request]) -> Iterator[Violation]:

@@ -126,7 +126,26 @@ class Revoked(msgspec.Struct, frozen=True, tag="revoked", tag_field="is"):
     identity: str
 
 
-Record = Asked | Answered | Told | Fault | Fence | Bound | Revoked
+class Issued(msgspec.Struct, frozen=True, tag="issued", tag_field="is"):
+    """An entry of the ledger, read when all was over: ``certificate`` (SHA-256, in hex) was issued for a request.
+
+    ``counts``: it was not discarded.
+    """
+
+    at: float
+    uid: str
+    certificate: str
+    counts: bool
+
+
+class Damaged(msgspec.Struct, frozen=True, tag="damaged", tag_field="is"):
+    """What a look at the files found that should not be."""
+
+    at: float
+    what: str
+
+
+Record = Asked | Answered | Told | Fault | Fence | Bound | Revoked | Issued | Damaged
 
 
 class Header(msgspec.Struct, frozen=True):

@@ -262,6 +262,8 @@ NEMESES: dict[str, Nemesis] = {
     "full-disk": full_disk,
 }
 
+OF_LINKS = ("cut", "partition", "lose-answers", "half-open")
+
 
 def possible(system: System) -> list[str]:
     """Those that this machine and this system have the means for."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
+from processes import KUBEVOUCH, environment
 from torture import checker
-from torture.history import Answered, Asked, Fence, History, Record, Told, of_ops
+from torture.history import Answered, Asked, Damaged, Fence, History, Issued, Record, Told, of_ops
 from torture.nemeses import NEMESES, Stage
 from torture.recorder import Client, Recorder
 from torture.systems import System
@@ -33,14 +38,17 @@ async def torture(
     after: int = 100,
     patience: float = FENCE_SECONDS,
     told: Callable[[str], None] = lambda _: None,
+    examined: bool = False,
 ) -> list[Violation]:
-    """Work on ``system`` while ``faults`` come one after the other, then what the checker says.
+    """Work on ``system`` while ``faults`` come one after the other, or at once (with a plus between); then what the
+    checker says.
 
     Args:
         between: so many acknowledged writes lie before each fault; ``after``: behind the last.
         seconds: how long a fault lasts at most.
         patience: so long an open watch may take to tell of a write, when nothing is wrong any more.
         told: hears of each fault before it comes.
+        examined: end everything with kill -9, and look at the files, too.
     """
     recorder = Recorder(history)
     work = Work(recorder, system, history.header.seed, mix or Mix())
@@ -51,13 +59,15 @@ async def torture(
         for name in faults:
             await recorder.writes(between)
             told(name)
-            await NEMESES[name](stage)
+            await asyncio.gather(*(NEMESES[each](stage) for each in name.split("+")))
         await recorder.writes(after)
         await system.heal()
         await work.finish()
         await _fence(work, recorder, patience)
     finally:
         await work.close()
+    if examined and system.data_dir is not None:
+        await _examine(system, system.data_dir, recorder)
     return checker.check(history.records)
 
 
@@ -87,6 +97,32 @@ async def _fence(work: Work, recorder: Recorder, patience: float) -> None:
     while recorder.now < until and _behind(recorder.history.records, answer.revision):  # noqa: ASYNC110 - rarely long
         await asyncio.sleep(0.05)
     recorder.add(Fence(recorder.now, answer.revision))
+
+
+async def _examine(system: System, data_dir: Path, recorder: Recorder) -> None:
+    for process in system.processes:
+        await process.end()
+    for words in (("store", "verify"), ("audit", "verify")):
+        code, said = await _command(*words, "--data-dir", str(data_dir))
+        if code:
+            recorder.add(Damaged(recorder.now, f"{' '.join(words)}: {said}"))
+    flags = ("--kind", "all", "--limit", "1000000", "-o", "json", "--data-dir", str(data_dir))
+    _, said = await _command("issued", "list", *flags)
+    entries = json.loads(said)["entries"]
+    discarded = {each["certificate"] for each in entries if each["kind"] == "discarded"}
+    for each in entries:
+        if each["kind"] == "issued" and each.get("uid"):
+            certificate = hashlib.sha256(base64.b64decode(each["certificate"])).hexdigest()
+            counts = each["certificate"] not in discarded
+            recorder.add(Issued(recorder.now, each["uid"], certificate, counts))
+
+
+async def _command(*words: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *KUBEVOUCH, *words, env=environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    said, _ = await process.communicate()
+    return process.returncode or 0, said.decode()
 
 
 async def _settled(client: Client, until: float) -> None:

@@ -208,6 +208,8 @@ class System:
     disk: Path | None = None
     """Where a small file system of its own is, if the store has one."""
     etcd: EtcdServer | None = None
+    data_dir: Path | None = None
+    """Where all files are, if they are in one place."""
 
     def take_credentials(self, data_dir: Path) -> None:
         config = kubeconfig.load((data_dir / "admin.conf").read_bytes())
@@ -254,7 +256,7 @@ async def up_on_sqlite(
     """One ``kubevouch up``, with bounds so small that what is rare otherwise is not: a compaction each second, and a
     history of a hundred events."""
     server = Process("up", _up(folder / "cluster", "sqlite:") + more, folder, planted, variables or {})
-    system = System("sqlite", folder, [server])
+    system = System("sqlite", folder, [server], data_dir=folder / "cluster")
     try:
         await server.start()
         system.take_credentials(folder / "cluster")
