@@ -13,6 +13,7 @@ import pytest
 
 import aio
 from etcd_server import EtcdServer
+from fixed_ports import free_port
 from kubevouch.cli.main import run
 from kubevouch.storage.copying.errors import Unfinished
 from kubevouch.storage.copying.mark import MARK_KEY
@@ -180,3 +181,27 @@ def test_an_etcd_in_use_is_restored_in_place(
     done = tree(["store", "restore", str(tmp_path / "b"), spec, "--replace", "--above", "1"], capsys)
     assert (done["created"], done["deleted"]) == (1, 1) and done["revision"] > seen
     assert aio.run(_count(spec)) == 300
+
+
+def test_every_value_of_an_etcd_is_looked_at_and_every_member(
+    etcd: EtcdServer, spec: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    below = f"/{spec.rpartition('/')[2]}"
+    etcd.ctl(
+        "put",
+        f"{below}/configmaps/a/b",
+        '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"}}',
+    )
+    etcd.ctl("put", f"{below}/secrets/a/sealed", "k8s:enc:aescbc:v1:key1:x")
+    etcd.ctl("put", f"{below}/example.com/things/a/b", "{}")
+    whole = tree(["store", "verify", spec], capsys)
+    assert whole["whole"] and (whole["keys"], whole["encrypted"], whole["others"]) == (3, 1, 1)
+    assert run(["store", "backup", str(tmp_path / "b"), "--store", spec]) == 0
+    assert tree(["store", "verify", str(tmp_path / "b")], capsys)["keys"] == 3
+
+    etcd.ctl("put", f"{below}/secrets/a/text", "text")
+    gone = f"{etcd.spec},127.0.0.1:{free_port()}{below}"
+    assert run(["store", "verify", gone]) == 1
+    said = capsys.readouterr()
+    assert "/registry/secrets/a/text: no Secret that can be read" in said.out and "onnect" in said.out
+    assert "is not whole: 2 findings" in said.err

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +9,16 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.flags.paths import FOLDER, shown
+from kubevouch.cli.flags.etcd import etcd_access_flags, take_etcd_access
+from kubevouch.cli.flags.paths import FOLDER
+from kubevouch.cli.runner import run_async
+from kubevouch.cli.store_copy import DATA_DIR, backup, copy, data_dir_of, naming, restore
+from kubevouch.cli.store_inspect import inspect
 from kubevouch.cli.store_rewrite import rewrite
 
 if TYPE_CHECKING:
-    from kubevouch.phases.store_inspection import Listed
-    from kubevouch.storage.copying.copy import Copied, Progress
-    from kubevouch.storage.snapshot import Record
+    from kubevouch.phases.store_verification import LookedThrough
+    from kubevouch.storage.copying.copy import Source
     from kubevouch.storage.sqlite.verification import Verified
 
 _IN_USE = "stop kubevouch up first, or look at a copy of the file, its -wal and its .mark"
@@ -29,7 +29,8 @@ def store() -> None:
     """Check, copy and look through what a cluster keeps, and go on after a loss."""
 
 
-store.add_command(rewrite)
+for _command in (copy, backup, restore, inspect, rewrite):
+    store.add_command(_command)
 
 
 def _place(command: Any) -> Any:
@@ -52,18 +53,67 @@ def _path(path: Path | None, data_dir: Path | None) -> Path:
 
 
 @store.command()
-@_place
+@click.argument("place", metavar="[STORE]", required=False, default="sqlite:")
+@DATA_DIR
+@etcd_access_flags
 @ui.output_option
-def verify(path: Path | None, data_dir: Path | None, output: str) -> int:
-    """Look at every row, page and log frame of a store, and at its mark.
+def verify(place: str, data_dir: Path | None, output: str, **flags: Any) -> int:
+    """Look at all of a store, of an etcd, or of a file of kubevouch store backup.
 
-    Nothing is changed. Ends with 0 if the store is whole, with 1 if it is not, with 2 if it is in use, with 3 if there
-    is no such file.
+    STORE is given as to kubevouch up --store, or as the path of a file. Of SQLite every row, page and log frame is
+    looked at, and the mark; of etcd every value, and whether its members hold the same.
+
+    Nothing is changed. Ends with 0 if the store is whole, with 1 if it is not, with 2 if its file is in use, with 3 if
+    there is no such file.
     """
+    from kubevouch.phases import store_copy
+    from kubevouch.storage.sqlite.place import SQLitePlace
+
+    with naming():
+        named = store_copy.source(place, data_dir_of(data_dir), take_etcd_access(flags), missing_ok=True)
+    return _verify_file(named.path, output) if isinstance(named, SQLitePlace) else _verify_keys(named, output)
+
+
+def _verify_keys(place: Source, output: str) -> int:
+    from kubevouch.phases import store_verification as phase
+    from kubevouch.util.clock import SystemClock
+
+    looked = run_async(phase.verify(place, SystemClock()))
+    if output != "text":
+        facts = {
+            "revision": looked.revision,
+            "keys": looked.keys,
+            "encrypted": looked.encrypted,
+            "others": looked.others,
+        }
+        ui.document({"store": str(place), "whole": not looked.findings, "findings": looked.findings} | facts, output)
+    else:
+        for finding in looked.findings:
+            ui.say(f"  {ui.one_line(finding)}")
+        if not looked.findings:
+            ui.say(f"whole: revision {looked.revision}; {looked.keys} keys{_not_looked_into(looked)}")
+    if not looked.findings:
+        return ExitCode.DONE
+    raise ui.CLIError(f"{place} is not whole: {_count(looked.findings)}", hint="kubevouch store inspect shows a value")
+
+
+def _not_looked_into(looked: LookedThrough) -> str:
+    parts = [f"{looked.encrypted} encrypted"] * bool(looked.encrypted) + [
+        f"{looked.others} of kinds that are not known"
+    ] * bool(looked.others)
+    return f", not looked into: {', '.join(parts)}" if parts else ""
+
+
+def _count(findings: list[str]) -> str:
+    return f"{len(findings)} finding{'s' * (len(findings) > 1)}"
+
+
+def _verify_file(path: Path, output: str) -> int:
     from kubevouch.phases import store as phase
     from kubevouch.storage.interface import StoreInUse
 
-    path = _path(path, data_dir)
+    if not path.is_file():
+        raise ui.CLIError(f"got {path}, expected the file of a store", code=ExitCode.INVALID)
     try:
         verified = phase.verify(path)
     except StoreInUse as err:
@@ -77,7 +127,7 @@ def verify(path: Path | None, data_dir: Path | None, output: str) -> int:
             ui.say(f"whole: {_summary(verified)}")
     if not verified.findings:
         return ExitCode.DONE
-    count = f"{len(verified.findings)} finding{'s' * (len(verified.findings) > 1)}"
+    count = _count(verified.findings)
     if verified.damaged:
         raise ui.CLIError(f"{path} is damaged: {count}", hint="restore a backup")
     raise ui.CLIError(
@@ -134,267 +184,3 @@ def accept_loss(path: Path | None, data_dir: Path | None, yes: bool, output: str
     ui.step(f"{path} goes on at revision {revision}")
     if kept is not None:
         ui.say(f"  its log as it was is in {kept}; it may hold Secrets")
-
-
-# ------------------------------------------------------------------ copies
-
-_STORE_DIR = click.option(
-    "--data-dir", type=FOLDER, help="Where sqlite: without a path is.  [default: as for kubevouch up]"
-)
-_REPLACE = click.option("--replace", is_flag=True, help="Take away what is at the destination, whatever it is.")
-_COPY_FACTS = ("sourceRevision", "revision", "keys", "bytes", "created", "updated", "deleted")
-
-
-@store.command("copy")
-@click.argument("source", metavar="SRC")
-@click.argument("destination", metavar="DST")
-@_STORE_DIR
-@_REPLACE
-@ui.facts_option("source", "destination", *_COPY_FACTS)
-def copy_store(source: str, destination: str, data_dir: Path | None, replace: bool, output: str) -> None:
-    """Copy every key of the store SRC to the store DST, and compare them.
-
-    Both are given as to kubevouch up --store, or as the path of a file; SRC may be a file of kubevouch store backup. A
-    server may go on with SRC: what it writes meanwhile is left for the next run, which copies what has changed since.
-    A run that was ended is gone on with by the same command. Nobody may use DST.
-
-    DST goes on above every resourceVersion of SRC, so that all who watched list anew.
-    """
-    import asyncio
-
-    from kubevouch.phases import store_copy as phase
-    from kubevouch.storage.copying.copy import copy
-    from kubevouch.util.clock import SystemClock
-
-    folder = _data_dir(data_dir)
-    with _placing():
-        origin, target = phase.source(source, folder), phase.destination(destination, folder)
-    with _told() as told:
-        copied = asyncio.run(copy(origin, target, SystemClock(), told, replace=replace))
-    _say_copied(copied, str(origin), str(target), output)
-    if copied.source_in_use:
-        ui.warning(
-            f"{origin} is in use: what is written to it from now on is not in the copy; stop its server and run this "
-            "again before another one starts from the copy"
-        )
-
-
-@store.command("backup")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--store", "spec", default="sqlite:", show_default=True, help="As it is given to kubevouch up.")
-@_STORE_DIR
-@ui.facts_option("file", "store", "created", "revision", "keys", "sha256")
-def backup_store(file: Path, spec: str, data_dir: Path | None, output: str) -> None:
-    """Write every key of a store to FILE, also while a server uses it.
-
-    FILE is made with the mode 0600 and never overwritten. What is encrypted in the store is so in FILE, and nothing
-    else. Keys of CAs, kubeconfigs and the ledger are no part of it; kubevouch backup takes them too.
-    """
-    import asyncio
-
-    from kubevouch.phases import store_copy as phase
-    from kubevouch.util.clock import SystemClock
-
-    with _placing():
-        place = phase.destination(spec, _data_dir(data_dir))
-    with _told() as told:
-        header, end = asyncio.run(phase.backup(place, file, SystemClock(), told))
-    if output == "text":
-        ui.step(f"backup made: {end.keys} keys at revision {header.revision}", shown(file))
-    else:
-        facts = {"created": header.created, "revision": header.revision, "keys": end.keys, "sha256": end.sha256}
-        ui.document({"file": str(file), "store": str(place)} | facts, output)
-    ui.warning(f"{shown(file)} holds every Secret that is not encrypted in the store: whoever reads it has them")
-
-
-@store.command("restore")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("destination", metavar="DST")
-@click.option(
-    "--above",
-    type=click.IntRange(min=0),
-    metavar="REVISION",
-    help="The newest resourceVersion that anybody may have seen.  [default: far above that of FILE]",
-)
-@_STORE_DIR
-@_REPLACE
-@ui.facts_option("source", "destination", *_COPY_FACTS)
-def restore_store(
-    file: Path, destination: str, above: int | None, data_dir: Path | None, replace: bool, output: str
-) -> None:
-    """Have the store DST hold what FILE does, a file of kubevouch store backup, and compare them.
-
-    Stop every server that uses DST first. A run that was ended is gone on with by the same command.
-
-    DST goes on above REVISION and above all resourceVersions of FILE, so that all who watched list anew.
-    """
-    import asyncio
-
-    from kubevouch.phases import store_copy as phase
-    from kubevouch.storage.copying.backup_file import BackupFile
-    from kubevouch.util.clock import SystemClock
-
-    with _placing():
-        target = phase.destination(destination, _data_dir(data_dir))
-    with _told() as told:
-        copied = asyncio.run(phase.restore(BackupFile(file), target, SystemClock(), told, replace=replace, above=above))
-    _say_copied(copied, str(file), str(target), output)
-
-
-def _data_dir(data_dir: Path | None) -> Path:
-    from kubevouch.standalone.options import default_data_dir
-
-    return data_dir or default_data_dir()
-
-
-@contextmanager
-def _placing() -> Iterator[None]:
-    from kubevouch.storage.options import InvalidStoreSpec
-
-    try:
-        yield
-    except InvalidStoreSpec as err:
-        raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
-
-
-@contextmanager
-def _told() -> Iterator[Callable[[Progress | int], None]]:
-    """On a terminal one line says how far it is."""
-    turn = 0
-    shows = ui.shows_progress()
-
-    def told(progress: Progress | int) -> None:
-        nonlocal turn
-        if not shows:
-            return
-        turn += 1
-        if isinstance(progress, int):
-            ui.progress(turn, f"{progress} keys written")
-        elif progress.step == "raise":
-            ui.progress(turn, f"raising the revision: {progress.done} of {progress.of}")
-        else:
-            ui.progress(turn, f"{progress.done} keys {_DONE[progress.step]}")
-
-    try:
-        yield told
-    finally:
-        if shows:
-            ui.no_progress()
-
-
-_DONE = {"copy": "copied", "verify": "compared"}
-
-
-def _say_copied(copied: Copied, source: str, destination: str, output: str) -> None:
-    if output != "text":
-        tree = {
-            "source": source, "destination": destination,
-            "sourceRevision": copied.source_revision, "revision": copied.revision,
-            "keys": copied.keys, "bytes": copied.bytes,
-            "created": copied.created, "updated": copied.updated, "deleted": copied.deleted,
-        }  # fmt: skip
-        ui.document(tree, output)
-        return
-    ui.step(f"{copied.keys} keys of revision {copied.source_revision} are in {destination}, each compared")
-    ui.say(f"  {copied.created} created, {copied.updated} updated, {copied.deleted} deleted")
-    ui.say(f"  it goes on at revision {copied.revision}")
-
-
-# ------------------------------------------------------------------ looking through it
-
-
-@store.command("inspect")
-@click.argument("key", metavar="KEY|PREFIX", required=False, default="")
-@click.option("--store", "spec", default="sqlite:", show_default=True, help="As for kubevouch up, or FILE.")
-@_STORE_DIR
-@click.option("--show-secrets", is_flag=True, help="Show what is in Secrets.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml", "raw"]),
-    default="text",
-    show_default=True,
-    help="Format of the object, or of the list; raw is the value as it is stored.",
-)
-def inspect(key: str, spec: str, data_dir: Path | None, show_secrets: bool, output: str) -> None:
-    """Show what a store, or a file of kubevouch store backup, keeps under a key, also while a server uses it.
-
-    A key is shown with its object, whoever wrote it and in whatever form; if there is none of that name, the keys that
-    begin so are listed. Without KEY the kinds are counted. /registry/ need not be typed.
-    """
-    import asyncio
-
-    from kubevouch.phases import store_copy
-    from kubevouch.phases import store_inspection as phase
-    from kubevouch.util.clock import SystemClock
-
-    with _placing():
-        place = store_copy.source(spec, _data_dir(data_dir))
-    wanted = phase.whole_key(key) if key else ""
-    found = asyncio.run(phase.look(place, wanted, SystemClock()))
-    if found.exact is not None:
-        _show(found.exact, show_secrets, output)
-    elif output == "raw":
-        raise ui.CLIError(f"got {wanted}, expected the whole key of a value", code=ExitCode.INVALID)
-    elif not found.keys and key:
-        raise ui.CLIError(f"{place} has no key that begins with {wanted}", hint="without a key, all kinds are listed")
-    elif key:
-        _list(found.keys, output)
-    else:
-        _count(found.keys, output)
-
-
-def _show(record: Record, show_secrets: bool, output: str) -> None:
-    from kubevouch.phases import store_inspection as phase
-
-    read = phase.read(record.key, record.value)
-    is_hidden = phase.is_secret(record.key, read) and not show_secrets
-    if output == "raw":
-        if is_hidden:
-            raise ui.CLIError(f"{record.key} is a Secret", hint="--show-secrets shows it", code=ExitCode.INVALID)
-        if sys.stdout.isatty():
-            raise ui.CLIError("got a terminal, expected a file or a pipe for bytes", code=ExitCode.INVALID)
-        sys.stdout.buffer.write(record.value)
-        return
-    if output == "text":
-        ui.field("key", record.key)
-        ui.field("revision", str(record.revision))
-        ui.field("stored as", f"{read.form}, {len(record.value)} bytes")
-        if record.expires is not None:
-            ui.field("expires", phase.moment(record.expires))
-    if read.wrong:
-        hint = "kubevouch store inspect -o raw gives the bytes"
-        raise ui.CLIError(f"{record.key}: got a value that cannot be shown: {read.wrong}", hint=hint)
-    tree = phase.hidden(read.tree) if is_hidden else read.tree
-    if output == "text":
-        ui.say("")
-        ui.raw(ui.yaml_text(tree))
-    else:
-        ui.document(tree, output)
-
-
-def _list(keys: Sequence[Listed], output: str) -> None:
-    if output != "text":
-        ui.document({"keys": [_listed(each) for each in keys]}, output)
-        return
-    rows = [(each.key, str(each.revision), str(each.bytes), each.form, each.expires) for each in keys]
-    ui.lines(ui.table(("KEY", "REVISION", "BYTES", "STORED AS", "EXPIRES"), rows, whole=1))
-
-
-def _listed(each: Listed) -> dict[str, Any]:
-    tree = {"key": each.key, "revision": each.revision, "bytes": each.bytes, "storedAs": each.form}
-    return tree | ({"expires": each.expires} if each.expires else {})
-
-
-def _count(keys: Sequence[Listed], output: str) -> None:
-    from kubevouch.phases import store_inspection as phase
-
-    counted = phase.counted(keys)
-    if output != "text":
-        rows = [
-            {"resource": name, "storedAs": form, "keys": one.keys, "bytes": one.bytes} for (name, form), one in counted
-        ]
-        ui.document({"resources": rows}, output)
-        return
-    lines = [(name, str(one.keys), str(one.bytes), form) for (name, form), one in counted]
-    ui.lines(ui.table(("RESOURCE", "KEYS", "BYTES", "STORED AS"), lines, whole=1))

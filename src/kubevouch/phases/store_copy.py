@@ -9,6 +9,7 @@ from pathlib import Path
 from kubevouch.machinery.text.times import Time
 from kubevouch.storage.copying.backup_file import BackupFile, End, Header, is_backup, write_backup
 from kubevouch.storage.copying.copy import Copied, Destination, Source, Told, copy
+from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.interface import Revision, StoreUnavailable
 from kubevouch.storage.options import EtcdSpec, InvalidStoreSpec, MemorySpec, parse_store
 from kubevouch.storage.sqlite import acceptance
@@ -20,14 +21,17 @@ LEFT_OUT_IN_ETCD = 100_000
 thousand machines writes in a quarter of an hour."""
 
 
-def destination(text: str, data_dir: Path) -> Destination:
+def destination(text: str, data_dir: Path, etcd: EtcdOptions | None = None) -> Destination:
     """What ``text`` names, as for ``kubevouch up --store``; a path is the file of a store.
+
+    Args:
+        etcd: how to get into the etcd that is named.
 
     Raises:
         InvalidStoreSpec
     """
     try:
-        spec = parse_store(text, data_dir)
+        spec = parse_store(text, data_dir, etcd)
     except InvalidStoreSpec:
         if text.partition(":")[0] in ("sqlite", "memory", "etcd") or "\x00" in text or not text:
             raise
@@ -48,15 +52,17 @@ def _etcd(spec: EtcdSpec) -> Destination:
     return EtcdPlace(spec.etcd, str(spec))
 
 
-def source(text: str, data_dir: Path) -> Source:
+def source(text: str, data_dir: Path, etcd: EtcdOptions | None = None, *, missing_ok: bool = False) -> Source:
     """As :func:`destination`, or the file of a backup.
 
     Raises:
         InvalidStoreSpec
         OSError: there is no such file.
     """
-    place = destination(text, data_dir)
-    if isinstance(place, SQLitePlace) and is_backup(place.path):
+    place = destination(text, data_dir, etcd)
+    if not isinstance(place, SQLitePlace) or (missing_ok and not place.path.exists()):
+        return place
+    if is_backup(place.path):
         return BackupFile(place.path)
     return place
 

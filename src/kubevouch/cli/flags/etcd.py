@@ -60,6 +60,16 @@ def not_negative(_ctx: click.Context, param: click.Parameter, value: dt.timedelt
     return value
 
 
+_ACCESS = (
+    click.option("--etcd-cafile", type=_FILE, help="Authority of etcd's serving certificates."),
+    click.option("--etcd-certfile", type=_FILE, help="Certificate that is shown to etcd."),
+    click.option("--etcd-keyfile", type=_FILE, help="Its key."),
+    click.option("--etcd-user", default="", help="User of etcd's own authentication, with --etcd-password-file."),
+    click.option("--etcd-password-file", type=_FILE, help="File whose first line is that user's password."),
+)
+etcd_access_flags = together(*_ACCESS)
+"""How to get into the etcd that an argument names."""
+
 etcd_flags = together(
     click.option(
         "--etcd-servers",
@@ -74,11 +84,7 @@ etcd_flags = together(
         callback=_prefix,
         help="What all keys of this cluster begin with in etcd.",
     ),
-    click.option("--etcd-cafile", type=_FILE, help="Authority of etcd's serving certificates."),
-    click.option("--etcd-certfile", type=_FILE, help="Certificate that is shown to etcd."),
-    click.option("--etcd-keyfile", type=_FILE, help="Its key."),
-    click.option("--etcd-user", default="", help="User of etcd's own authentication, with --etcd-password-file."),
-    click.option("--etcd-password-file", type=_FILE, help="File whose first line is that user's password."),
+    *_ACCESS,
     click.option(
         "--etcd-db-metric-poll-interval",
         type=DURATION,
@@ -114,11 +120,7 @@ def take_etcd(flags: dict[str, Any]) -> EtcdOptions:
     options = EtcdOptions(
         endpoints=flags.pop("etcd_servers"),
         prefix=flags.pop("etcd_prefix"),
-        cafile=flags.pop("etcd_cafile"),
-        certfile=flags.pop("etcd_certfile"),
-        keyfile=flags.pop("etcd_keyfile"),
-        user=flags.pop("etcd_user"),
-        password_file=flags.pop("etcd_password_file"),
+        **_access(flags),
         lease_reuse_seconds=flags.pop("lease_reuse_duration_seconds"),
         db_poll_seconds=flags.pop("etcd_db_metric_poll_interval").total_seconds(),
     )
@@ -133,8 +135,23 @@ def take_etcd(flags: dict[str, Any]) -> EtcdOptions:
         flags["store"] = _BY_FLAGS
     elif not store.startswith("etcd:") and (options.uses_tls or options.user or options.password_file):
         raise click.UsageError("got how to reach etcd and no etcd, expected --etcd-servers or --store etcd://HOST:PORT")
+    _expect_pairs(options)
+    return options
+
+
+def take_etcd_access(flags: dict[str, Any]) -> EtcdOptions:
+    """As :func:`take_etcd`, of :data:`etcd_access_flags`."""
+    options = EtcdOptions(**_access(flags))
+    _expect_pairs(options)
+    return options
+
+
+def _access(flags: dict[str, Any]) -> dict[str, Any]:
+    return {name: flags.pop(f"etcd_{name}") for name in ("cafile", "certfile", "keyfile", "user", "password_file")}
+
+
+def _expect_pairs(options: EtcdOptions) -> None:
     if (options.certfile is None) != (options.keyfile is None):
         raise click.UsageError("got one of --etcd-certfile and --etcd-keyfile, expected both")
     if bool(options.user) != (options.password_file is not None):
         raise click.UsageError("got one of --etcd-user and --etcd-password-file, expected both")
-    return options

@@ -48,6 +48,8 @@ _MESSAGES = {
     "LeaseRevokeResponse": "1 header ResponseHeader",
     "LeaseTimeToLiveRequest": "1 ID int64",
     "LeaseTimeToLiveResponse": "1 header ResponseHeader, 2 ID int64, 3 TTL int64",
+    "HashKVRequest": "1 revision int64",
+    "HashKVResponse": "1 header ResponseHeader, 2 hash int64, 3 compact_revision int64",
     "StatusRequest": "",
     "StatusResponse": "1 header ResponseHeader, 2 version string, 3 dbSize int64, 8 errors string*",
     "AuthenticateRequest": "1 name string, 2 password string",
@@ -83,6 +85,7 @@ AuthenticateRequest = _made["AuthenticateRequest"]
 Compare = _made["Compare"]
 CompactionRequest = _made["CompactionRequest"]
 DeleteRangeRequest = _made["DeleteRangeRequest"]
+HashKVRequest = _made["HashKVRequest"]
 LeaseGrantRequest = _made["LeaseGrantRequest"]
 LeaseRevokeRequest = _made["LeaseRevokeRequest"]
 LeaseTimeToLiveRequest = _made["LeaseTimeToLiveRequest"]
@@ -121,6 +124,7 @@ LEASE_REVOKE = Method("/etcdserverpb.Lease/LeaseRevoke", LeaseRevokeRequest, _ma
 LEASE_TIME_TO_LIVE = Method(
     "/etcdserverpb.Lease/LeaseTimeToLive", LeaseTimeToLiveRequest, _made["LeaseTimeToLiveResponse"], repeats=True
 )
+HASH_KV = Method("/etcdserverpb.Maintenance/HashKV", HashKVRequest, _made["HashKVResponse"], repeats=True)
 STATUS = Method("/etcdserverpb.Maintenance/Status", StatusRequest, _made["StatusResponse"], repeats=True)
 AUTHENTICATE = Method(
     "/etcdserverpb.Auth/Authenticate", AuthenticateRequest, _made["AuthenticateResponse"], repeats=True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kubevouch.storage.copying.copy import Progress, Told
 from kubevouch.storage.copying.errors import CopyError
-from kubevouch.storage.etcd import messages
+from kubevouch.storage.etcd import messages, verification
 from kubevouch.storage.etcd.client import EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
@@ -59,6 +59,9 @@ class EtcdPlace:
             raise err.as_store_error(_SCRATCH) from err
         finally:
             await client.close()
+
+    async def verify_members(self, revision: Revision, clock: Clock) -> list[str]:
+        return await verification.verify_members(self.options, revision, clock)
 
     async def _raised(self, client: EtcdClient, revision: Revision, told: Told) -> Revision:
         """Raises CallFailed, CopyError."""

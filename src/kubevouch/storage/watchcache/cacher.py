@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from kubevouch.api.storage_keys import ROOT, prefix_part
+from kubevouch.storage.copying.mark import OWN_KEYS
 from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreEvent, StoreTimeout
 from kubevouch.storage.watchcache.budgets import Budgets
 from kubevouch.storage.watchcache.history import HISTORY
@@ -183,7 +184,8 @@ class Cacher:
 
     def unserved(self) -> dict[str, int]:
         """How many values there are of each kind that is not served, by the part of their keys that says the kind."""
-        return dict(sorted(Counter(prefix_part(key) for key in self._unserved if self._for_key(key) is None).items()))
+        others = (key for key in self._unserved if self._for_key(key) is None and key not in OWN_KEYS)
+        return dict(sorted(Counter(map(prefix_part, others)).items()))
 
     def unreadable(self) -> dict[str, int]:
         """How many values there are of which no object can be made, by the part of their keys that says the kind."""
