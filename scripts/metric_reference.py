@@ -28,7 +28,7 @@ from kubevouch.server.metrics import workers as worker_metrics
 from kubevouch.server.metrics.admission import AdmissionMetrics
 from kubevouch.server.metrics.catalog import Metrics, exposed_name
 from kubevouch.server.metrics.encryption import EncryptionMetrics
-from kubevouch.server.metrics.series import Histogram
+from kubevouch.server.metrics.series import Counter, Histogram
 from kubevouch.server.node_recovery import RecoveryMetrics
 from kubevouch.signers.registry import Signers
 from kubevouch.standalone.attached.metrics import ClusterMetrics
@@ -110,7 +110,9 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[Metric, Iterable[st
     for collector in collectors:
         for family in collector.collect():
             labels = (
-                collector.label_names if isinstance(collector, Histogram) else getattr(collector, "_labelnames", None)
+                collector.label_names
+                if isinstance(collector, Counter | Histogram)
+                else getattr(collector, "_labelnames", None)
             )
             if labels is None:
                 # Read at a scrape: what it has now shows its labels.

@@ -18,6 +18,7 @@ from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.interface import ApproverService
 from kubevouch.ledger.store import SQLiteLedger
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import gotext
 from kubevouch.phases import bootstrap_token
 from kubevouch.phases.certificates.certs import ControlPlanePKI
@@ -44,7 +45,10 @@ from kubevouch.standalone.workers.fork_server import ForkServer
 from kubevouch.standalone.workers.supervisor import working
 from kubevouch.storage.options import MemorySpec
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.nearest import meant
+
+log = get_logger("up")
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ async def running(options: StandaloneOptions, clock: Clock, forks: ForkServer | 
         server = served.server
         tokens = None
         if options.token_ttl is not None and options.access.bootstrap_token_auth:
-            tokens = await bootstrap_token.find(server.client, now=clock.now())
+            tokens = await _first_tokens(server, clock)
         issued = await open_ledger(settings.store, options.data_dir, clock)
         if isinstance(issued, SQLiteLedger):
             stack.push_async_callback(issued.close)
@@ -149,6 +153,15 @@ async def running(options: StandaloneOptions, clock: Clock, forks: ForkServer | 
             moved=moved,
             is_out_of_reach=addresses.is_out_of_reach(sent, server.endpoint, options.bind_address, network.is_ours),
         )
+
+
+async def _first_tokens(server: StandaloneServer, clock: Clock) -> bootstrap_token.TokenPair | None:
+    """Those of the first start. One that cannot be read is only not shown: its removal needs a server."""
+    try:
+        return await bootstrap_token.find(server.client, now=clock.now())
+    except APIStatusError as err:
+        log.error("the first bootstrap token cannot be shown", err=str(err))
+        return None
 
 
 def _of_ledger(ledger: SQLiteLedger) -> Iterator[Metric]:

@@ -25,6 +25,7 @@ from kubevouch.standalone.encryption_options import EncryptionOptions
 from kubevouch.storage.encryption.kms import PROBE_SECONDS
 from kubevouch.storage.encryption.store import EncryptedStore
 from kubevouch.storage.memory import MemoryStore
+from kubevouch.testing import Cluster
 from kubevouch.testing.clock import FakeClock
 
 KEY = "/registry/secrets/default/one"
@@ -168,6 +169,24 @@ async def test_readiness_is_that_of_the_plug_ins_in_use(tmp_path: Path) -> None:
             await clock.run(RELOAD_SECONDS)
             await until(lambda: _counted(made) == {"success": 1.0})
             await made.check()
+
+
+@async_test
+async def test_a_plug_in_that_is_away_is_no_reason_for_a_restart(tmp_path: Path) -> None:
+    clock, socket, plugin = FakeClock(), tmp_path / "k.sock", KMSPlugin()
+
+    async with plugin.running(socket), Cluster() as cluster:
+        client = cluster.client()
+
+        async def probed() -> list[int]:
+            paths = ("/readyz", "/healthz", "/readyz/kms-providers", "/livez", "/livez/kms-providers")
+            return [(await client.raw("GET", path)).status for path in paths]
+
+        async with EncryptionAtRest(with_plugin(tmp_path, socket), clock, reloads=False).beside(cluster.server.api):
+            assert await probed() == [200, 200, 200, 200, 404]
+            plugin.refuses = {"Status"}
+            clock.advance(PROBE_SECONDS)
+            assert await probed() == [500, 500, 500, 200, 404]
 
 
 def _counted(made: EncryptionAtRest) -> dict[str, float]:

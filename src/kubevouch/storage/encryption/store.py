@@ -116,7 +116,6 @@ class EncryptedStore:
         except TransformError as err:
             if self.unread is None:
                 self.unread = self.encryption.epoch
-            log.error("a value cannot be decrypted", key=held.key, revision=held.revision, err=str(err))
             value = unreadable(str(err))
         return KeyValue(held.key, value, held.revision)
 
