@@ -163,8 +163,7 @@ class RemoteStore:
         self._expect_open()
         waiting = self._waiting[question.id] = asyncio.get_running_loop().create_future()
         self._connection.send(question)
-        # Whoever asked may be cancelled; its question is answered all the same.
-        answer = await asyncio.shield(waiting)
+        answer = await waiting
         if isinstance(answer, Refused):
             raise messages.store_error(answer)
         assert isinstance(answer, expected)
@@ -179,7 +178,8 @@ class RemoteStore:
     def _take(self, answer: Answer) -> None:
         waiting = self._waiting.pop(answer.id, None)
         if waiting is not None:
-            waiting.set_result(answer)
+            if not waiting.done():  # else whoever asked was cancelled
+                waiting.set_result(answer)
             return
         watch = self._watches.get(answer.id)
         match answer:
@@ -193,9 +193,8 @@ class RemoteStore:
     def _gone(self) -> None:
         self.lost.set_result(None)
         for waiting in self._waiting.values():
-            waiting.set_exception(_gone())
-            # Whoever asked may have been cancelled.
-            waiting.exception()
+            if not waiting.done():
+                waiting.set_exception(_gone())
         self._waiting.clear()
         for watch in tuple(self._watches.values()):
             watch.end(None if self._closed else _gone())
