@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubevouch.storage.etcd import messages
 from kubevouch.storage.etcd.client import ATTEMPT_SECONDS, EtcdClient
@@ -54,7 +55,7 @@ def findings(members: list[Member], revision: Revision) -> list[str]:
 
 
 async def _asked(url: str, options: EtcdOptions, revision: Revision, clock: Clock) -> Member:
-    client = EtcdClient(dataclasses.replace(options, endpoints=(url,)), clock)
+    client = EtcdClient(msgspec.structs.replace(options, endpoints=(url,)), clock)
     try:
         status: Any = await client.call(messages.STATUS, messages.StatusRequest(), ATTEMPT_SECONDS)
         answer: Any = await client.call(messages.HASH_KV, messages.HashKVRequest(revision=revision), ATTEMPT_SECONDS)
