@@ -187,6 +187,7 @@ def arguments(stage: Stage, path: str) -> list[str]:
         "recovery allow": ["worker-1", *there], "recovery forget": [f"worker-1{HOSTILE}", *there],
         "recovery list": there, "recovery revoke": ["worker-1", *there],
         "reset": ["--rootfs", root, "--dry-run"],
+        "serve": ["--data-dir", root, "--store", f"etcd://{HOSTILE}"],
         "backup": [f"{root}/backup.tar", "--data-dir", root, "--store", f"sqlite:{root}/store.db"],
         "restore": [f"{root}/store.db", "--data-dir", f"{root}/restored"],
         "status": there,

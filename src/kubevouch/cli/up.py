@@ -110,6 +110,11 @@ def _grace_period(_ctx: click.Context, param: click.Parameter, value: dt.timedel
     help="sqlite:, sqlite:PATH, memory: or etcd://HOST:PORT[,HOST:PORT][/PREFIX].",
 )
 @click.option(
+    "--certificate-key",
+    default="",
+    help="Key under which another server of the same etcd has uploaded what all of them share.",
+)
+@click.option(
     "--token-ttl",
     type=DURATION,
     default="24h",
@@ -191,14 +196,14 @@ def up(
             **flags,
         )  # fmt: skip
         _allow_many_connections()
-        run_async(_up(options, running(options, clock, _forks(options, clock))))
+        run_async(_up(options, running(options, clock, forks_of(options, clock))))
     except InvalidOptionsError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     except NotHereError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
 
 
-def _forks(options: settings.StandaloneOptions, clock: Clock) -> ForkServer | None:
+def forks_of(options: settings.StandaloneOptions, clock: Clock) -> ForkServer | None:
     """What makes workers. Before there is anything that a worker must not have a copy of."""
     if options.workers == 1:
         return None
@@ -247,10 +252,8 @@ def _tell_join(cluster: Running, *, attests: bool) -> None:
     )
 
 
-async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContextManager[Running]) -> None:
-    from kubevouch.pki.profile import Profile
-    from kubevouch.util import systemd
-
+def settle_in() -> asyncio.Event:
+    """Make this process one that serves for long. The event is set when it is to end."""
     # What is loaded by now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
     gc.freeze()
     gc.set_threshold(*_COLLECT)
@@ -258,6 +261,23 @@ async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContext
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_told(url: str, stop: asyncio.Event) -> None:
+    """Tell whoever has started this process that it serves, and go on until ``stop`` is set."""
+    from kubevouch.util import systemd
+
+    systemd.notify(systemd.READY, systemd.status(f"ready at {url}"))
+    await stop.wait()
+    systemd.notify(systemd.STOPPING)
+    ui.waiting("stopping")
+
+
+async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContextManager[Running]) -> None:
+    from kubevouch.pki.profile import Profile
+
+    stop = settle_in()
     async with running as cluster:
         # And so does what the start has made.
         gc.freeze()
@@ -283,7 +303,4 @@ async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContext
             ui.warning("names may be taken over: whoever has a bootstrap token gets the name of any node")
         if options.recovery is not None:
             ui.warning("node recovery is on: nodes whose certificate has ended get another one with their recovery key")
-        systemd.notify(systemd.READY, systemd.status(f"ready at {cluster.endpoint.url}"))
-        await stop.wait()
-        systemd.notify(systemd.STOPPING)
-        ui.waiting("stopping")
+        await until_told(cluster.endpoint.url, stop)

@@ -49,7 +49,12 @@ async def ensure(client: Client, info: ClusterInfo) -> None:
 
 
 async def keep(
-    client: Client, authority: bytes, move: Callable[[str], str], *, cluster_id: str = "", servers: tuple[str, ...] = ()
+    client: Client,
+    authority: bytes,
+    move: Callable[[str], str],
+    *,
+    cluster_id: str = "",
+    servers: Callable[[ClusterInfo], tuple[str, ...]] = lambda former: former.servers,
 ) -> tuple[ClusterInfo, ClusterInfo] | None:
     """Publish the CA of now, if anything is published; nothing that was taken away comes back.
 
@@ -57,7 +62,7 @@ async def keep(
         authority: all that the server is to be verified with, in PEM.
         move: from the address that is published to the one that is to be.
         cluster_id: what to tell where nothing is told.
-        servers: more addresses; empty leaves those that are published.
+        servers: more addresses, given what is published.
 
     Returns:
         What was published, and what is; None if nothing that can be read.
@@ -79,7 +84,7 @@ async def keep(
             former,
             server=move(former.server),
             cluster_id=former.cluster_id or cluster_id,
-            servers=servers or former.servers,
+            servers=servers(former),
         )
         if not same_certificates(former.certificate_authority_data, authority):
             info = replace(info, certificate_authority_data=authority)

@@ -104,6 +104,11 @@ async def download(client: Client, names: list[str], key: bytes) -> dict[str, by
         if err.code != 404:
             raise
         raise CertsError(f"error downloading certs: {_NOT_FOUND}") from err
+    return decrypted(stored, names, key)
+
+
+def decrypted(stored: Secret, names: list[str], key: bytes) -> dict[str, bytes]:
+    """As :func:`download`, out of the Secret."""
     contents = {}
     for name in names:
         if name not in stored.data:

@@ -46,6 +46,10 @@ class ServerSettings(msgspec.Struct, frozen=True):
     tracing: Tracing | None
     encryption: EncryptionAtRest | None = None
 
+    def deciphered(self, store: Store) -> Store:
+        """``store`` with its values as they were before they were encrypted at rest."""
+        return store if self.encryption is None else self.encryption.over(store)
+
 
 def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
     """Before anything is touched: every setting that needs no look at the machine is good.
@@ -111,7 +115,7 @@ async def api_server(
     encryption = settings.encryption
     try:
         made = StandaloneServer(
-            store if encryption is None else encryption.over(store),
+            settings.deciphered(store),
             clock,
             pki,
             endpoint,

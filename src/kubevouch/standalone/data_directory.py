@@ -19,7 +19,7 @@ from kubevouch.phases.certificates import certs
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI
 from kubevouch.pki.control_plane import CA, SUPER_ADMIN, ControlPlaneNames
 from kubevouch.server.bootstrap import own_kinds
-from kubevouch.standalone import addresses, claims, network
+from kubevouch.standalone import addresses, claims, network, shared_pki
 from kubevouch.standalone.api_server import ServerSettings, api_server
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
@@ -63,12 +63,13 @@ class Prepared(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def prepared(
-    options: StandaloneOptions, settings: ServerSettings, clock: Clock, *, needs_key: bool
+    options: StandaloneOptions, settings: ServerSettings, clock: Clock, *, needs_key: bool, may_begin: bool = True
 ) -> AsyncIterator[Prepared]:
     """The server of ``options.data_dir``, ready inside the block and drained at its end.
 
     Args:
         needs_key: whether the CA's key has to be there.
+        may_begin: whether a cluster may begin here, with authorities of its own.
 
     Raises:
         StartError
@@ -88,22 +89,27 @@ async def prepared(
         shared = addresses.shared(options, endpoint, recorded)
         # Until the store says what was decided, a flag for this server alone does not count.
         names = _names(options, endpoint, shared, recorded)
-        is_new = not (options.data_dir / PKI_FOLDER / f"{CA}.crt").exists()
+        store = await settings.store.open(clock)
+        stack.push_async_callback(store.close)
+        folder = options.data_dir / PKI_FOLDER
+        if settings.store.is_shared:
+            await shared_pki.ensure(settings.deciphered(store), folder, options.certificate_key, may_begin=may_begin)
+        is_new = not (folder / f"{CA}.crt").exists()
         pki = _ensure_pki(options, names, clock, needs_key=needs_key)
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         if is_new:
             # Of a new authority nobody else has a credential; a store that others have begun, such as a kube-apiserver
             # of another PKI, need not know the group of admin.conf.
             kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
-        store = await settings.store.open(clock)
-        stack.push_async_callback(store.close)
         first_start = FirstStart(options, pki, kubeconfigs, shared, clock)
         server = await stack.enter_async_context(
             api_server(options, settings, store, clock, pki, endpoint, first_start)
         )
         await own_kinds.ensure(server.client)
         decided, moved = await keep_endpoint(server, options, endpoint)
-        published, elsewhere = await keep_cluster_info(server, options, endpoint, decided)
+        published, elsewhere = await keep_cluster_info(
+            server, options, endpoint, decided, replicated=settings.store.is_shared
+        )
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         yield Prepared(server, store, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere))
 

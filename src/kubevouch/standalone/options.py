@@ -89,7 +89,7 @@ class ClusterSigning(msgspec.Struct, frozen=True):
 
 
 class StandaloneOptions(msgspec.Struct, frozen=True):
-    """What ``kubevouch up`` can be told.
+    """What ``kubevouch up`` and ``kubevouch serve`` can be told.
 
     Args:
         bind_address: the address to listen on; ``::`` and ``0.0.0.0`` mean all.
@@ -118,6 +118,8 @@ class StandaloneOptions(msgspec.Struct, frozen=True):
         cluster_api: where Cluster API's objects are; None without it.
         encryption: what is stored encrypted, and with which keys.
         server: how many requests run at once, and what is told of them.
+        certificate_key: 64 hexadecimal digits, under which the files that servers share are in the store; empty if they
+            are in the data directory.
         extra_names: more names and addresses for the serving certificate.
     """
 
@@ -147,4 +149,5 @@ class StandaloneOptions(msgspec.Struct, frozen=True):
     cluster_api: ClusterAPIOptions | None = None
     encryption: EncryptionOptions = msgspec.field(default_factory=EncryptionOptions)
     key_algorithm: KeyAlgorithm = DEFAULT_ALGORITHM
+    certificate_key: str = ""
     extra_names: tuple[str, ...] = msgspec.field(default=())

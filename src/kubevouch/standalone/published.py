@@ -5,10 +5,14 @@ from __future__ import annotations
 from kubevouch.client.endpoint import Endpoint, EndpointError, endpoint_of_url
 from kubevouch.phases import cluster_info, upload_config
 from kubevouch.phases.cluster_settings import SettingsError, control_plane_endpoint
+from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.standalone import addresses
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
+
+_MOST_SERVERS = 16
+"""Beside the first one. A server that is started at another address each time makes no list grow."""
 
 
 async def keep_endpoint(
@@ -28,11 +32,29 @@ async def keep_endpoint(
 
 
 async def keep_cluster_info(
-    server: StandaloneServer, options: StandaloneOptions, here: Endpoint, decided: Endpoint | None
+    server: StandaloneServer,
+    options: StandaloneOptions,
+    here: Endpoint,
+    decided: Endpoint | None,
+    *,
+    replicated: bool = False,
 ) -> tuple[Endpoint | None, list[Moved]]:
-    """Where it sends machines, None if nowhere, and how that has changed."""
+    """Where it sends machines, None if nowhere, and how that has changed.
+
+    Args:
+        replicated: other servers are as good as this one, which is told beside them and takes nobody's place.
+    """
+    told = tuple(each.url for each in addresses.others(options, here))
+
+    def servers(former: ClusterInfo) -> tuple[str, ...]:
+        # Where all share an address, nobody has to know those behind it.
+        if told or not replicated or decided is not None or here.url in (former.server, *former.servers):
+            return told or former.servers
+        return (*former.servers, here.url)[-_MOST_SERVERS:]
 
     def move(url: str) -> str:
+        if replicated and not options.control_plane_endpoint:
+            return url
         try:
             former = endpoint_of_url(url)
         except EndpointError:
@@ -45,7 +67,7 @@ async def keep_cluster_info(
         server.pki.ca_certificate,
         move,
         cluster_id=await cluster_info.cluster_id(server.client),
-        servers=tuple(each.url for each in addresses.others(options, here)),
+        servers=servers,
     )
     if kept is None:
         return None, []

@@ -28,7 +28,7 @@ from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import Object
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, load_service_account_key, pair_at, read_key
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
+from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, CA
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.registry.certificates import certificatesigningrequests
@@ -53,7 +53,7 @@ from kubevouch.server.options import ServerOptions
 from kubevouch.server.owner import Owner
 from kubevouch.server.request import Filter
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.standalone import network
+from kubevouch.standalone import network, shared_pki
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.leaf_renewal import LeafRenewal
@@ -221,6 +221,8 @@ class StandaloneServer:
         await self.api.start()
         client = self.client
         is_first = await first_start.begin(client, self.clock, alone=self._leases is None)
+        if not is_first and self._leases is not None:
+            await self._expect_same_authority()
         await namespaces.ensure(client)
         for ours in (wellknown.SIGNERS_NAMESPACE, wellknown.JOIN_TOKENS_NAMESPACE):
             await namespaces.ensure_one(client, ours)
@@ -233,6 +235,8 @@ class StandaloneServer:
             await rbac.reconcile(client, _objects(kubeadm_policy()))
             if self._at_first_start is not None:
                 await self._at_first_start(client)
+            # By this the others see whether they are of this cluster.
+            await authentication_trust.attempt(client, self._security.authentication_trust(), self.clock.now())
             await first_start.end(client)
         self.api.hook_done("rbac/bootstrap-roles")
         await self._keep_authentication_trust()
@@ -263,6 +267,24 @@ class StandaloneServer:
                 await self._tell_service()
             except (APIStatusError, StoreError) as err:
                 log.warning("could not tell that this server is at work", err=loggable(err))
+
+    async def _expect_same_authority(self) -> None:
+        """That the servers at work on the store have an authority in common with this one: with two, each would refuse
+        the other's machines, and cluster-info would name now one and now the other.
+
+        Raises:
+            CertsError
+        """
+        if await self.api.store.get(shared_pki.MARK) is None:
+            return
+        known = await authentication_trust.client_anchors(self.client)
+        own = {each.contents for each in self._security.authentication_trust().clients}
+        if known and own.isdisjoint(each.contents for each in known):
+            raise CertsError(
+                f"the store is that of a cluster with another CA than {self.pki.folder / CA}.crt",
+                "copy pki/ of another server of the cluster here, without its apiserver.crt and apiserver.key, or "
+                "choose another prefix in etcd for a cluster of its own",
+            )
 
     async def _keep_authentication_trust(self) -> None:
         client, changed = self.client, asyncio.Event()
@@ -304,7 +326,11 @@ class StandaloneServer:
             log.info("could not tell that this server ends", err=loggable(err))
 
     async def __aenter__(self) -> StandaloneServer:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

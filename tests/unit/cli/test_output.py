@@ -25,7 +25,7 @@ PLAIN = {
     "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "policy lint", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "revoke webhook",
     "node ban", "node forget", "node lift", "node renew-now", "node replace", "node unban",
-    "signer create",
+    "serve", "signer create",
     "signer resume", "signer rotate", "signer trust", "sign", "token delete", "token keep", "up",
 }  # fmt: skip
 
