@@ -13,6 +13,7 @@ import msgspec
 
 import certificate_differences as differences
 import differing_certificates
+import fuzz_encryption
 import fuzz_parsers as parsers
 import fuzz_possession
 import http_differential
@@ -46,7 +47,8 @@ from kubevouch.client import codec, execplugin, headers
 from kubevouch.client.frames import FrameError, JSONFramer, ProtobufFramer
 from kubevouch.client.interface import ClientConfigurationError
 from kubevouch.client.tls import ClientTLS, client_context
-from kubevouch.config import config_file, kubeconfig
+from kubevouch.config import config_file, encryption_config, kubeconfig
+from kubevouch.config.config_file import ConfigFileError
 from kubevouch.ledger.checkpoints import CheckpointError
 from kubevouch.ledger.proofs import ProofError
 from kubevouch.machinery.codec import json_codec, protobuf
@@ -64,6 +66,7 @@ from kubevouch.records import bootstrap_tokens, cluster_info
 from kubevouch.registry.paging import ContinueToken
 from kubevouch.server import negotiation
 from kubevouch.signers import pkcs11_uri
+from kubevouch.storage.encryption.interface import TransformError
 from kubevouch.util.dns_message import DNSMessageError
 
 
@@ -100,6 +103,13 @@ REFUSAL = (APIStatusError,)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 TARGETS: dict[str, Target] = {
+    # What others can write into an etcd, and what people write.
+    "encrypted-value": Target(
+        fuzz_encryption.parse_value, (TransformError,), fuzz_encryption.VALUES, fuzz_encryption.WORDS
+    ),
+    "encryption-configuration": Target(
+        encryption_config.load, (ConfigFileError,), fuzz_encryption.CONFIGURATIONS, YAML_WORDS
+    ),
     "json-configmap": Target(parsers.body_of(catalog.CONFIG_MAPS, negotiation.JSON), REFUSAL, [CONFIG_MAP], JSON_WORDS),
     "json-csr": Target(
         parsers.body_of(catalog.CERTIFICATE_SIGNING_REQUESTS, negotiation.JSON), REFUSAL, [CSR], JSON_WORDS

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.flags.paths import FOLDER
+from kubevouch.cli.flags.etcd import etcd_access_flags, take_etcd_access
 from kubevouch.cli.runner import run_async
+from kubevouch.cli.store_copy import DATA_DIR, data_dir_of, naming
 
 if TYPE_CHECKING:
     from kubevouch.storage.copying.copy import Destination
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     required=True,
     help="EncryptionConfiguration: that of the servers, with every key that anything was written with.",
 )
-@click.option("--data-dir", type=FOLDER, help="Where sqlite: without a path is.  [default: as for kubevouch up]")
+@DATA_DIR
+@etcd_access_flags
 @ui.facts_option("store", "revision", "lookedAt", "rewritten", "unreadable")
-def rewrite(spec: str, config: Path, data_dir: Path | None, output: str) -> int:
+def rewrite(spec: str, config: Path, data_dir: Path | None, output: str, **flags: Any) -> int:
     """Write every value of a store again that the configuration would encrypt in another way by now.
 
     After it the keys that stand behind the first of each resource are needed no more, nor, with identity in front, any
@@ -39,14 +41,10 @@ def rewrite(spec: str, config: Path, data_dir: Path | None, output: str) -> int:
     """
     from kubevouch.phases.store_copy import destination
     from kubevouch.standalone.errors import StartError
-    from kubevouch.standalone.options import default_data_dir
     from kubevouch.storage.interface import EncryptionFailed, StoreInUse
-    from kubevouch.storage.options import InvalidStoreSpec
 
-    try:
-        place = destination(spec, data_dir or default_data_dir())
-    except InvalidStoreSpec as err:
-        raise ui.CLIError(str(err), code=ExitCode.INVALID) from err
+    with naming():
+        place = destination(spec, data_dir_of(data_dir), take_etcd_access(flags))
     try:
         done = run_async(_rewrite(place, config))
     except StartError as err:

@@ -44,6 +44,9 @@ class Key(Struct):
     name: Annotated[str, wire(1, "Stands before each value that it encrypted.")] = ""
     secret: Annotated[str, wire(2, "The key, in base64.")] = ""
 
+    def __repr__(self) -> str:
+        return f"Key(name={self.name!r}, secret={_REDACTED})"
+
     @property
     def octets(self) -> bytes:
         """The key itself. Raises ``ValueError`` unless it is base64 as Go reads it."""

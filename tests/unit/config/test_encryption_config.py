@@ -202,3 +202,9 @@ def test_no_refusal_says_a_secret(text: str) -> None:
         load(provider(text.replace("@", secret)))
     assert secret[:12] not in str(caught.value) and "Secret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_configuration_that_is_printed_says_no_secret() -> None:
+    config = load(provider(f"{{aesgcm: {{keys: [{{name: a, secret: {KEY_1}}}]}}}}"))
+    assert "Key(name='a', secret=REDACTED)" in repr(config)
+    assert KEY_1 not in repr(config)
