@@ -9,7 +9,7 @@ from encryption_world import Fixture, Recorded, fixtures, resource_transformers
 from kms_plugin import KEK
 from kubevouch.config.encryption_config import KMSConfiguration
 from kubevouch.storage.encryption import kms
-from kubevouch.storage.encryption.interface import SeedMissing
+from kubevouch.storage.encryption.interface import SeedMissing, TransformError
 from kubevouch.storage.encryption.kms import KMSProvider, SeedCipher
 from kubevouch.storage.encryption.kms_service import KMSService
 from kubevouch.testing.clock import FakeClock
@@ -51,7 +51,7 @@ def parse_value(data: bytes) -> list[bytes]:
             read.append(found.read(data, _KEY.encode()).plain)
         except SeedMissing:
             read.append(b"")  # it is well formed, and the plug-in would be asked
-        except kms.TransformError as err:
+        except TransformError as err:
             refused = err
     if not read and refused is not None:
         raise refused
