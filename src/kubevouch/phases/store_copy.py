@@ -9,6 +9,7 @@ from pathlib import Path
 from kubevouch.machinery.text.times import Time
 from kubevouch.storage.copying.backup_file import BackupFile, End, Header, is_backup, write_backup
 from kubevouch.storage.copying.copy import Copied, Destination, Source, Told, copy
+from kubevouch.storage.copying.mark import expect_whole
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.interface import Revision, StoreUnavailable
 from kubevouch.storage.options import EtcdSpec, InvalidStoreSpec, MemorySpec, parse_store
@@ -70,6 +71,7 @@ def source(text: str, data_dir: Path, etcd: EtcdOptions | None = None, *, missin
 async def backup(place: Source, into: Path, clock: Clock, told: Callable[[int], None]) -> tuple[Header, End]:
     """Raises CopyError, StoreError, OSError."""
     async with place.snapshot(clock) as snapshot:
+        await expect_whole(snapshot, str(place))
         return await write_backup(snapshot, into, str(Time.of(clock.now())), told)
 
 

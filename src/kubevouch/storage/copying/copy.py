@@ -22,7 +22,16 @@ from kubevouch.storage.copying import mark as marks
 from kubevouch.storage.copying.differences import Difference, differences, is_equal
 from kubevouch.storage.copying.errors import CopyError, NotFree
 from kubevouch.storage.copying.mark import MARK_KEY, Mark
-from kubevouch.storage.interface import Compacted, KeyExists, Revision, RevisionConflict, Store
+from kubevouch.storage.interface import (
+    Compacted,
+    KeyExists,
+    Revision,
+    RevisionConflict,
+    Store,
+    StoreDamaged,
+    StoreInUse,
+    StoreUnavailable,
+)
 from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, ROOT, Record, Snapshot
 from kubevouch.storage.write import microseconds
 from kubevouch.util.clock import Clock
@@ -90,8 +99,8 @@ Told = Callable[[Progress], None]
 class Copied(msgspec.Struct):
     """What a copy has done. ``revision`` is the destination's, of which ``raised`` were left out."""
 
-    source_revision: Revision
-    source_in_use: bool
+    source_revision: int = 0
+    source_in_use: bool = False
     revision: int = 0
     raised: int = 0
     keys: int = 0
@@ -99,6 +108,11 @@ class Copied(msgspec.Struct):
     created: int = 0
     updated: int = 0
     deleted: int = 0
+
+    @property
+    def written(self) -> int:
+        """Keys, in one way or another."""
+        return self.created + self.updated + self.deleted
 
 
 async def copy(
@@ -122,18 +136,37 @@ async def copy(
     """
     if source == destination:
         raise _onto_itself(destination)
-    for _ in range(SNAPSHOTS - 1):
+    copied = Copied()
+    compactions = written = 0
+    while True:
         try:
-            return await _copy_once(source, destination, clock, told, replace, above)
+            await _copy_once(source, destination, clock, told, replace, above, copied)
         except Compacted:
-            continue
-    return await _copy_once(source, destination, clock, told, replace, above)
+            compactions += 1
+            if compactions == SNAPSHOTS:
+                raise
+        except (StoreDamaged, StoreInUse):
+            raise
+        except StoreUnavailable:
+            # A member of etcd that was lost: as long as each attempt gets on, the next one goes on.
+            if copied.written == written:
+                raise
+            written = copied.written
+        else:
+            return copied
 
 
 async def _copy_once(
-    source: Source, destination: Destination, clock: Clock, told: Told, replace: bool, above: Revision | None
-) -> Copied:
+    source: Source,
+    destination: Destination,
+    clock: Clock,
+    told: Told,
+    replace: bool,
+    above: Revision | None,
+    copied: Copied,
+) -> None:
     async with source.snapshot(clock) as wanted:
+        await marks.expect_whole(wanted, str(source))
         await destination.make(clock)
         async with destination.present(clock) as found:
             if found.origin.store == wanted.origin.store:
@@ -145,10 +178,10 @@ async def _copy_once(
                     "give another destination, or --replace, which takes away what is there",
                 )
             before = found.revision
-        copied = Copied(wanted.revision, wanted.origin.in_use)
+        copied.source_revision, copied.source_in_use = wanted.revision, wanted.origin.in_use
         beyond = max(wanted.revision, above or 0)
         if before <= beyond:
-            copied.raised = await destination.go_on_above(Revision(beyond), clock, told) - before
+            copied.raised += await destination.go_on_above(Revision(beyond), clock, told) - before
         store = await destination.open(clock)
         try:
             await _write_mark(store, wanted, finished=False)
@@ -162,7 +195,6 @@ async def _copy_once(
             ) from error
         finally:
             await store.close()
-    return copied
 
 
 def _onto_itself(destination: Destination) -> CopyError:

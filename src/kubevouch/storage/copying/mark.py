@@ -6,6 +6,8 @@ finished copy to which nobody has written since; so a later copy from the same s
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import msgspec
 
 from kubevouch.storage.copying.errors import Unfinished
@@ -60,7 +62,21 @@ async def expect_finished(store: Store, name: str) -> None:
         StoreUnavailable
     """
     found = await store.get(MARK_KEY)
-    if found is not None and not decoded(found.value).finished:
+    if found is not None:
+        _expect_finished(found.value, name)
+
+
+async def expect_whole(snapshot: Snapshot, name: str) -> None:
+    """For whoever is about to copy all of the store ``name``. Raises as :func:`expect_finished`."""
+    async with aclosing(snapshot.batches(MARK_KEY)) as batches:
+        async for batch in batches:
+            for record in batch:
+                if record.key == MARK_KEY:
+                    _expect_finished(record.value, name)
+
+
+def _expect_finished(value: bytes, name: str) -> None:
+    if not decoded(value).finished:
         raise Unfinished(
             f"{name}: got a store to which a copy was not finished, expected a whole one",
             "run kubevouch store copy, or store restore, again: it goes on where it ended",

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import aio
+from kubevouch.phases import store_copy
 from kubevouch.storage.copying import mark as marks
 from kubevouch.storage.copying.copy import Copied, Progress, copy
 from kubevouch.storage.copying.errors import CopyError, NotFree, Unfinished
 from kubevouch.storage.copying.mark import MARK_KEY
-from kubevouch.storage.interface import Compacted, KeyValue, Revision, StoreError, StoreUnavailable
+from kubevouch.storage.interface import Compacted, KeyValue, Revision, Store, StoreError, StoreUnavailable
 from kubevouch.storage.snapshot import Batch, Origin, Record, Snapshot
 from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.storage.sqlite.place import SQLitePlace
@@ -41,7 +42,7 @@ class Written:
         yield self
 
     async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
-        self.read += 1
+        self.read += not prefix
         if self.compactions:
             self.compactions -= 1
             raise Compacted(self.revision, Revision(self.revision + 1))
@@ -113,6 +114,8 @@ def test_a_second_run_copies_what_has_changed_since(tmp_path: Path) -> None:
 def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
     class Failing(Written):
         async def batches(self, prefix: str = "") -> AsyncGenerator[Batch, None]:
+            if prefix:
+                return
             yield [record(f"a{number:03}") for number in range(300)]
             raise StoreUnavailable("gone")
 
@@ -125,6 +128,59 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
     run_copy(Written(record("b")), path)
     assert values(path) == {"b": b"value"}
     assert aio.run(opened_to_serve(path)) is None
+
+
+class Failing:
+    """A destination that loses its leader at the end of a pass, so many times."""
+
+    def __init__(self, path: Path, times: int) -> None:
+        self.place = SQLitePlace(path)
+        self.left = times
+        self.make = self.place.make
+        self.snapshot = self.place.snapshot
+        self.present = self.place.present
+        self.go_on_above = self.place.go_on_above
+
+    async def open(self, clock: Clock) -> Store:
+        store = await self.place.open(clock)
+        if self.left:
+            self.left -= 1
+            setattr(store, "compact", self._compact)  # noqa: B010 - one store only
+        return store
+
+    async def _compact(self, _: Revision) -> None:
+        raise StoreUnavailable("no leader")
+
+
+def test_a_store_that_fails_is_gone_on_with_while_that_gets_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Failing(tmp_path / "to.db", times=1)
+        copied = await copy(Written(record("a"), record("b")), place, CLOCK, lambda _: None)
+        assert (copied.created, copied.keys, place.left) == (2, 2, 0)
+        place.left = 3
+        with pytest.raises(StoreUnavailable):
+            await copy(Written(record("a"), record("c")), place, CLOCK, lambda _: None)
+        assert place.left == 1, "the second attempt found nothing to write"
+
+    aio.run(scenario())
+
+
+def test_half_a_store_is_copied_nowhere(tmp_path: Path) -> None:
+    run_copy(Written(record("a")), tmp_path / "half.db")
+
+    async def unfinish() -> None:
+        store = await SQLiteStore.open(tmp_path / "half.db", clock=CLOCK)
+        found = await store.get(MARK_KEY)
+        assert found is not None
+        await store.update(MARK_KEY, found.value.replace(b"true", b"false"), found.revision)
+        await store.close()
+
+    aio.run(unfinish())
+    with pytest.raises(Unfinished):
+        run_copy(SQLitePlace(tmp_path / "half.db"), tmp_path / "to.db")
+    assert not (tmp_path / "to.db").exists()
+    with pytest.raises(Unfinished):
+        aio.run(store_copy.backup(SQLitePlace(tmp_path / "half.db"), tmp_path / "b", CLOCK, lambda _: None))
 
 
 async def opened_to_serve(path: Path) -> StoreError | None:
