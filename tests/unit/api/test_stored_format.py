@@ -156,3 +156,12 @@ def test_the_storage_version_of_each_kind_is_that_of_kubernetes() -> None:
         "mutatingadmissionpolicybindings": "admissionregistration.k8s.io/v1beta1",
         "customresourcedefinitions": "apiextensions.k8s.io/v1beta1",
     }
+
+
+def test_the_page_has_every_kind_with_its_key_and_version() -> None:
+    page = (VECTORS.parents[1] / "docs" / "reference" / "storage.md").read_text()
+    for each in catalog.STORED:
+        place = f"{'NAMESPACE/' if each.namespaced else ''}NAME"
+        form = "JSON" if each is catalog.CUSTOM_RESOURCE_DEFINITIONS else "protobuf"
+        key = f"`{each.storage_prefix or each.plural}/{place}`"
+        assert f"| {each.kind} | {key} | `{each.stored_api_version}` | {form} |" in page

@@ -318,7 +318,7 @@ UNSERVED = {
     "/registry/deployments/default/web": "deployments",
     "/registry/ipaddresses/10.96.0.1": "ipaddresses",
     "/registry/priorityclasses/high": "priorityclasses",
-    "/registry/masterleases/10.0.0.1": "masterleases",
+    "/registry/ranges/servicenodeports": "ranges",
     "/registry/apiregistration.k8s.io/apiservices/v1.": "apiregistration.k8s.io/apiservices",
     "/registry/other.example.com/things/a": "other.example.com/things",
     "/registry/nodes/misplaced": "nodes",
@@ -331,6 +331,7 @@ async def test_values_of_kinds_that_are_not_served_are_counted_and_left_alone() 
         client, store = cluster.client(), cluster.server.api.store
         for number, key in enumerate(UNSERVED):
             await put(cluster, key, b"k8s\x00 of another program" + bytes([number]))
+        await put(cluster, "/registry/masterleases/10.0.0.1", b"of a server")
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
         assert (await ask(client, "POST", "/api/v1/namespaces", space))[0] == 201
         await put(cluster, "/registry/deployments/going/web", b"of another program")

@@ -29,6 +29,8 @@ from kubevouch.util.worker import beside_loop
 log = get_logger("storage.cacher")
 
 RESTART_SECONDS = 1.0
+# By these the servers of a store know of each other.
+_NO_KINDS = {"masterleases"}
 # How long a request waits at least for the caches to come as far as the store. kube-apiserver's are 34 and 60 s.
 PATIENCE_SECONDS = 30.0
 # Values decoded before others have their turn, and the length from which one is decoded off the loop: it may have two
@@ -185,7 +187,8 @@ class Cacher:
     def unserved(self) -> dict[str, int]:
         """How many values there are of each kind that is not served, by the part of their keys that says the kind."""
         others = (key for key in self._unserved if self._for_key(key) is None and key not in OWN_KEYS)
-        return dict(sorted(Counter(map(prefix_part, others)).items()))
+        parts = Counter(map(prefix_part, others))
+        return {part: parts[part] for part in sorted(parts.keys() - _NO_KINDS)}
 
     def unreadable(self) -> dict[str, int]:
         """How many values there are of which no object can be made, by the part of their keys that says the kind."""
