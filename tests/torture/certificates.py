@@ -103,18 +103,21 @@ def _check_end(request: _Request) -> Iterator[Violation]:
 
 
 def _check_ledger(ledger: list[Issued], requests: dict[str, _Request]) -> Iterator[Violation]:
-    """Of a system with one ledger: it has what anybody was given, and of what counts no more than one for a request."""
+    """Some ledger has what anybody was given, and each of what counts no more than one for a request.
+
+    Two servers may have issued for the same: who dies before anybody is given a certificate has it in its own ledger.
+    """
     known = {each.certificate for each in ledger}
     for request in requests.values():
         ops, keys = frozenset(request.ops), frozenset({request.key})
         if not request.certificates.keys() <= known:
             what = f"{request.key} has a certificate that the ledger does not have"
             yield Violation("a certificate without an entry", what, ops, keys)
-    counted: dict[str, set[str]] = {}
+    counted: dict[tuple[str, str], set[str]] = {}
     for each in ledger:
         if each.counts:
-            counted.setdefault(each.uid, set()).add(each.certificate)
-    for uid, certificates in counted.items():
+            counted.setdefault((each.ledger, each.uid), set()).add(each.certificate)
+    for (_, uid), certificates in counted.items():
         if len(certificates) > 1:
             keys = frozenset({requests[uid].key}) if uid in requests else frozenset({uid})
             what = f"the ledger has {len(certificates)} certificates for one request of {', '.join(keys)}"

@@ -127,12 +127,13 @@ class Revoked(msgspec.Struct, frozen=True, tag="revoked", tag_field="is"):
 
 
 class Issued(msgspec.Struct, frozen=True, tag="issued", tag_field="is"):
-    """An entry of the ledger, read when all was over: ``certificate`` (SHA-256, in hex) was issued for a request.
+    """An entry of a ledger, read when all was over: ``certificate`` (SHA-256, in hex) was issued for a request.
 
     ``counts``: it was not discarded.
     """
 
     at: float
+    ledger: str
     uid: str
     certificate: str
     counts: bool

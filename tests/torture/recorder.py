@@ -31,7 +31,7 @@ from torture.history import (
     Verb,
 )
 
-ANSWER_SECONDS = 8.0
+ANSWER_SECONDS = 5.0
 """A client gives up on an answer then, and does not know what has become of what it asked for."""
 VALUE = "value"
 _LINE_BYTES = 16 << 20

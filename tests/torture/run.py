@@ -9,6 +9,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -66,8 +67,11 @@ async def torture(
         await _fence(work, recorder, patience)
     finally:
         await work.close()
-    if examined and system.data_dir is not None:
-        await _examine(system, system.data_dir, recorder)
+    if examined:
+        for process in system.processes:
+            await process.end()
+        for data_dir in system.data_dirs:
+            await _examine(data_dir, recorder)
     return checker.check(history.records)
 
 
@@ -75,7 +79,7 @@ async def _fence(work: Work, recorder: Recorder, patience: float) -> None:
     """Write once more, read everything through every edge, and wait until every watch knows of that write."""
     system = work.system
     for number, edge in enumerate(system.edges):
-        client = system.administrator(recorder, f"fence-{number}", edge)
+        client = system.administrator(recorder, f"fence-{number}", partial(getattr, edge, "url"))
         try:
             for _ in range(_TRIES):
                 value = f"fence {recorder.op()}"
@@ -99,13 +103,15 @@ async def _fence(work: Work, recorder: Recorder, patience: float) -> None:
     recorder.add(Fence(recorder.now, answer.revision))
 
 
-async def _examine(system: System, data_dir: Path, recorder: Recorder) -> None:
-    for process in system.processes:
-        await process.end()
-    for words in (("store", "verify"), ("audit", "verify")):
+async def _examine(data_dir: Path, recorder: Recorder) -> None:
+    checks = [("audit", "verify")] if (data_dir / "ledger.db").exists() else []
+    checks += [("store", "verify")] if (data_dir / "kubevouch.db").exists() else []
+    for words in checks:
         code, said = await _command(*words, "--data-dir", str(data_dir))
         if code:
             recorder.add(Damaged(recorder.now, f"{' '.join(words)}: {said}"))
+    if ("audit", "verify") not in checks:
+        return  # it has never led
     flags = ("--kind", "all", "--limit", "1000000", "-o", "json", "--data-dir", str(data_dir))
     _, said = await _command("issued", "list", *flags)
     entries = json.loads(said)["entries"]
@@ -114,7 +120,7 @@ async def _examine(system: System, data_dir: Path, recorder: Recorder) -> None:
         if each["kind"] == "issued" and each.get("uid"):
             certificate = hashlib.sha256(base64.b64decode(each["certificate"])).hexdigest()
             counts = each["certificate"] not in discarded
-            recorder.add(Issued(recorder.now, each["uid"], certificate, counts))
+            recorder.add(Issued(recorder.now, data_dir.name, each["uid"], certificate, counts))
 
 
 async def _command(*words: str) -> tuple[int, str]:

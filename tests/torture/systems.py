@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import re
 import shutil
 import signal
@@ -208,8 +209,7 @@ class System:
     disk: Path | None = None
     """Where a small file system of its own is, if the store has one."""
     etcd: EtcdServer | None = None
-    data_dir: Path | None = None
-    """Where all files are, if they are in one place."""
+    data_dirs: list[Path] = field(default_factory=list)
 
     def take_credentials(self, data_dir: Path) -> None:
         config = kubeconfig.load((data_dir / "admin.conf").read_bytes())
@@ -219,10 +219,13 @@ class System:
         pair.write_bytes(user.client_certificate_data + user.client_key_data)
         self.ca, self.admin = cluster.certificate_authority_data, str(pair)
 
-    def administrator(self, recorder: Recorder, name: str, edge: Link | None = None) -> Client:
-        """A client with all rights, that stays with one edge."""
-        link = edge or self.edges[0]
-        return Client(recorder, name, lambda: link.url, trusting(self.ca, self.admin))
+    def administrator(self, recorder: Recorder, name: str, address: Callable[[], str]) -> Client:
+        """A client with all rights."""
+        return Client(recorder, name, address, trusting(self.ca, self.admin))
+
+    def roaming(self, chance: random.Random) -> Callable[[], str]:
+        """The address of another server for each request, or the same again."""
+        return lambda: chance.choice(self.edges).url
 
     @property
     def links(self) -> list[Link]:
@@ -256,7 +259,7 @@ async def up_on_sqlite(
     """One ``kubevouch up``, with bounds so small that what is rare otherwise is not: a compaction each second, and a
     history of a hundred events."""
     server = Process("up", _up(folder / "cluster", "sqlite:") + more, folder, planted, variables or {})
-    system = System("sqlite", folder, [server], data_dir=folder / "cluster")
+    system = System("sqlite", folder, [server], data_dirs=[folder / "cluster"])
     try:
         await server.start()
         system.take_credentials(folder / "cluster")
@@ -306,6 +309,7 @@ async def up_on_etcd(folder: Path, planted: str = "", *, servers: int = 1, membe
             ]
             system.groups[f"up-{number}-etcd"] = links
             data_dir = folder / f"up-{number}"
+            system.data_dirs.append(data_dir)
             if number:
                 shutil.copytree(folder / "up-0/pki", data_dir / "pki")
             store = "etcd://" + ",".join(f"127.0.0.1:{link.port}" for link in links)

@@ -118,17 +118,18 @@ class Work:
                 raise each
 
     def _client(self, name: str) -> Client:
-        edges = self.system.edges
-        client = self.system.administrator(self.recorder, name, edges[len(self._clients) % len(edges)])
+        """Every request goes to any of the servers: what one of them has said, all of them have to know."""
+        roaming = self.system.roaming(random.Random(f"{self.seed} {name} roams"))
+        client = self.system.administrator(self.recorder, name, roaming)
         self._clients.append(client)
         return client
 
     def _stranger(
         self, name: str, chance: random.Random, *, token: str = "", pair: str | None = None, identity: str = ""
     ) -> Client:
-        """Without the administrator's certificate, at another server."""
-        edge = chance.choice(self.system.edges)
-        client = Client(self.recorder, name, lambda: edge.url, trusting(self.system.ca, pair), identity, token)
+        """Without the administrator's certificate."""
+        roaming = self.system.roaming(random.Random(chance.random()))
+        client = Client(self.recorder, name, roaming, trusting(self.system.ca, pair), identity, token)
         self._clients.append(client)
         return client
 

@@ -236,12 +236,12 @@ def signed_twice(script: Script) -> None:
 
 def not_entered(script: Script) -> None:
     script.request(2, approved=True, certificate="c1")
-    script.records.append(Issued(0, "other", "c2", counts=True))
+    script.records.append(Issued(0, "a", "other", "c2", counts=True))
 
 
 def entered_twice(script: Script) -> None:
     script.request(2, approved=True, certificate="c1")
-    script.records += [Issued(0, "u", each, counts=True) for each in ("c1", "c2")]
+    script.records += [Issued(0, "a", "u", each, counts=True) for each in ("c1", "c2")]
 
 
 def damaged(script: Script) -> None:
@@ -381,7 +381,7 @@ def test_within_a_second_a_revoked_certificate_may_be_served() -> None:
 def test_a_certificate_that_was_discarded_does_not_count() -> None:
     script = Script()
     script.request(2, approved=True, certificate="c1")
-    script.records += [Issued(0, "u", "c1", counts=True), Issued(0, "u", "c2", counts=False)]
+    script.records += [Issued(0, "a", "u", "c1", counts=True), Issued(0, "a", "u", "c2", counts=False)]
     assert script.rules == set()
 
 
