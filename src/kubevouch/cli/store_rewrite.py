@@ -9,6 +9,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags.encryption import configuration_option, refusing
 from kubevouch.cli.flags.etcd import etcd_access_flags, take_etcd_access
 from kubevouch.cli.runner import run_async
 from kubevouch.cli.store_copy import DATA_DIR, data_dir_of, naming
@@ -20,13 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("spec", metavar="STORE", default="sqlite:")
-@click.option(
-    "--encryption-provider-config",
-    "config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="EncryptionConfiguration: that of the servers, with every key that anything was written with.",
-)
+@configuration_option("That of the servers, with every key that anything was written with.", required=True)
 @DATA_DIR
 @etcd_access_flags
 @ui.facts_option("store", "revision", "lookedAt", "rewritten", "unreadable")
@@ -40,15 +35,13 @@ def rewrite(spec: str, config: Path, data_dir: Path | None, output: str, **flags
     Ends with 1 if a value cannot be decrypted; all others are rewritten.
     """
     from kubevouch.phases.store_copy import destination
-    from kubevouch.standalone.errors import StartError
     from kubevouch.storage.interface import EncryptionFailed, StoreInUse
 
     with naming():
         place = destination(spec, data_dir_of(data_dir), take_etcd_access(flags))
     try:
-        done = run_async(_rewrite(place, config))
-    except StartError as err:
-        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+        with refusing():
+            done = run_async(_rewrite(place, config))
     except StoreInUse as err:
         hint = "stop its server first, or let kubectl get and kubectl replace rewrite what it serves"
         raise ui.CLIError(str(err), hint=hint, code=ExitCode.PREFLIGHT) from err

@@ -56,10 +56,11 @@ class Listed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The key that was asked for, or those that begin so."""
+    """The key that was asked for, or those that begin so; ``prefix`` is what keys begin with where they are stored."""
 
     exact: Record | None
     keys: list[Listed]
+    prefix: str
 
 
 class Count(NamedTuple):
@@ -76,10 +77,10 @@ async def look(place: Source, key: str, clock: Clock) -> Found:
         async for batch in batches:
             for record in batch:
                 if record.key == key:
-                    return Found(record, [])
+                    return Found(record, [], snapshot.origin.prefix)
                 expires = "" if record.expires is None else moment(record.expires)
                 keys.append(Listed(record.key, record.revision, len(record.value), form_of(record.value), expires))
-    return Found(None, keys)
+        return Found(None, keys, snapshot.origin.prefix)
 
 
 def counted(keys: Iterable[Listed]) -> list[tuple[tuple[str, str], Count]]:

@@ -171,6 +171,10 @@ class EncryptionAtRest:
                 await asyncio.wait(tasks)
             await self._in_use.close()
 
+    async def close(self) -> None:
+        """For who has only read, without :meth:`running`."""
+        await self._in_use.close()
+
     async def check(self) -> None:
         """Raises :class:`PluginsUnavailable` unless all plug-ins are well, or were a moment ago."""
         errors = []

@@ -18,12 +18,12 @@ from kubevouch.util.clock import SystemClock
 FIRST, SECOND = keys("aesgcm", ("a", KEY_1)), keys("aescbc", ("b", KEY_2))
 
 
-async def _fill(path: Path) -> None:
+async def _fill(path: Path, value: bytes = b"value") -> None:
     store = EncryptedStore(
         await SQLiteStore.open(path, clock=SystemClock()), encryption((["secrets"], [FIRST]))
     )  # fmt: skip
     for name in ("one", "two"):
-        await store.create(f"/registry/secrets/default/{name}", b"value")
+        await store.create(f"/registry/secrets/default/{name}", value)
     await store.close()
 
 
@@ -63,3 +63,24 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert asyncio.run(in_use()) == ExitCode.PREFLIGHT
     assert "hint: stop its server first, or let kubectl get and kubectl replace" in capsys.readouterr().err
+
+
+def test_what_is_encrypted_is_shown_to_who_has_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(_fill(tmp_path / "store.db", b'{"apiVersion":"v1","kind":"Secret","data":{"k":"aHVzaA=="}}'))
+    config = tmp_path / "config.json"
+    config.write_bytes(configuration((["secrets"], [FIRST])))
+    config.chmod(0o600)
+    look = ["store", "inspect", "secrets/default/one", "--store", f"{tmp_path}/store.db"]
+    assert run([*look, "-o", "json"]) == ExitCode.FAILED
+    assert "hint: --encryption-provider-config FILE decrypts it" in capsys.readouterr().err
+    with_key = [*look, "--encryption-provider-config", str(config)]
+    assert run([*with_key, "-o", "json"]) == ExitCode.DONE
+    assert '"k": "(hidden)"' in capsys.readouterr().out
+    assert run([*with_key, "--show-secrets"]) == ExitCode.DONE
+    shown = capsys.readouterr().out
+    assert "k: aHVzaA==" in shown and "encrypted, aesgcm v1 a, " in shown
+    config.write_bytes(configuration((["secrets"], [SECOND])))
+    assert run(with_key) == ExitCode.FAILED
+    assert "got a value that cannot be decrypted: no matching prefix found" in capsys.readouterr().err
+    config.write_bytes(b"{}")
+    assert run(with_key) == ExitCode.INVALID
