@@ -19,7 +19,7 @@ from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
 from kubevouch.admission.refusal import refused
-from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition, is_undecided
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
 from kubevouch.machinery import errors
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.errors import PKIError
@@ -43,6 +43,7 @@ RETRY_AFTER_SECONDS = 30
 K = TypeVar("K")
 _Key = tuple[str, str, bytes]
 _Origin = tuple[str, bytes]
+_REFUSALS = (wellknown.CSR_DENIED, wellknown.CSR_FAILED)
 
 
 class OpenRequests:
@@ -101,8 +102,7 @@ class OpenRequests:
             _drop(self._by_origin, came, name)
 
     def _changed_refusal(self, name: str, obj: CertificateSigningRequest | None) -> None:
-        source = "" if obj is None else obj.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION, "")
-        if obj is not None and source and _is_refused(obj):
+        if obj is not None and _is_refused(obj) and (source := obj.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION)):
             if name not in self._refused:
                 came = self._refused[name] = source_prefix(source), obj.spec.username
                 self._refused_of.setdefault(came[1], {})[name] = None
@@ -133,7 +133,7 @@ def _is_refused(obj: CertificateSigningRequest) -> bool:
     """Of those that came with a bootstrap token: what others ask for is theirs to answer for."""
     if not obj.spec.username.startswith(wellknown.BOOTSTRAP_USER_PREFIX):
         return False
-    return has_condition(obj, wellknown.CSR_DENIED) or has_condition(obj, wellknown.CSR_FAILED)
+    return any(condition.type in _REFUSALS for condition in obj.status.conditions)
 
 
 def origin_of(obj: CertificateSigningRequest, requester: str) -> _Origin | None:
