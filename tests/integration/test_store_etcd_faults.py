@@ -13,9 +13,11 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+import aio
 from asynctest import async_test
 from cutting_proxy import CuttingProxy
 from etcd_server import EtcdServer, TLSFiles
+from kubevouch.storage.etcd import upstream
 from kubevouch.storage.etcd.keys import ROOT
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.store import EtcdStore
@@ -281,17 +283,39 @@ async def test_a_watch_that_was_cut_off_while_etcd_compacted_hears_so(tmp_path: 
                 assert [event.value for event in await Watch(anew).until(last)] == [None]
 
 
-@async_test
-async def test_writes_of_others_outside_do_not_keep_a_consistent_read_waiting(tmp_path: Path) -> None:
-    with EtcdServer(tmp_path) as etcd:
+@pytest.mark.parametrize("by_request", [False, True])
+def test_writes_of_others_outside_do_not_keep_a_consistent_read_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_request: bool
+) -> None:
+    """The etcd at hand answers requests for progress wrongly only while a watch catches up; here none has to."""
+    if by_request:
+        monkeypatch.setattr(upstream, "tells_progress", lambda _version: True)
+
+    async def scenario(etcd: EtcdServer) -> None:
         async with opened(EtcdOptions(etcd.endpoints)) as store:
             async with watching(store, ROOT, await store.revision()) as batches:
                 for _ in range(3):
-                    etcd.ctl("put", "/somebody/else", "")
+                    await asyncio.to_thread(etcd.ctl, "put", "/somebody/else", "")
                     wanted = await store.revision()
                     told: list[StoreEvent] = []
                     while not told or told[-1].revision < wanted:
                         told += await soon(anext(batches))
                     assert all(event.is_progress for event in told)
+                    assert (await store.revision() == wanted) is by_request
             # Where etcd's word does not count, what we wrote to know it is gone again.
             assert etcd.ctl("get", "/registry/", "--prefix", "--keys-only") == ""
+
+    with EtcdServer(tmp_path) as etcd:
+        aio.run(scenario(etcd))
+
+
+@async_test
+async def test_a_stream_may_be_asked_by_several_at_once(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path) as etcd:
+        async with opened(EtcdOptions(etcd.endpoints)) as store:
+            stream = await store._client.watch()
+            asked = [stream.create(b"a", b"b", Revision(1)), *(stream.request_progress() for _ in range(20))]
+            await asyncio.gather(*asked)
+            answers = [await soon(stream.read()) for _ in range(21)]
+            assert sorted(answer.created for answer in answers) == [False] * 20 + [True]
+            stream.close()

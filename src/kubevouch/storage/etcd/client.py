@@ -186,6 +186,8 @@ class WatchStream:
         self._client = client
         self._endpoint = endpoint
         self._given_up = False
+        # gRPC takes one request at a time.
+        self._writing = asyncio.Lock()
         self._call = endpoint.channel.stream_stream(
             messages.WATCH_PATH, messages.WatchRequest.SerializeToString, messages.WatchResponse.FromString
         )(metadata=metadata)
@@ -217,7 +219,8 @@ class WatchStream:
 
     async def _write(self, request: Any) -> None:
         try:
-            await self._call.write(request)
+            async with self._writing:
+                await self._call.write(request)
         except grpc.aio.AioRpcError as err:
             raise self._client.failed(self._endpoint, err) from err
         except asyncio.InvalidStateError as err:  # gRPC's word for a stream that has ended

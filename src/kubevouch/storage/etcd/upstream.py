@@ -231,8 +231,8 @@ class Upstream:
     async def _keep_proving(self, stream: WatchStream) -> None:
         """Until cancelled: the end of a stretch may be a revision of somebody else's."""
         try:
+            await self._clock.sleep(_CATCHING_UP_SECONDS)  # most stretches end with a write of ours
             if not self._tells_progress:
-                await self._clock.sleep(_CATCHING_UP_SECONDS)
                 await self._write_mark()
                 return
             while True:
