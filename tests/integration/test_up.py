@@ -158,7 +158,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         (("--controllers", "x"), '"x" is not in the list of known controllers'),
         (("--controllers", "*,-y,csrsigning"), '"y" is not in the list of known controllers'),
         (("--runtime-config", "example.com/v1=true"), "unknown api groups example.com"),
-        (("--store", "postgres:"), "got the store 'postgres:', expected memory: or sqlite:PATH"),
+        (("--store", "postgres:"), "got the store 'postgres:', expected memory:, sqlite:PATH or etcd://HOST:PORT"),
         (("--token-ttl", "-1h"), "got the token TTL -1h0m0s, expected 0 or more"),
         (("--token-ttl", "soon"), "invalid value for '--token-ttl': got 'soon', expected a duration"),
         (("--bind-address", "here"), "invalid value for '--bind-address': got 'here', expected an IP address"),

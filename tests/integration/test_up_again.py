@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from asynctest import async_test
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
-from kubevouch.api.core_v1 import Namespace
+from kubevouch.api.core_v1 import ConfigMap, Namespace
 from kubevouch.authorization.kubeadm_policy import kubeadm_policy
 from kubevouch.client import stored
 from kubevouch.client.credentials import FixedCredential
@@ -38,9 +38,10 @@ from kubevouch.pki.x509 import x509_certificate
 from kubevouch.records.bootstrap_tokens import generate_token
 from kubevouch.records.cluster_info import ClusterInfo, build_kubeconfig, parse_kubeconfig
 from kubevouch.server.bootstrap import first_start
+from kubevouch.server.options import ServerOptions
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.access_options import AccessOptions
-from kubevouch.standalone.errors import InvalidOptionsError
+from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
 from kubevouch.standalone.up import Running, running, serving_rules
@@ -504,3 +505,26 @@ async def test_a_pair_of_its_own_signs_for_a_signer_and_needs_no_key_of_the_ca(t
             async with running(options_in(tmp_path / "new", signing=wrong), clock):
                 pass
     assert not (tmp_path / "new").exists()
+
+
+@async_test
+async def test_a_store_of_a_cluster_with_another_ca(tmp_path: Path) -> None:
+    """Its machines would be locked out, and those that join sent to whoever has the new CA."""
+    store = f"sqlite:{tmp_path / 'one.db'}"
+    async with running(options_in(tmp_path / "one", store=store), SystemClock()) as first:
+        before = await first.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+    with pytest.raises(NotHereError, match="the store is of a cluster with another CA: got sha256:") as caught:
+        async with running(options_in(tmp_path / "other", store=store), SystemClock()):
+            pass
+    assert "--replace-cluster-ca" in caught.value.hint
+    async with running(options_in(tmp_path / "one", store=store), SystemClock()) as again:
+        found = await again.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        assert kubeconfig_text(found) == kubeconfig_text(before)
+    replaces = ServerOptions(replaces_ca=True)
+    async with running(options_in(tmp_path / "other", store=store, server=replaces), SystemClock()) as taken:
+        found = await taken.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
+        assert kubeconfig_text(found) != kubeconfig_text(before)
+
+
+def kubeconfig_text(found: ConfigMap) -> str:
+    return found.data["kubeconfig"]

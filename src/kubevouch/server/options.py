@@ -29,6 +29,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         tls: versions and cipher suites.
         serving: another pair than that of the data directory.
         named: pairs for clients that ask for a name.
+        replaces_ca: the store may be of a cluster with another CA.
         watch_cache_size: how many events of each resource are remembered for watches and lists.
         compaction_interval: how long the store keeps old states, at least; zero keeps them for ever.
         store_health_seconds, store_ready_seconds: how long the store may take to answer ``/livez`` and ``/readyz``.
@@ -47,6 +48,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     tls: TLSOptions = msgspec.field(default_factory=TLSOptions)
     serving: ServingFiles | None = None
     named: tuple[NamedFiles, ...] = ()
+    replaces_ca: bool = False
     watch_cache_size: int = DEFAULT_WATCH_CACHE_SIZE
     compaction_interval: dt.timedelta = dt.timedelta()
     store_health_seconds: float = 2.0

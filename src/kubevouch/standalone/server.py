@@ -27,6 +27,7 @@ from kubevouch.client.tls import ClientTLS
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import Object
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, load_service_account_key, pair_at, read_key
+from kubevouch.pki import pins
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, CA
 from kubevouch.records.node_recovery import RecoveryPolicy
@@ -56,6 +57,7 @@ from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone import network, shared_pki
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
+from kubevouch.standalone.errors import NotHereError
 from kubevouch.standalone.leaf_renewal import LeafRenewal
 from kubevouch.standalone.security import StandaloneSecurity, Trust
 from kubevouch.standalone.service_account_options import ServiceAccountOptions
@@ -183,6 +185,7 @@ class StandaloneServer:
         self._owner = owner
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._at_first_start = at_first_start
+        self._replaces_ca = options is not None and options.replaces_ca
         self._leases = (
             ServerLeases(self.api.store, network.parsed(endpoint.host)) if replicated and owner is None else None
         )
@@ -220,6 +223,7 @@ class StandaloneServer:
             self.api.expect_hook(hook)
         await self.api.start()
         client = self.client
+        await self._expect_own_cluster(client)
         is_first = await first_start.begin(client, self.clock, alone=self._leases is None)
         if not is_first and self._leases is not None:
             await self._expect_same_authority()
@@ -246,6 +250,20 @@ class StandaloneServer:
         self._tasks.append(asyncio.create_task(renewal.keep(), name="leaf-renewal"))
         if self._leases is not None:
             self._tasks.append(asyncio.create_task(self._keep_service(), name="server-leases"))
+
+    async def _expect_own_cluster(self, client: Client) -> None:
+        """Raises NotHereError: what is stored is of a cluster with another CA. Nothing was changed."""
+        others = await authentication_trust.strangers(client, self._security.authentication_trust().clients)
+        if not others:
+            return
+        own, named = pins.pin_of(self.pki.certificate), ", ".join(pins.pin_of(each) for each in others)
+        if not self._replaces_ca:
+            raise NotHereError(
+                f"the store is of a cluster with another CA: got {own}, expected {named}",
+                f"copy that cluster's pki folder to {self.pki.folder}, or give another store; "
+                "--replace-cluster-ca locks out that cluster's machines",
+            )
+        log.warning("the CA of the cluster is replaced, and its machines are locked out", ca=own, former=named)
 
     async def _tell_service(self) -> None:
         """Have ``default/kubernetes`` name all servers that are at work. Raises APIStatusError, StoreError."""

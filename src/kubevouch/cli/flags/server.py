@@ -104,6 +104,11 @@ _FLAGS = (
         metavar="CERT,KEY[:NAME,...]",
         help="Another pair, for clients that ask for NAME, *.NAME, or without any for the names of the certificate.",
     ),
+    click.option(
+        "--replace-cluster-ca",
+        is_flag=True,
+        help="Start although the store is of a cluster with another CA, whose machines are locked out by that.",
+    ),
     click.option("--enable-admission-plugins", default="", help="Plug-ins to turn on; all of them are, without it."),
     click.option("--disable-admission-plugins", default="", help="Plug-ins to turn off, separated by commas."),
     click.option(
@@ -211,6 +216,7 @@ def take_server(flags: dict[str, Any]) -> ServerOptions:
         tls=_tls(flags.pop("tls_min_version"), _names(flags.pop("tls_cipher_suites"))),
         serving=_serving(flags.pop("tls_cert_file"), flags.pop("tls_private_key_file")),
         named=_named(flags.pop("tls_sni_cert_key")),
+        replaces_ca=flags.pop("replace_cluster_ca"),
     )
 
 

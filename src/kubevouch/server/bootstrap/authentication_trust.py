@@ -84,6 +84,24 @@ def _combined(text: str, ours: Iterable[Certificate], now: dt.datetime) -> str:
     return b"".join(each.pem() for each in unique.values()).decode()
 
 
+async def strangers(client: Client, ours: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """The CAs of clients that a cluster has, if none of them is among ``ours``; otherwise nothing.
+
+    Whoever starts on somebody's store with a CA of his own would send all machines that join to himself, and lock out
+    those that have.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    found = await stored.find(client, catalog.CONFIG_MAPS, NAME, NAMESPACE)
+    try:
+        theirs = x509_certificate.parse_bundle((found.data if found else {}).get(_CLIENT_CA, "").encode())
+    except ParseError:
+        return ()
+    known = {each.contents for each in ours}
+    return () if any(each.contents in known for each in theirs) else tuple(theirs)
+
+
 async def ensure(client: Client, trust: AuthenticationTrust, now: dt.datetime) -> None:
     """Make the ConfigMap say what ``trust`` says, beside what it says already.
 
