@@ -15,9 +15,12 @@ import msgspec
 import pytest
 
 from asynctest import async_test
+from join_requests import GROUPS, node_request
 from kubevouch import wellknown
 from kubevouch.api import catalog
+from kubevouch.api.certificates_v1 import has_condition
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.authentication.interface import UserInfo
 from kubevouch.phases import bootstrap_token
 from kubevouch.pki import keys
 from kubevouch.pki.authority import LeafSpec, issue_leaf
@@ -25,7 +28,9 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.usages import CLIENT_AUTH
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.records.bootstrap_tokens import Token, secret_name
+from kubevouch.records.token_bounds import TOKEN_UID_EXTRA, Bounds
 from kubevouch.server.bootstrap import own_kinds
+from kubevouch.standalone.controllers import start_controllers
 from kubevouch.storage.watchcache.freshness import AGE_SECONDS, PATIENCE_SECONDS
 from kubevouch.testing.clock import FakeClock, settle
 from replicas_world import Replica, answer, replicas
@@ -33,6 +38,7 @@ from replicas_world import Replica, answer, replicas
 _SECRETS = "/api/v1/namespaces/kube-system/secrets"
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _TOKEN = Token("abcdef", "0123456789abcdef")
+_JOINING = ("csrapproving", "csrsigning")
 _REVOCATIONS = f"/apis/{CERTIFICATE_REVOCATIONS.api_version}/certificaterevocations"
 
 
@@ -142,3 +148,41 @@ async def test_a_server_that_stood_still_looks_before_it_answers(tmp_path: Path)
         there.link.mend()
         await clock.run(AGE_SECONDS)
         assert await shown == 401
+
+
+@pytest.mark.parametrize("seed", range(2))
+@async_test
+async def test_two_controllers_that_both_lead_give_no_token_more_uses_than_it_has(tmp_path: Path, seed: int) -> None:
+    """A Lease does not fence: the leader before may have been on its way when it ended."""
+    clock = FakeClock()
+    async with replicas(2, tmp_path, clock, seed=seed) as servers:
+        client = servers[0].client
+        await own_kinds.ensure(client)
+        bounds = Bounds(uses=2)
+        await bootstrap_token.create(
+            client, bootstrap_token.plan(_TOKEN, now=clock.now(), ttl=dt.timedelta(), bounds=bounds)
+        )
+        secret = await client.get(catalog.SECRETS, secret_name(_TOKEN.token_id), wellknown.KUBE_SYSTEM_NAMESPACE)
+        user = UserInfo(
+            f"{wellknown.BOOTSTRAP_USER_PREFIX}{_TOKEN.token_id}",
+            groups=(*GROUPS, wellknown.AUTHENTICATED_GROUP),
+            extra={TOKEN_UID_EXTRA: (secret.metadata.uid,)},
+        )
+        leaders = [start_controllers(servers[1].server, _JOINING)]
+        try:
+            await clock.run(1)
+            # One hears of all requests at once, the last one first; the other one finds them in the order of names.
+            servers[1].link.hears.clear()
+            asking = servers[0].server.api.loopback(user, "kubelet")
+            for number in reversed(range(6)):
+                csr = node_request(f"csr-{number}", f"worker-{number}", keys.generate(KeyAlgorithm.ECDSA_P256))
+                await asking.create(catalog.CERTIFICATE_SIGNING_REQUESTS, csr)
+            servers[1].link.hears.set()
+            leaders.append(start_controllers(servers[0].server, _JOINING))
+            await clock.run(5)
+            stored = (await client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items
+            assert len([each for each in stored if each.status.certificate]) == 2
+            assert len([each for each in stored if has_condition(each, wellknown.CSR_APPROVED)]) == 2
+        finally:
+            for leader in leaders:
+                await leader.close()
