@@ -81,7 +81,8 @@ async def stop_child(stage: Stage) -> None:
 
 
 def _child(stage: Stage) -> tuple[Process, int]:
-    (process,) = [each for each in stage.system.processes if isinstance(each, Process)]
+    processes = [each for each in stage.system.processes if isinstance(each, Process)]
+    process = stage.chance.choice([each for each in processes if each.children()])
     return process, stage.chance.choice(process.children())
 
 
@@ -199,6 +200,9 @@ def _inject(what: str, why: str) -> Nemesis:
             strace.send_signal(signal.SIGINT)
         await strace.wait()
         stage.recorder.fault(f"fsync of {process.name} is as it was")
+        if not process.is_running:
+            await process.start()
+            stage.recorder.fault(f"{process.name} had ended and is back")
 
     return inject
 

@@ -25,7 +25,7 @@ from torture.proxy import Link
 from torture.recorder import Client, Recorder, trusting
 
 HOOK = Path(__file__).with_name("planted.py")
-_ADDRESS = re.compile(r"kubevouch join [^ ]*:([0-9]+) ")
+_ADDRESS = re.compile(r"kubevouch join [^ ]*:([0-9]+) |^ *ready.*:([0-9]+)")
 
 _GONE_SECONDS = 30.0
 
@@ -64,7 +64,7 @@ class Process:
             while found := await self.process.stdout.readline():
                 said += found
                 if address := _ADDRESS.search(found.decode()):
-                    self.port = self.fixed_port or int(address[1])
+                    self.port = self.fixed_port or int(address[1] or address[2])
                     self._drain = asyncio.create_task(self._read_on(self.process.stdout))
                     return
         await self.process.wait()
@@ -258,7 +258,7 @@ async def up_on_sqlite(
 ) -> AsyncIterator[System]:
     """One ``kubevouch up``, with bounds so small that what is rare otherwise is not: a compaction each second, and a
     history of a hundred events."""
-    server = Process("up", _up(folder / "cluster", "sqlite:") + more, folder, planted, variables or {})
+    server = Process("up", ("up", *_flags(folder / "cluster", "sqlite:"), *more), folder, planted, variables or {})
     system = System("sqlite", folder, [server], data_dirs=[folder / "cluster"])
     try:
         await server.start()
@@ -289,9 +289,15 @@ async def up_on_a_small_disk(folder: Path, planted: str = "") -> AsyncIterator[S
 
 
 @contextlib.asynccontextmanager
-async def up_on_etcd(folder: Path, planted: str = "", *, servers: int = 1, members: int = 1) -> AsyncIterator[System]:
-    """``servers`` of ``kubevouch up`` with one authority over an etcd of ``members``, each with a link to each."""
-    system = System(f"{servers} on etcd", folder)
+async def on_etcd(
+    folder: Path, planted: str = "", *, commands: tuple[str, ...] = ("up",), members: int = 1
+) -> AsyncIterator[System]:
+    """Servers with one authority over an etcd of ``members``, each with a link to each. The first of them is an up.
+
+    Args:
+        commands: up or serve, with which flags.
+    """
+    system = System("etcd", folder)
     peers = [await Link(f"peers-etcd-{each}", partial(_peer_port, system, each)).open() for each in range(members)]
     etcd = EtcdServer(folder, members, durable=True, peer_ports=[link.port for link in peers])
     try:
@@ -302,23 +308,24 @@ async def up_on_etcd(folder: Path, planted: str = "", *, servers: int = 1, membe
             system.groups |= {link.name: [link] for link in peers} | {"peers": peers}
         else:
             await peers[0].close()
-        for number in range(servers):
+        for number, command in enumerate(commands):
             links = [
-                await Link(f"up-{number}-etcd-{each}", partial(_own_port, port)).open()
+                await Link(f"server-{number}-etcd-{each}", partial(_own_port, port)).open()
                 for each, port in enumerate(etcd.client_ports)
             ]
-            system.groups[f"up-{number}-etcd"] = links
-            data_dir = folder / f"up-{number}"
+            system.groups[f"server-{number}-etcd"] = links
+            data_dir = folder / f"server-{number}"
             system.data_dirs.append(data_dir)
             if number:
-                shutil.copytree(folder / "up-0/pki", data_dir / "pki")
+                shutil.copytree(folder / "server-0/pki", data_dir / "pki")
             store = "etcd://" + ",".join(f"127.0.0.1:{link.port}" for link in links)
             port, changed = free_port(), ",".join(filter(None, ("short-lease", planted)))
-            server = Process(f"up-{number}", _up(data_dir, store, port), folder, changed, fixed_port=port)
+            arguments = (*command.split(), *_flags(data_dir, store, port))
+            server = Process(f"server-{number}", arguments, folder, changed, fixed_port=port)
             system.processes.append(server)
             await server.start()
             await system.edge(server)
-        system.take_credentials(folder / "up-0")
+        system.take_credentials(folder / "server-0")
         system.processes += [Member(etcd, each) for each in range(members)]
         yield system
     finally:
@@ -336,9 +343,9 @@ def _own_port(port: int) -> int:
     return port
 
 
-def _up(data_dir: Path, store: str, port: int = 0) -> tuple[str, ...]:
+def _flags(data_dir: Path, store: str, port: int = 0) -> tuple[str, ...]:
     return (
-        "up", "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", str(port), "--store", store,
+        "--data-dir", str(data_dir), "--bind-address", "127.0.0.1", "--secure-port", str(port), "--store", store,
         "--etcd-compaction-interval", "1s", "--default-watch-cache-size", "100",
     )  # fmt: skip
 
@@ -348,8 +355,9 @@ SYSTEMS: dict[str, Callable[[Path, str], contextlib.AbstractAsyncContextManager[
     "workers": partial(up_on_sqlite, more=("--workers", "2")),
     "clock": up_with_its_own_clock,
     "disk": up_on_a_small_disk,
-    "etcd": up_on_etcd,
-    "pair": partial(up_on_etcd, servers=2),
-    "replicas": partial(up_on_etcd, servers=3, members=3),
+    "etcd": on_etcd,
+    "pair": partial(on_etcd, commands=("up", "up")),
+    "replicas": partial(on_etcd, commands=("up", "up", "up"), members=3),
+    "servers": partial(on_etcd, commands=("up", "up --workers 2", "serve"), members=3),
 }
 """By name, what makes them: a folder and the names of planted bugs go in."""
