@@ -14,7 +14,8 @@ ENDURANCE_SECONDS ?= 1200 # make endurance
 TORTURE_SECONDS ?= 300 # make torture: for each system
 PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 
-SUITES := lint types layers unit property contract integration attacks interop
+# Two at once, begun in this order: one that waits for processes beside one that reckons.
+SUITES := lint layers integration unit attacks types interop property contract
 
 .PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg release audit clean $(SUITES)
 .DEFAULT_GOAL := help

@@ -1,6 +1,8 @@
 """Runs the named suites, each a target of the Makefile, and closes with one line for each: result, tests, seconds.
 
-All of them run even when one fails, so that one run shows everything; the exit status is 1 if any failed.
+All of them run even when one fails, so that one run shows everything; the exit status is 1 if any failed. Two run at
+once, begun in the order given: some reckon and others wait for processes, so that neither alone keeps the processors
+busy. What one prints is shown whole when it has ended.
 """
 
 import subprocess
@@ -8,9 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
+
+_AT_ONCE = 2
 
 
 class Counts(NamedTuple):
@@ -28,10 +33,14 @@ class Outcome(NamedTuple):
 
 
 def run_suite(suite: str, report: Path) -> Outcome:
-    print(f"\n==== {suite}", flush=True)
+    print(f"begun: {suite}", flush=True)
     started = time.monotonic()
     # Given as a variable of make, not in the environment, where a pytest started by a test would pick it up.
-    done = subprocess.run(["make", "--no-print-directory", suite, f"PYTEST_FLAGS=--junit-xml={report}"], check=False)
+    command = ["make", "--no-print-directory", suite, f"PYTEST_FLAGS=--junit-xml={report}"]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # One write, so that nothing of another suite comes in between.
+    sys.stdout.write(f"\n==== {suite}\n{done.stdout}")
+    sys.stdout.flush()
     return Outcome(suite, done.returncode == 0, time.monotonic() - started, read_report(report))
 
 
@@ -57,8 +66,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def main(suites: Sequence[str]) -> int:
-    with tempfile.TemporaryDirectory() as reports:
-        outcomes = [run_suite(suite, Path(reports) / f"{suite}.xml") for suite in suites]
+    with tempfile.TemporaryDirectory() as reports, ThreadPoolExecutor(_AT_ONCE) as pool:
+        reported = [Path(reports) / f"{suite}.xml" for suite in suites]
+        outcomes = list(pool.map(run_suite, suites, reported))
     print(f"\n{summary(outcomes)}", flush=True)
     return 0 if all(outcome.succeeded for outcome in outcomes) else 1
 
