@@ -16,7 +16,7 @@ from torture import checker
 from torture.catalog import BUGS
 from torture.history import Header, History, Record, load
 from torture.nemeses import NEMESES, OF_LINKS, possible
-from torture.run import explain, summary, torture
+from torture.run import explain, steps, summary, torture
 from torture.systems import SYSTEMS
 from torture.violations import Violation
 
@@ -59,8 +59,11 @@ def main() -> int:
 async def _run(name: str, seed: int, seconds: float, faults: list[str], into: Path) -> int:
     """As many runs as there is time for: the next seed each, so that each alone can be run again."""
     begun, failed = time.monotonic(), 0
+    killed = Counter[str]()
     for number in itertools.count():
         if number and time.monotonic() - begun > seconds:
+            for step, count in sorted(killed.items()):
+                print(f"  killed {step}: {count}")
             return failed
         chance = random.Random(f"{seed + number} {name}")
         path = into / f"{name}-{seed + number}.jsonl"
@@ -75,6 +78,7 @@ async def _run(name: str, seed: int, seconds: float, faults: list[str], into: Pa
                 history.close()
         print(f"{name}, seed {seed + number}: {', '.join(chosen)}")
         print(f"  {time.monotonic() - started:.0f} s, {summary(history.records)}", flush=True)
+        killed.update(steps(history.records))
         failed |= _tell(history.records, found)
         if found:
             print(f"  the history is in {path}; again: --system {name} --seed {seed + number} --seconds 0", flush=True)

@@ -92,14 +92,15 @@ async def step(stage: Stage) -> None:
     process = stage.chance.choice([each for each in processes if each.is_running])
     number, when = stage.chance.randrange(12), stage.chance.choice(("before", "after"))
     process.arming.write_text(f"{number} {when}")
+    said = len(process.said)
     stage.recorder.fault(f"kill -9 {process.name} {when} its write {number}")
     process.send(signal.SIGUSR2)
     assert process.process is not None
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.process.wait(), _STEP_SECONDS)
     await process.end()
-    died = [line for line in process.said.splitlines() if line.startswith("died ")]
-    stage.recorder.fault(f"{process.name} {died[-1]}" if died else f"{process.name} did not write so much")
+    died = [line for line in process.said[said:].splitlines() if line.startswith("died ")]
+    stage.recorder.fault(f"{process.name} {died[0]}" if died else f"{process.name} did not write so much")
     await process.start()
 
 

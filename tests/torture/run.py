@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 
 from processes import KUBEVOUCH, environment
 from torture import checker
-from torture.history import Answered, Asked, Damaged, Fence, History, Issued, Record, Told, of_ops
+from torture.history import Answered, Asked, Damaged, Fault, Fence, History, Issued, Record, Told, of_ops
 from torture.nemeses import NEMESES, Stage
 from torture.recorder import Client, Recorder
 from torture.systems import System
@@ -26,6 +27,9 @@ from torture.work import MAPS, Mix, Work
 FENCE_SECONDS = 20.0
 _TRIES = 200
 _SHOWN = 40
+_STEP = re.compile(
+    r" died (?P<when>before|after) (?P<verb>\w+) (?:/registry/)?(?:[\w-]+\.[\w.-]+/)?(?P<resource>\w+(?:/specs)?)"
+)
 
 
 async def torture(
@@ -162,6 +166,15 @@ def explain(records: list[Record], violation: Violation) -> str:
     if len(lines) > _SHOWN:
         lines = [*lines[: _SHOWN // 4], f"… {len(lines) - _SHOWN} more", *lines[-_SHOWN * 3 // 4 :]]
     return "\n".join([str(violation), *(f"    {line}" for line in lines)])
+
+
+def steps(records: list[Record]) -> list[str]:
+    """At which writes processes were killed, without the names of objects."""
+    return [
+        f"{found['when']} {found['verb']} {found['resource']}"
+        for record in records
+        if isinstance(record, Fault) and (found := _STEP.search(record.what))
+    ]
 
 
 def summary(records: list[Record]) -> str:
