@@ -200,8 +200,26 @@ def test_every_value_of_an_etcd_is_looked_at_and_every_member(
     assert tree(["store", "verify", str(tmp_path / "b")], capsys)["keys"] == 3
 
     etcd.ctl("put", f"{below}/secrets/a/text", "text")
-    gone = f"{etcd.spec},127.0.0.1:{free_port()}{below}"
-    assert run(["store", "verify", gone]) == 1
+    gone = f"127.0.0.1:{free_port()}"
+    assert run(["store", "verify", f"{etcd.spec},{gone}{below}"]) == 1
     said = capsys.readouterr()
-    assert "/registry/secrets/a/text: no Secret that can be read" in said.out and "onnect" in said.out
+    assert "/registry/secrets/a/text: no Secret that can be read" in said.out and f"http://{gone}: " in said.out
     assert "is not whole: 2 findings" in said.err
+
+
+def test_a_whole_cluster_on_etcd_is_backed_up_and_restored_to_another(
+    etcd: EtcdServer, spec: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cluster"
+    (folder / "pki").mkdir(parents=True)
+    (folder / "pki/ca.key").write_bytes(b"key")
+    there = tree(["store", "copy", str(path), spec], capsys)
+    backup = ["backup", str(tmp_path / "b.tar"), "--data-dir", str(folder), "--store", spec]
+    assert tree(backup, capsys)["revision"] == there["revision"]
+    other = f"{etcd.spec}/{uuid4()}"
+    restore = ["restore", str(tmp_path / "b.tar"), "--store", other, "--above", str(there["revision"] + 5)]
+    done = tree([*restore, "--data-dir", str(tmp_path / "to-etcd")], capsys)
+    assert done["goesOnAt"] > there["revision"] + 5 and aio.run(_count(other)) == 300
+    assert (tmp_path / "to-etcd/pki/ca.key").read_bytes() == b"key" and not list(tmp_path.glob("to-etcd/kubevouch.db*"))
+    assert run(["restore", str(tmp_path / "b.tar"), "--data-dir", str(tmp_path / "to-file")]) == 0
+    assert aio.run(_count(f"sqlite:{tmp_path}/to-file/kubevouch.db")) == 300

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 DATA_DIR = click.option(
     "--data-dir", type=FOLDER, help="Where sqlite: without a path is.  [default: as for kubevouch up]"
 )
-_REPLACE = click.option("--replace", is_flag=True, help="Take away what is at the destination, whatever it is.")
+REPLACE = click.option("--replace", is_flag=True, help="Take away what is at the destination, whatever it is.")
+ABOVE = click.option(
+    "--above",
+    type=click.IntRange(min=0),
+    metavar="REVISION",
+    help="The newest resourceVersion that anybody may have seen.  [default: far above that of FILE]",
+)
 _COPY_FACTS = ("sourceRevision", "revision", "keys", "bytes", "created", "updated", "deleted")
 
 
@@ -31,7 +37,7 @@ _COPY_FACTS = ("sourceRevision", "revision", "keys", "bytes", "created", "update
 @click.argument("destination", metavar="DST")
 @DATA_DIR
 @etcd_access_flags
-@_REPLACE
+@REPLACE
 @ui.facts_option("source", "destination", *_COPY_FACTS)
 def copy(source: str, destination: str, data_dir: Path | None, replace: bool, output: str, **flags: Any) -> None:
     """Copy every key of the store SRC to the store DST, and compare them.
@@ -49,7 +55,7 @@ def copy(source: str, destination: str, data_dir: Path | None, replace: bool, ou
     folder, etcd = data_dir_of(data_dir), take_etcd_access(flags)
     with naming():
         origin, target = phase.source(source, folder, etcd), phase.destination(destination, folder, etcd)
-    with _told() as told:
+    with telling() as told:
         copied = run_async(copied_to(origin, target, SystemClock(), told, replace=replace))
     _say_copied(copied, str(origin), str(target), output)
     if copied.source_in_use:
@@ -76,7 +82,7 @@ def backup(file: Path, spec: str, data_dir: Path | None, output: str, **flags: A
 
     with naming():
         place = phase.destination(spec, data_dir_of(data_dir), take_etcd_access(flags))
-    with _told() as told:
+    with telling() as told:
         header, end = run_async(phase.backup(place, file, SystemClock(), told))
     if output == "text":
         ui.step(f"backup made: {end.keys} keys at revision {header.revision}", shown(file))
@@ -89,15 +95,10 @@ def backup(file: Path, spec: str, data_dir: Path | None, output: str, **flags: A
 @click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("destination", metavar="DST")
-@click.option(
-    "--above",
-    type=click.IntRange(min=0),
-    metavar="REVISION",
-    help="The newest resourceVersion that anybody may have seen.  [default: far above that of FILE]",
-)
+@ABOVE
 @DATA_DIR
 @etcd_access_flags
-@_REPLACE
+@REPLACE
 @ui.facts_option("source", "destination", *_COPY_FACTS)
 def restore(
     file: Path, destination: str, above: int | None, data_dir: Path | None, replace: bool, output: str, **flags: Any
@@ -114,7 +115,7 @@ def restore(
 
     with naming():
         target = phase.destination(destination, data_dir_of(data_dir), take_etcd_access(flags))
-    with _told() as told:
+    with telling() as told:
         copied = run_async(phase.restore(BackupFile(file), target, SystemClock(), told, replace=replace, above=above))
     _say_copied(copied, str(file), str(target), output)
 
@@ -138,7 +139,7 @@ def naming() -> Iterator[None]:
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[Progress | int], None]]:
+def telling() -> Iterator[Callable[[Progress | int], None]]:
     """On a terminal one line says how far it is."""
     turn = 0
     shows = ui.shows_progress()

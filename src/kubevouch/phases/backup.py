@@ -6,6 +6,7 @@ member. Nothing in it is encrypted.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import hashlib
@@ -17,7 +18,7 @@ import secrets
 import shutil
 import stat
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
@@ -28,12 +29,15 @@ from kubevouch.ledger import checkpoints, keys, opening, reading, schema
 from kubevouch.ledger import verification as ledger_verification
 from kubevouch.machinery.text import gotext
 from kubevouch.machinery.text.times import Time
-from kubevouch.phases import store
+from kubevouch.phases import store_copy
+from kubevouch.storage.copying.copy import copy
 from kubevouch.storage.interface import Revision, StoreError
-from kubevouch.storage.options import DEFAULT_FILE, EtcdSpec, MemorySpec, StoreSpec
+from kubevouch.storage.options import DEFAULT_FILE, EtcdSpec, MemorySpec, SQLiteSpec, StoreSpec
 from kubevouch.storage.sqlite import acceptance, verification
 from kubevouch.storage.sqlite.copy import copy_store
+from kubevouch.storage.sqlite.place import SQLitePlace
 from kubevouch.util import files
+from kubevouch.util.clock import SystemClock
 
 FORMAT = 1
 LEDGER, LEDGER_KEY = opening.DEFAULT_FILE, keys.key_of(Path(opening.DEFAULT_FILE)).name
@@ -51,6 +55,10 @@ _CHUNK = 1 << 20
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _LARGE = (DEFAULT_FILE, LEDGER)
 _MEMBER = re.compile(rf"{'|'.join(map(re.escape, (*_LARGE, LEDGER_KEY)))}|{_PART}\.conf|{PKI}(?:/{_PART})+", re.ASCII)
+
+
+Fill = Callable[[Path], Revision]
+"""Copies the store in a file to where it is to be; returns the revision at which it goes on there."""
 
 
 class BackupError(Exception):
@@ -102,24 +110,20 @@ def backup(data_dir: Path, spec: StoreSpec, into: Path, now: dt.datetime) -> Man
     """
     if isinstance(spec, MemorySpec):
         raise BackupError("got a store in memory, which nobody but its process can read")
-    if isinstance(spec, EtcdSpec):
-        raise BackupError("got a store on etcd, expected one in a file", "etcdctl snapshot save copies an etcd")
-    if not spec.path.is_file() or not (data_dir / PKI).is_dir():
-        missing = data_dir / PKI if spec.path.is_file() else spec.path
+    needed = [data_dir / PKI] if isinstance(spec, EtcdSpec) else [spec.path, data_dir / PKI]
+    if missing := [path for path in needed if not path.exists()]:
         raise BackupError(
-            f"there is no {missing}", "--data-dir and --store say where the cluster lives, as for kubevouch up"
+            f"there is no {missing[0]}", "--data-dir and --store say where the cluster lives, as for kubevouch up"
         )
     if into.exists():
         raise BackupError(f"there is a file {into}", "choose another name; a backup is never overwritten")
     with _workplace(into) as folder:
         copied = {DEFAULT_FILE: folder / DEFAULT_FILE}
-        revision, small = _of_one_moment(data_dir, spec.path, copied[DEFAULT_FILE])
+        revision, small = _of_one_moment(data_dir, spec, copied[DEFAULT_FILE])
         with verification.alone(copied[DEFAULT_FILE]) as real:
-            damaged = verification.verify(real, store.judged).damaged
+            damaged = verification.verify(real, _unjudged).damaged
         if damaged:
-            raise BackupError(
-                f"{spec.path} is damaged: {damaged[0]}", "kubevouch store verify says more; restore a backup"
-            )
+            raise BackupError(f"{spec} is damaged: {damaged[0]}", "kubevouch store verify says more; restore a backup")
         # After the store: it has all that led to what the store has.
         if (data_dir / LEDGER).exists():
             copied[LEDGER] = _copied_ledger(data_dir / LEDGER, folder / LEDGER, now)
@@ -137,6 +141,11 @@ def backup(data_dir: Path, spec: StoreSpec, into: Path, now: dt.datetime) -> Man
     return manifest
 
 
+def _unjudged(_key: str, _value: bytes) -> str:
+    """A value of which no object can be made is no damage: it is what somebody has written, and goes along."""
+    return ""
+
+
 def _copied_ledger(path: Path, into: Path, now: dt.datetime) -> Path:
     """Raises BackupError, LedgerError."""
     opening.copy_ledger(path, into, now)
@@ -148,15 +157,25 @@ def _copied_ledger(path: Path, into: Path, now: dt.datetime) -> Path:
     return into
 
 
-def _of_one_moment(data_dir: Path, path: Path, into: Path) -> tuple[Revision, dict[str, bytes]]:
+def _of_one_moment(data_dir: Path, spec: SQLiteSpec | EtcdSpec, into: Path) -> tuple[Revision, dict[str, bytes]]:
     """The store's copy and the other files as they are before and after it: a rotation of the CA changes both."""
     for _ in range(_TRIES):
         before = dict(_small_files(data_dir))
         into.unlink(missing_ok=True)
-        revision = copy_store(path, into)
+        # An etcd becomes a file, so that a backup is one thing, wherever the cluster was and will be.
+        revision = copy_store(spec.path, into) if isinstance(spec, SQLiteSpec) else _fetched(spec, into)
         if dict(_small_files(data_dir)) == before:
             return revision, before
     raise BackupError(f"the files in {data_dir / PKI} change all the time", "try again when nobody renews certificates")
+
+
+def _fetched(spec: EtcdSpec, into: Path) -> Revision:
+    """Raises StoreError."""
+    for leftover in into.parent.glob(f"{into.name}.*"):
+        leftover.unlink()
+    clock = SystemClock()
+    copied = asyncio.run(copy(store_copy.etcd_place(spec), SQLitePlace(into), clock, lambda _: None))
+    return Revision(copied.source_revision)
 
 
 def _small_files(data_dir: Path) -> Iterator[tuple[str, bytes]]:
@@ -195,8 +214,11 @@ def _encoded(manifest: Manifest) -> bytes:
 # ------------------------------------------------------------------ restore
 
 
-def restore(source: Path, data_dir: Path, now: dt.datetime) -> Restored:
+def restore(source: Path, data_dir: Path, now: dt.datetime, fill: Fill | None = None) -> Restored:
     """Make the folder ``data_dir`` from a backup. It is there whole, or not at all.
+
+    Args:
+        fill: puts the store elsewhere than into the folder.
 
     Its store goes on at a revision that nobody has seen; whoever watched the cluster of before lists anew.
 
@@ -216,12 +238,17 @@ def restore(source: Path, data_dir: Path, now: dt.datetime) -> Restored:
         path = draft / DEFAULT_FILE
         try:
             with verification.alone(path) as real:
-                damaged = verification.verify(real, store.judged).damaged
+                damaged = verification.verify(real, _unjudged).damaged
                 if damaged:
                     raise BackupError(f"{source} holds a damaged store: {damaged[0]}", "take another backup")
-                revision, _ = acceptance.jump(real, now)
+                if fill is None:
+                    revision, _ = acceptance.jump(real, now)
         except StoreError as err:
             raise BackupError(f"{source} holds no store that can be used: {err}", "take another backup") from err
+        if fill is not None:
+            revision = fill(path)
+            for left in draft.glob(f"{DEFAULT_FILE}*"):
+                left.unlink()
         (draft / f"{DEFAULT_FILE}.lock").unlink(missing_ok=True)
         for each in [draft, *draft.rglob("*")]:
             if each.is_dir():

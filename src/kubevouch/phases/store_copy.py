@@ -40,11 +40,11 @@ def destination(text: str, data_dir: Path, etcd: EtcdOptions | None = None) -> D
     if isinstance(spec, MemorySpec):
         raise InvalidStoreSpec("got a store in memory, which nobody but its process has")
     if isinstance(spec, EtcdSpec):
-        return _etcd(spec)
+        return etcd_place(spec)
     return SQLitePlace(spec.path)
 
 
-def _etcd(spec: EtcdSpec) -> Destination:
+def etcd_place(spec: EtcdSpec) -> Destination:
     """Raises StoreUnavailable: without the extra there is no client."""
     try:
         from kubevouch.storage.etcd.place import EtcdPlace
@@ -85,6 +85,19 @@ async def restore(
     Raises:
         CopyError, StoreError, OSError
     """
+    return await _restored(file, place, clock, told, replace=replace, above=above)
+
+
+async def restore_file(
+    path: Path, place: Destination, clock: Clock, told: Told, *, replace: bool, above: int | None
+) -> Copied:
+    """As :func:`restore`, from the file of a store on SQLite that nobody has gone on with since it was copied."""
+    return await _restored(SQLitePlace(path), place, clock, told, replace=replace, above=above)
+
+
+async def _restored(
+    file: Source, place: Destination, clock: Clock, told: Told, *, replace: bool, above: int | None
+) -> Copied:
     async with file.snapshot(clock) as snapshot:
         newest = snapshot.revision
     return await copy(file, place, clock, told, replace=replace, above=above_all(place, newest, above, clock.now()))

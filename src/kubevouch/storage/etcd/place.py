@@ -25,6 +25,7 @@ etcd's own tool, which raises a stopped one at once."""
 _AT_ONCE = 128
 _FORGOTTEN_AFTER = 50_000
 """Writes after which their history is compacted: else each million of them takes 100 MB of etcd's space."""
+_MOST_FAILURES = 5
 _SCRATCH = "raised.kubevouch.io"
 """A key of one segment, where no kind is."""
 
@@ -75,12 +76,22 @@ class EtcdPlace:
                 f" {revision - start + 1} --mark-compacted (etcd 3.5.10 and later), and start it from that",
             )
         put = messages.RequestOp(request_put=messages.PutRequest(key=key, value=b"1"))
-        reached, forgotten = start, start
+        reached, forgotten, failures = start, start, 0
         while reached <= revision:
             # One more for the deletion below.
             count = min(_AT_ONCE, max(revision - reached, 1))
             calls = (client.write(messages.TXN, messages.TxnRequest(success=[put])) for _ in range(count))
-            reached = max(answer.header.revision for answer in await asyncio.gather(*calls))
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            failed = [answer for answer in answers if isinstance(answer, BaseException)]
+            if any(not isinstance(answer, CallFailed) for answer in failed):
+                raise failed[0]
+            if len(failed) == len(answers):
+                # A leader that was lost. Whether these writes have happened does not matter; that etcd answers does.
+                failures += 1
+                if failures == _MOST_FAILURES:
+                    raise failed[0]
+                answers = [await client.read(messages.RANGE, messages.RangeRequest(key=key))]
+            reached = max(answer.header.revision for answer in answers if not isinstance(answer, BaseException))
             told(Progress("raise", reached - start, revision - start))
             if reached - forgotten >= _FORGOTTEN_AFTER:
                 forgotten = reached
