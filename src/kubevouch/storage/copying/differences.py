@@ -12,7 +12,10 @@ from kubevouch.storage.snapshot import Batch, Record, Snapshot
 
 LIFETIME_TOLERANCE = 120 * 1_000_000
 """Microseconds. etcd's leases are shared by neighbouring keys and granted up to a minute longer than asked for, in
-whole seconds; and a new leader starts the time of each anew."""
+whole seconds."""
+
+MOST_LONGER = 3600 * 1_000_000
+"""Microseconds. A new leader of etcd starts the time of each lease anew; no harm is done by an Event that stays."""
 
 A_MOMENT = 1_000_000
 """Microseconds. Too little to write a key for, and to expect that it is still there."""
@@ -83,7 +86,7 @@ def is_equal(difference: Difference, now: int) -> bool:
     if wanted is not None and found is not None:
         if wanted.value != found.value or (wanted.expires is None) != (found.expires is None):
             return False
-        return abs((wanted.expires or 0) - (found.expires or 0)) <= LIFETIME_TOLERANCE
+        return -LIFETIME_TOLERANCE <= (found.expires or 0) - (wanted.expires or 0) <= MOST_LONGER
     if wanted is not None:
         return wanted.expires is not None and wanted.expires <= now + A_MOMENT
     return found is not None and found.expires is not None and found.expires <= now + LIFETIME_TOLERANCE
