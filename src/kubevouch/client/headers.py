@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 
+from kubevouch import __version__
 from kubevouch.client.options import Impersonation
-
-
-@cache
-def _version() -> str:
-    return importlib.metadata.version("kubevouch")
 
 
 def user_agent(component: str) -> str:
     """``kubevouch/<version> (<component>)``; servers take the part before the slash as the field manager's default."""
-    return f"kubevouch/{_version()} ({component}; {platform.system().lower()}/{platform.machine()})"
+    return f"kubevouch/{__version__} ({component}; {platform.system().lower()}/{platform.machine()})"
 
 
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*", re.ASCII)

@@ -210,7 +210,7 @@ def test_a_reader_that_goes_away_is_no_failure(capfd: pytest.CaptureFixture[str]
         (["version", "--client"], ("cryptography", "msgspec", "aiohttp")),
         (
             ["up", "--help"],
-            ("aiohttp", "joserfc", "sqlite3", "kubevouch.server.audit.policy", "kubevouch.standalone.up"),
+            ("aiohttp", "joserfc", "rich", "sqlite3", "kubevouch.server.audit.policy", "kubevouch.standalone.up"),
         ),
     ],
 )

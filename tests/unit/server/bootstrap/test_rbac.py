@@ -46,6 +46,18 @@ async def test_what_is_missing_is_made_and_made_once() -> None:
 
 
 @async_test
+async def test_of_more_than_a_page_of_roles_each_shipped_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rbac, "PAGE", 1)
+    monkeypatch.setattr(rbac, "ATTEMPTS", 1)
+    async with Cluster() as cluster:
+        client = cluster.client()
+        await client.create(catalog.CLUSTER_ROLES, cluster_role("before-it-in-the-list", READ))
+        await client.create(catalog.CLUSTER_ROLES, shipped(WRITE))
+        await rbac.reconcile(client, [shipped(READ)])
+        assert sorted((rule.verbs or [""])[0] for rule in (await role(client)).rules or []) == ["get", "update"]
+
+
+@async_test
 async def test_missing_rules_come_back_and_additional_ones_stay() -> None:
     async with Cluster() as cluster:
         client = cluster.client()

@@ -1,0 +1,40 @@
+"""Levels, bound fields and the one way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubevouch.testing.logs import capture_logs
+from kubevouch.util import logger
+from kubevouch.util.logger import get_logger
+
+
+def test_bound_fields_come_with_every_message_and_give_way_to_its_own() -> None:
+    with capture_logs() as events:
+        bound = get_logger("test").bind(node="worker-1", attempt=1)
+        bound.info("asked", attempt=2)
+        get_logger("test").error("failed")
+    assert events == [
+        {"event": "asked", "log_level": "info", "node": "worker-1", "attempt": 2},
+        {"event": "failed", "log_level": "error"},
+    ]
+
+
+def test_what_is_less_grave_than_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logger.send_to(logger.to_standard_error, "warning")
+    try:
+        get_logger("test").info("quiet")
+        get_logger("test").warning("loud", count=3)
+    finally:
+        logger.send_to(*before)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "warning loud count=3\n")
+
+
+def test_an_exception_that_is_handled_is_an_error_with_it() -> None:
+    with capture_logs() as events:
+        try:
+            raise ValueError
+        except ValueError:
+            get_logger("test").exception("failed")
+    assert events == [{"event": "failed", "log_level": "error", "exc_info": True}]
