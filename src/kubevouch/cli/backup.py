@@ -56,7 +56,7 @@ def backup(file: Path, data_dir: Path | None, store: str, output: str, **flags: 
 @click.command()
 @click.argument("file", type=_FILE)
 @click.option("--data-dir", type=FOLDER, help="The folder to make.  [default: as for kubevouch up]")
-@click.option("--store", help="The store to fill, etcd://HOST:PORT,….  [default: a file in that folder]")
+@click.option("--store", help="The store to fill, such as etcd://HOST:PORT.  [default: a file in that folder]")
 @ABOVE
 @REPLACE
 @etcd_access_flags
