@@ -311,7 +311,7 @@ class APIServer:
             self._standing.filter,
             as_whom,
             self.flow_control.seat,
-            authorization(security.authorizer, self.metrics, self.clock),
+            authorization(security.authorizer, self.metrics, self.clock, self._freshness),
         ]
         # They would let each request from within pass as it is.
         idle = (self.flow_control.credentials, *refusals, who, self._standing.filter, as_whom)

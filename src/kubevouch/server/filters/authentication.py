@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubevouch.authentication import webhook
-from kubevouch.authentication.interface import AuthenticationError
+from kubevouch.authentication.interface import Authentication, AuthenticationError
 from kubevouch.authentication.union import UnionAuthenticator
 from kubevouch.machinery import errors
 from kubevouch.server.metrics.catalog import Metrics
@@ -52,12 +52,22 @@ def authentication(
             log.error("no credential is judged", err=str(err))
             raise errors.service_unavailable("the server does not hear of its store, and not of revocations") from err
 
+    async def judged(request: Request) -> Authentication:
+        moment = None if freshness is None else freshness.moment
+        try:
+            return await authenticator.authenticate(request.credentials, request.target.path)
+        except AuthenticationError:
+            # Another server may have said a moment ago that the token is there.
+            if freshness is None or moment is None or not await freshness.has_news_of(moment):
+                raise
+            return await authenticator.authenticate(request.credentials, request.target.path)
+
     async def authenticate(request: Request, following: Handler) -> Result:
         if not request.loopback:
             await expect_fresh(request)
             begun, known = clock.monotonic(), revoked()
             try:
-                found = await authenticator.authenticate(request.credentials, request.target.path)
+                found = await judged(request)
             except AuthenticationError as err:
                 metrics.authentication("failure", clock.monotonic() - begun)
                 # The reason is for the operator; the client hears nothing but 401.

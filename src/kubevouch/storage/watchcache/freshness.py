@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from kubevouch.storage.interface import StoreError
 from kubevouch.util.clock import Clock
@@ -25,18 +26,27 @@ class StaleError(Exception):
     """What is known is too old, and nothing newer came in time."""
 
 
+class Moment(NamedTuple):
+    """When something was judged: looks had begun, and what the last that has succeeded had found."""
+
+    begun: int
+    known: int
+
+
 class Freshness:
     """Of one server's caches.
 
     Args:
-        newest: waits until the caches hold everything that was acknowledged before it was called; raises StoreError.
+        newest: waits until the caches hold everything that was acknowledged before it was called, and returns up to
+            which revision they do; raises StoreError.
     """
 
-    def __init__(self, newest: Callable[[], Awaitable[object]], clock: Clock) -> None:
+    def __init__(self, newest: Callable[[], Awaitable[int]], clock: Clock) -> None:
         self._newest = newest
         self._clock = clock
         # Both clocks when the newest look began that has succeeded: one stands still while a machine is suspended.
         self._confirmed: tuple[float, dt.datetime] | None = None
+        self._begun = self._done = self._known = 0
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -61,6 +71,24 @@ class Freshness:
                 return
             raise StaleError(f"nothing was heard of the store for {self.age:.1f} s: {err or 'no answer'}") from err
 
+    async def has_news_of(self, moment: Moment) -> bool:
+        """Whether something came since ``moment``, everything being known that was acknowledged before it.
+
+        For what was refused: whoever was told by another server that something is written may expect it to count here.
+        """
+        try:
+            async with deadline(self._clock, PATIENCE_SECONDS):
+                while self._done <= moment.begun:
+                    await asyncio.shield(self._look())
+        except (StoreError, TimeoutError):
+            return False  # then the refusal stands
+        return self._known != moment.known
+
+    @property
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(self._begun, self._known)
+
     async def keep(self) -> None:
         """For ever: so that hardly any request has to wait."""
         while True:
@@ -79,9 +107,10 @@ class Freshness:
         return self._looking
 
     async def _confirm(self) -> None:
-        begun = self._clock.monotonic(), self._clock.now()
-        await self._newest()
-        self._confirmed = begun
+        self._begun += 1
+        number, begun = self._begun, (self._clock.monotonic(), self._clock.now())
+        self._known = await self._newest()
+        self._confirmed, self._done = begun, number
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -18,9 +18,10 @@ async def test_what_is_confirmed_while_patience_ends_is_fresh() -> None:
     clock = FakeClock()
     confirmed: list[asyncio.Event] = []
 
-    async def newest() -> None:
+    async def newest() -> int:
         confirmed.append(asyncio.Event())
         await confirmed[-1].wait()
+        return 1
 
     freshness = Freshness(newest, clock)
     judging = asyncio.ensure_future(freshness.expect())
@@ -39,8 +40,9 @@ async def test_what_is_confirmed_while_patience_ends_is_fresh() -> None:
 async def test_what_is_not_confirmed_is_not_fresh() -> None:
     clock = FakeClock()
 
-    async def newest() -> None:
+    async def newest() -> int:
         await asyncio.get_running_loop().create_future()
+        return 1
 
     freshness = Freshness(newest, clock)
     judging = asyncio.ensure_future(freshness.expect())
