@@ -171,6 +171,8 @@ class Revocations:
         """Another number once something is revoked, or is no more."""
         self.refused = 0
         """Answers of :meth:`why` that refused somebody."""
+        self.unread: set[str] = set()
+        """Keys of stored revocations that cannot be read: whom they are about is not known."""
         self.loaded: Callable[[], bool] = lambda: False
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -107,6 +107,14 @@ class Security(msgspec.Struct, frozen=True):
     revocations: Revocations = msgspec.field(default_factory=Revocations)
 
 
+_GUARDS = (
+    catalog.VALIDATING_ADMISSION_POLICIES,
+    catalog.VALIDATING_ADMISSION_POLICY_BINDINGS,
+    catalog.MUTATING_ADMISSION_POLICIES,
+    catalog.MUTATING_ADMISSION_POLICY_BINDINGS,
+    catalog.VALIDATING_WEBHOOK_CONFIGURATIONS,
+    catalog.MUTATING_WEBHOOK_CONFIGURATIONS,
+)
 _STORED = frozenset(each.group_resource for each in catalog.STORED)
 
 
@@ -459,6 +467,16 @@ class APIServer:
     async def _caches_loaded(self) -> None:
         if not self.cacher.is_ready:
             raise HealthError("the watch cache is not loaded")
+        # As with informers of Kubernetes, which never have synced then: who asks here would let more pass than others.
+        unknown = [*self.security.revocations.unread, *self._unread_guards()]
+        if unknown:
+            raise HealthError(f"what is refused is not all known: {unknown[0]} cannot be read")
+
+    def _unread_guards(self) -> Iterator[str]:
+        """Keys of what would refuse requests if it could be read, or had been before."""
+        for resource in _GUARDS:
+            cache = self.caches[resource.plural]
+            yield from (key for key in cache.unreadable if cache.get(key) is None)
         if self._freshness is not None and self._freshness.age > PATIENCE_SECONDS:
             raise HealthError(f"the watch cache has not heard of the store for {self._freshness.age:.0f} s")
 

@@ -43,17 +43,24 @@ def follow(caches: Caches, revocations: Revocations) -> None:
 
 async def _load(revocations: Revocations, values: Mapping[str, bytes]) -> None:
     fresh = Revocations()
+    unread = set()
     for key, value in values.items():
         obj = _decoded(key, value)
-        if obj is not None:
+        if obj is None:
+            unread.add(key)
+        else:
             fresh.add(obj)
         await give_way()
     revocations.take(fresh)
+    revocations.unread = unread
 
 
 def _changed(revocations: Revocations, key: str, value: bytes | None) -> None:
     obj = None if value is None else _decoded(key, value)
-    if value is None or obj is not None:
+    if value is not None and obj is None:
+        revocations.unread.add(key)
+    else:
+        revocations.unread.discard(key)
         revocations.changed(key.removeprefix(PREFIX), obj)
 
 
@@ -62,5 +69,5 @@ def _decoded(key: str, value: bytes) -> CertificateRevocation | None:
     try:
         return json_codec.decode(value, CertificateRevocation)
     except UnmarshalError as err:
-        log.error("a revocation cannot be read, and does not count", key=key, err=str(err))
+        log.error("a revocation cannot be read, and does not count: not ready", key=key, err=str(err))
         return None

@@ -266,6 +266,29 @@ async def test_watches_go_on_beside_an_unreadable_value_and_hear_when_it_is_gone
         assert (await ask(client, "GET", CONFIG_MAPS))[0] == 200
 
 
+@async_test
+async def test_a_server_that_cannot_read_what_it_would_refuse_by_is_not_ready() -> None:
+    """One of several that lacks a key of the encryption would let a revoked certificate in."""
+    async with Cluster() as cluster:
+        client, store = cluster.client(), cluster.server.api.store
+        for key in (
+            "/registry/validatingadmissionpolicies/p", "/registry/mutatingwebhookconfigurations/w",
+            "/registry/kubevouch.io/certificaterevocations/r",
+        ):  # fmt: skip
+            assert (await client.raw("GET", "/readyz", b"", {})).status == 200
+            revision = await put(cluster, key, b"k8s:enc:aescbc:v1:key1:....")
+            answer = await client.raw("GET", "/readyz", b"", {})
+            assert (answer.status, b"[-]informer-sync failed" in answer.body) == (500, True), key
+            await cluster.server.api.cacher.reach(await store.delete(key, revision))
+        # What it has known before still refuses.
+        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "w"}}  # fmt: skip
+        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        assert (await ask(client, "POST", path, body))[0] == 201
+        await put(cluster, "/registry/validatingwebhookconfigurations/w", b"broken")
+        assert (await client.raw("GET", "/readyz", b"", {})).status == 200
+
+
 IGNORE = {"ignoreStoreReadErrorWithClusterBreakingPotential": True}
 
 
