@@ -73,7 +73,7 @@ class EtcdPlace:
                 f"{self.name}: got an etcd at revision {start}, expected one that can go on above {revision}: it would"
                 f" take more than {MOST_RAISED} writes",
                 f"raise it while it is empty: etcdctl snapshot save, then etcdutl snapshot restore --bump-revision"
-                f" {revision - start + 1} --mark-compacted (etcd 3.5.10 and later), and start it from that",
+                f" {revision - start + 1} --mark-compacted, and start it from that (etcd's releases since mid-2023)",
             )
         put = messages.RequestOp(request_put=messages.PutRequest(key=key, value=b"1"))
         reached, forgotten, failures = start, start, 0
