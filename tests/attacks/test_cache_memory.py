@@ -57,7 +57,7 @@ OF_TYPES = {
     "pki.x509.certificate_builder._usage_extensions",
     # The paths of modules and of files with secrets that somebody has named to this process.
     "signers.pkcs11.module",
-    "util.files.log_exposure",
+    "util.files.log_exposure", "api.storage_keys._built_in",
     # Of this machine: its rights, and libraries.
     "authorization.attestation_policy.attestation_policy", "client.tls_resident_key._library",
     "client.tls_resident_key._signer",
@@ -97,7 +97,7 @@ SMALL = {
     "machinery.text.quantity.canonical", "machinery.text.quantity.rounded_up_to_milli",
     "machinery.codec.protobuf.field_head", "pki.x509.public_key._p256_point", "pki.x509.x509_request._failure",
     "util.addresses.source_prefix", "util.addresses.wider_prefixes", "server.negotiation._clauses",
-    "server.negotiation._negotiated",
+    "server.negotiation._negotiated", "server.metrics.encryption._key_hash",
 }  # fmt: skip
 
 

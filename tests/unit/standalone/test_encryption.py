@@ -102,15 +102,15 @@ async def test_without_reload_the_file_of_the_start_counts(tmp_path: Path) -> No
     assert _counted(made) == {}
 
 
-def with_plugin(folder: Path, socket: Path, *besides: dict[str, Any]) -> Path:
-    plugin = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{socket}", "timeout": "50ms"}}
+def with_plugin(folder: Path, socket: Path, *besides: dict[str, Any], timeout: str = "30s") -> Path:
+    plugin = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{socket}", "timeout": timeout}}
     return file(folder, plugin, *besides)
 
 
 @async_test
 async def test_a_start_waits_for_a_plug_in(tmp_path: Path) -> None:
     clock, socket = FakeClock(), tmp_path / "k.sock"
-    made = EncryptionAtRest(with_plugin(tmp_path, socket), clock, reloads=False)
+    made = EncryptionAtRest(with_plugin(tmp_path, socket, timeout="200ms"), clock, reloads=False)
     plugin = KMSPlugin()
     assert made.is_probed
     starting = made.running()
@@ -129,7 +129,7 @@ async def test_a_start_waits_for_a_plug_in(tmp_path: Path) -> None:
 @async_test
 async def test_a_start_does_not_wait_for_ever(tmp_path: Path) -> None:
     clock = FakeClock()
-    made = EncryptionAtRest(with_plugin(tmp_path, tmp_path / "k.sock"), clock, reloads=False)
+    made = EncryptionAtRest(with_plugin(tmp_path, tmp_path / "k.sock", timeout="50ms"), clock, reloads=False)
     entering = asyncio.ensure_future(made.running().__aenter__())
     await clock.until_asleep()
     clock.advance(START_SECONDS)
@@ -143,7 +143,7 @@ async def test_a_file_whose_plug_in_is_not_there_changes_nothing(tmp_path: Path)
     path = file(tmp_path, FIRST)
     made = EncryptionAtRest(path, clock, reloads=True)
     async with made.running():
-        with_plugin(tmp_path, tmp_path / "k.sock", FIRST)
+        with_plugin(tmp_path, tmp_path / "k.sock", FIRST, timeout="50ms")
         await clock.run(RELOAD_SECONDS)
         await clock.until_asleep()
         clock.advance(SWITCH_SECONDS)

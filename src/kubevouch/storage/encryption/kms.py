@@ -17,7 +17,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Protocol
 
 from kubevouch.machinery.codec import protobuf
@@ -346,7 +346,6 @@ class KMSProvider:
         await self._service.close()
 
 
-@lru_cache(64)
 def key_hash(key_id: str) -> str:
     """What is told of a key's id; nothing for nothing."""
     return f"sha256:{hashlib.sha256(key_id.encode()).hexdigest()}" if key_id else ""

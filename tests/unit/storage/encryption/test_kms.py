@@ -52,7 +52,7 @@ class World:
         self.encryption: Encryption | None = None
         self.provider = self.another()
 
-    def another(self, timeout: float = 5.0) -> KMSProvider:
+    def another(self, timeout: float = 60.0) -> KMSProvider:
         """As another server has it."""
         service = KMSService("fixture-kms", str(self.socket), timeout, self.clock, self.metrics)
         return KMSProvider("fixture-kms", service, self.clock, self.metrics, self._recovered)
@@ -199,6 +199,7 @@ async def test_a_plug_in_that_names_one_key_and_uses_another_leaves_the_former_s
             {"annotations": {"a.example.com": bytes(32 << 10)}},
             "which exceeds the max size of 32768",
         ),
+        ({"annotations": {"a.example.com": bytes(200 << 10)}}, "rpc error: code = ResourceExhausted desc = "),
     ],
 )
 def test_what_a_plug_in_may_not_say(tmp_path: Path, changes: dict[str, object], why: str) -> None:
