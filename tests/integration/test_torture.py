@@ -39,9 +39,7 @@ async def test_nothing_is_lost_while_servers_are_killed_stopped_and_cut_off(
 @async_test
 async def test_a_planted_bug_is_found(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
-    history = History(Header(SEED, bug.system, name))
-    async with SYSTEMS[bug.system](tmp_path, name) as system:
-        found = await bug.provoke(system, history)
+    _, found = await bug.provoke(name, tmp_path, SEED)
     assert {each.rule for each in found} & set(bug.rules), found
 
 

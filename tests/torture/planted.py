@@ -80,7 +80,7 @@ def list_does_not_wait() -> None:
 
     async def apply(self: Any, event: Any) -> None:
         if "/configmaps/torture/" in event.key:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.03)
         await genuine(self, event)
 
     async def newest(self: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 
 from kubevouch.pki.x509 import pem
+from processes import PATIENCE_SECONDS
 from torture.history import (
     BROKEN,
     Answered,
@@ -76,10 +77,13 @@ class Recorder:
             self.heard.notify_all()
 
     async def writes(self, more: int) -> None:
-        """Wait until so many more writes have succeeded."""
+        """Wait until so many more writes have succeeded. Raises AssertionError: they do not."""
         wanted = self.acknowledged + more
-        async with self.heard:
-            await self.heard.wait_for(lambda: self.acknowledged >= wanted)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), self.heard:
+                await self.heard.wait_for(lambda: self.acknowledged >= wanted)
+        except TimeoutError:
+            raise AssertionError(f"{wanted - self.acknowledged} of {more} writes did not succeed in time") from None
 
 
 def trusting(ca: bytes, pair: str | None = None) -> ssl.SSLContext:
