@@ -128,6 +128,11 @@ CONTROLLERS: tuple[Entry, ...] = (
 )
 
 
+STANDING_BY = frozenset({certificate_revocations.NAME, crl_publisher.NAME})
+"""Those that also work where another server leads: its ledger knows what no other one does, and its paths are asked for
+CRLs like those of any other server."""
+
+
 def select(words: Sequence[str], every: Callable[[Entry], bool] = lambda _: True) -> tuple[Entry, ...]:
     """The controllers that a ``--controllers`` list turns on, in the catalog's order.
 

@@ -7,6 +7,7 @@ from where the API server, CRLs and the deny webhook take it. Source: kubevouch'
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
@@ -21,6 +22,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     MAX_NUMBERS,
     CertificateRevocation,
     CertificateRevocationStatus,
+    IssuedNumbers,
     RevocationTargets,
 )
 from kubevouch.api.meta_v1 import Condition
@@ -49,16 +51,29 @@ MAX_LISTED = MAX_NUMBERS
 # What was deleted while no controller ran.
 _WHILE_AWAY = Request("")
 _MOST = 100_000
+_EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 # What is issued later may be reached, too: by a key, by a moment that is yet to come.
 _RESYNC_SECONDS, _ENDS_SECONDS = 300.0, 86400.0
 
 
 class RevocationReconciler:
-    """There is one request for each object, and one that looks for those that are gone."""
+    """There is one request for each object, and one that looks for those that are gone.
+
+    Args:
+        stands_by: another server leads: what the ledger of this one knows is added, and nothing else done.
+    """
 
     def __init__(
-        self, client: Client, revocations: Revocations, ledger: Ledger, clock: Clock, events: EventRecorder
+        self,
+        client: Client,
+        revocations: Revocations,
+        ledger: Ledger,
+        clock: Clock,
+        events: EventRecorder,
+        *,
+        stands_by: bool = False,
     ) -> None:
+        self._stands_by = stands_by
         self._client = client
         self._revocations = revocations
         self._ledger = ledger
@@ -66,6 +81,8 @@ class RevocationReconciler:
         self._events = events
 
     async def reconcile(self, request: Request) -> Result:
+        if self._stands_by and self._revocations.object(request.name) is None:
+            return DONE
         if request == _WHILE_AWAY:
             for each in await self._ledger.find(Query(kinds=frozenset({REVOKED}), limit=_MOST)):
                 if self._revocations.object(each.entry.request) is None:
@@ -75,20 +92,20 @@ class RevocationReconciler:
         if obj is None:
             await self._lifted(request.name)
             return DONE
-        await self._recorded(obj)
-        status = await self._status(obj)
-        if status != obj.status:
-            await self._write(request.name, status)
+        if not self._stands_by:
+            await self._recorded(obj)
+        if await self._status(obj) != obj.status:
+            await self._write(request.name)
         targets = obj.spec.revoked
         named = msgspec.structs.replace(targets, serials=[], certificates=[], issued_until=None)
         # What is named one by one was issued already: it can only end.
         return Result(_ENDS_SECONDS if named == RevocationTargets() else _RESYNC_SECONDS)
 
-    async def _write(self, name: str, status: CertificateRevocationStatus) -> None:
+    async def _write(self, name: str) -> None:
         try:
-            # What was told of it has no resourceVersion: it came from the store.
+            # What was told of it has no resourceVersion: it came from the store. And others write to it, too.
             current = await self._client.get(CERTIFICATE_REVOCATIONS, name)
-            changed = msgspec.structs.replace(current, status=status)
+            changed = msgspec.structs.replace(current, status=await self._status(current))
             await self._client.update(CERTIFICATE_REVOCATIONS, changed, subresource="status")
         except APIStatusError as err:
             if err.code != 404:
@@ -97,20 +114,56 @@ class RevocationReconciler:
     async def _status(self, obj: CertificateRevocation) -> CertificateRevocationStatus:
         now, revoked = self._clock.now(), revoked_by(obj)
         found = await reached(self._ledger, obj.spec.revoked, revoked.until, now=now)
+        elsewhere = await self._elsewhere(obj, found, revoked)
         listed = found[:MAX_LISTED]
-        conditions = [_in_force(found, obj.spec.revoked)]
         ends = [entry.not_after for entry in found if entry.not_after is not None]
+        if elsewhere.until is not None:
+            ends.append(elsewhere.until.datetime())
+        serials = _together(elsewhere.serials, numbers_of(_not_named(listed, obj.spec.revoked)))
+        certificates = list(dict.fromkeys((*elsewhere.certificates, *map(fingerprint_of, listed))))[:MAX_LISTED]
+        if self._stands_by:
+            # Who leads says what that means.
+            if set(certificates) <= set(obj.status.certificates):
+                return obj.status
+            certificates = list(dict.fromkeys((*obj.status.certificates, *certificates)))[:MAX_LISTED]
+            return msgspec.structs.replace(
+                obj.status, matched=len(certificates), until=Time.of(max(ends)),
+                serials=_together(obj.status.serials, serials), certificates=certificates,
+            )  # fmt: skip
+        conditions = [_in_force(found, obj.spec.revoked)]
         if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
             ended = "every certificate that it was about has ended"
             conditions.append(Condition(type=ENDED, status=wellknown.CONDITION_TRUE, reason="Expired", message=ended))
         return CertificateRevocationStatus(
             observed_generation=obj.metadata.generation,
-            matched=len(found),
+            matched=len(found) + len(elsewhere.certificates),
             until=Time.of(max(ends)) if ends else obj.status.until,
-            serials=numbers_of(_not_named(listed, obj.spec.revoked)),
-            certificates=[fingerprint_of(entry) for entry in listed],
+            serials=serials,
+            certificates=certificates,
             conditions=[_since(each, obj.status.conditions, Time.of(now)) for each in conditions],
         )
+
+    async def _elsewhere(
+        self, obj: CertificateRevocation, found: Sequence[Entry], revoked: Revoked
+    ) -> CertificateRevocationStatus:
+        """What the status has of certificates that this ledger does not know, and another one does.
+
+        Each server that has led has a ledger of its own. What one of them has found is revoked, whoever leads now.
+        """
+        status = obj.status
+        if _are_known(status, found):
+            return CertificateRevocationStatus()
+        # Also those that have ended, which need not be listed any more.
+        own = await reached(self._ledger, obj.spec.revoked, revoked.until, now=_EVER)
+        known, numbers = set(map(fingerprint_of, own)), {(entry.issuer_key, entry.serial) for entry in own}
+        serials = [
+            IssuedNumbers(issuer=group.issuer, numbers=left)
+            for group in status.serials
+            if (left := [number for number in group.numbers if (group.issuer, number) not in numbers])
+        ]
+        certificates = [each for each in status.certificates if each not in known]
+        until = status.until if serials or certificates else None
+        return CertificateRevocationStatus(until=until, serials=serials, certificates=certificates)
 
     # -------------------------------------------------------------- what is told
 
@@ -152,6 +205,20 @@ class RevocationReconciler:
         resource = CERTIFICATE_REVOCATIONS
         about = ObjectReference(kind=resource.kind, name=name, uid=uid, api_version=resource.api_version)
         await self._events.record(about, kind, reason, message)
+
+
+def _are_known(status: CertificateRevocationStatus, found: Sequence[Entry]) -> bool:
+    """Whether a status has nothing but what ``found`` has."""
+    numbers = {(entry.issuer_key, entry.serial) for entry in found}
+    listed = {(group.issuer, number) for group in status.serials for number in group.numbers}
+    return listed <= numbers and set(status.certificates) <= set(map(fingerprint_of, found))
+
+
+def _together(one: Sequence[IssuedNumbers], other: Sequence[IssuedNumbers]) -> list[IssuedNumbers]:
+    found: dict[str, dict[str, None]] = {}
+    for group in (*one, *other):
+        found.setdefault(group.issuer, {}).update(dict.fromkeys(group.numbers))
+    return [IssuedNumbers(issuer=issuer, numbers=list(found[issuer])) for issuer in sorted(found)]
 
 
 def _not_named(found: Sequence[Entry], targets: RevocationTargets) -> list[Entry]:
@@ -203,7 +270,7 @@ def build(context: Context) -> QueueController:
     events = EventRecorder(client, context.clock, NAME)
     controller = QueueController(
         NAME,
-        RevocationReconciler(client, revocations, context.ledger, context.clock, events),
+        RevocationReconciler(client, revocations, context.ledger, context.clock, events, stands_by=context.stands_by),
         context.clock,
     )
     known: dict[str, Revoked] = {}

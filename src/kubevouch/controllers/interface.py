@@ -186,6 +186,7 @@ class Context(msgspec.Struct, frozen=True):
         approval_metrics: what is counted of decisions about requests.
         signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
+        stands_by: another server leads, and does what only one may do.
     """
 
     connect: Callable[[str], Client]
@@ -216,6 +217,7 @@ class Context(msgspec.Struct, frozen=True):
     approval_metrics: ApprovalMetrics = msgspec.field(default_factory=Uncounted)
     signing_metrics: SigningMetrics = msgspec.field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()
+    stands_by: bool = False
 
 
 def request_of(obj: Object) -> Request:

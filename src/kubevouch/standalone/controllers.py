@@ -198,12 +198,15 @@ class ControllerPlan:
             return None
         return made(self._attesting, client, self._server.clock, self._server.api.metrics.approvals)
 
-    def manager(self, connect: Connect, management: ManagementCluster | None) -> Manager:
+    def manager(
+        self, connect: Connect, management: ManagementCluster | None = None, *, stands_by: bool = False
+    ) -> Manager:
         """All of them, with caches of their own and nothing remembered from before.
 
         Args:
             connect: a client for a controller's name.
             management: where Cluster API's objects are; None without it.
+            stands_by: another server leads: those alone that have to do here what nobody else can.
         """
         server, signing = self._server, self._signing
         informers = InformerFactory(connect("informers"), server.clock)
@@ -234,8 +237,12 @@ class ControllerPlan:
             attestation=self._attestation(connect(wellknown.NODE_ATTESTATION_CONTROLLER)),
             approval_metrics=server.api.metrics.approvals,
             signing_metrics=server.api.metrics.signing,
+            stands_by=stands_by,
         )
-        built = catalog.build(self._selected, context)
+        selected = self._selected
+        if stands_by:
+            selected = tuple(each for each in selected if each.name in catalog.STANDING_BY)
+        built = catalog.build(selected, context)
         for controller in built:
             if isinstance(controller, QueueController):
                 controller.queue.report_to(server.api.metrics.workqueues.queue(controller.name))

@@ -48,6 +48,8 @@ class LedControllers:
             identity=own_identity(),
             on_leader=lambda holder: log.info("new leader elected", identity=holder),
         )
+        # Is replaced before anybody waits for it.
+        self._beside: asyncio.Task[None] = asyncio.create_task(asyncio.sleep(0))
         self._task = asyncio.create_task(self._run(), name="controllers")
         server.api.components["controller-manager"] = self._health
 
@@ -65,16 +67,30 @@ class LedControllers:
             lambda: backoff.exponential(_RETRY_SECONDS, _RETRY_CAP_SECONDS), _RETRY_CALM_SECONDS
         )
         while True:
+            self._beside = asyncio.create_task(self._stand_by(), name="controllers-standing-by")
             try:
                 await self._elector.lead(self._term)
             except LeaseLostError as err:
                 log.error("leader election lost", err=str(err))
             except (APIStatusError, TransportError) as err:
                 log.error("the controllers cannot start", err=str(err))
+            finally:
+                await self._stand_no_more()
             await clock.sleep(delays.next(clock.monotonic()))
+
+    async def _stand_by(self) -> None:
+        """What each server has to do, while another one leads."""
+        api = self._server.api
+        with self._server.revocations.told_meanwhile():
+            await self._plan.manager(lambda name: api.loopback(controller_user(name), name), stands_by=True).run()
+
+    async def _stand_no_more(self) -> None:
+        self._beside.cancel()
+        await asyncio.wait({self._beside})
 
     async def _term(self) -> None:
         """Everything anew: what an earlier term knew may be wrong by now."""
+        await self._stand_no_more()
         api = self._server.api
         # The Lease is asked before each write: of one that ended unseen nothing is written any more.
         with self._server.revocations.told_meanwhile():

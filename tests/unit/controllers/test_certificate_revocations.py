@@ -165,3 +165,83 @@ def test_what_only_the_api_server_refuses_is_told(cluster: Cluster, revoked: dic
     revoke(cluster, **revoked)
     (condition,) = stored(cluster).status.conditions
     assert condition.status == "True" and "and no deny webhook or deny list" in condition.message
+
+
+# ------------------------------------------------------------------ several ledgers
+
+
+def _entry(cluster: Cluster, serial: int, lasts: dt.timedelta = dt.timedelta(days=365)) -> Entry:
+    """Of a certificate that the token has let in."""
+    now = cluster.server.clock.now()
+    return Entry(
+        kind=ISSUED, at=now, token="abcdef", serial=f"{serial:x}", issuer_key=ISSUER, subject=f"system:node:w-{serial}",
+        node=f"w-{serial}", requester="system:bootstrap:abcdef", key=KEY, certificate=b"%d" % serial,
+        not_before=now, not_after=now + lasts,
+    )  # fmt: skip
+
+
+def _reconciler(cluster: Cluster, *entries: Entry, stands_by: bool = False) -> RevocationReconciler:
+    """Of a server with a ledger of its own."""
+    server, ledger = cluster.server, MemoryLedger()
+    cluster.run(ledger.append(*entries))
+    events = EventRecorder(server.client, server.clock, "test")
+    return RevocationReconciler(server.client, server.revocations, ledger, server.clock, events, stands_by=stands_by)
+
+
+@pytest.fixture
+def apart() -> Iterator[Cluster]:
+    """Where a test has the controllers."""
+    with Cluster() as running:
+        running.run(own_kinds.ensure(running.server.client))
+        yield running
+
+
+def _reached(cluster: Cluster) -> list[str]:
+    return [number for group in stored(cluster).status.serials for number in group.numbers]
+
+
+def test_another_leader_takes_nothing_back(apart: Cluster) -> None:
+    """Each server that has led has a ledger of its own: what one of them has found counts on."""
+    first = _reconciler(apart, _entry(apart, 1), _entry(apart, 2, dt.timedelta(hours=1)))
+    second = _reconciler(apart, _entry(apart, 3))
+    revoke(apart, tokens=["abcdef"])
+    apart.run(first.reconcile(Request("r1")))
+    assert _reached(apart) == ["1", "2"]
+    apart.run(second.reconcile(Request("r1")))
+    assert _reached(apart) == ["1", "2", "3"]
+    status = stored(apart).status
+    assert (status.matched, len(status.certificates)) == (3, 3)
+    issuer = bytes.fromhex(ISSUER)
+    assert all(apart.server.revocations.serial(issuer, number) for number in (1, 2, 3))
+    # Nobody writes again, and again.
+    for each in (first, second):
+        apart.run(each.reconcile(Request("r1")))
+    assert stored(apart).status.serials == status.serials
+    # What has ended goes when who knows it looks; nobody else can say that it has.
+    apart.clock.advance(7200)
+    apart.run(second.reconcile(Request("r1")))
+    assert _reached(apart) == ["1", "2", "3"]
+    apart.run(first.reconcile(Request("r1")))
+    assert sorted(_reached(apart)) == ["1", "3"]
+
+
+def test_who_stands_by_adds_what_only_he_knows_and_does_nothing_else(apart: Cluster) -> None:
+    leading = _reconciler(apart, _entry(apart, 1))
+    beside = _reconciler(apart, _entry(apart, 7), stands_by=True)
+    revoke(apart, tokens=["abcdef"])
+    apart.run(leading.reconcile(Request("r1")))
+    before = stored(apart).status
+    apart.run(beside.reconcile(Request("r1")))
+    assert _reached(apart) == ["1", "7"]
+    assert apart.server.revocations.serial(bytes.fromhex(ISSUER), 7)
+    assert stored(apart).status.conditions == before.conditions
+    for _ in range(2):
+        apart.run(leading.reconcile(Request("r1")))
+        settled = stored(apart).metadata.resource_version
+        apart.run(beside.reconcile(Request("r1")))
+        assert stored(apart).metadata.resource_version == settled
+    assert stored(apart).status.matched == 2
+    told = [event.reason for event in apart.list(EVENTS) if event.involved_object.name == "r1"]
+    assert told == [REVOKED_EVENT]
+    apart.run(beside.reconcile(Request("gone")))
+    apart.run(beside.reconcile(Request("")))

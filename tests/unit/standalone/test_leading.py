@@ -26,7 +26,7 @@ from kubevouch.standalone.leading import LedControllers
 from kubevouch.testing.clock import FakeClock, settle
 from replicas_world import Replica, replicas
 
-_CONTROLLERS = ("csrapproving", "csrsigning")
+_CONTROLLERS = ("csrapproving", "csrsigning", "crlpublisher")
 
 
 @contextlib.asynccontextmanager
@@ -83,6 +83,8 @@ async def test_one_leads_and_another_takes_over_where_it_stops_dies_or_is_cut_of
 
             await _is_issued(clock, servers[0], "worker-1")
             order += leaders()
+            # Whoever is asked has the lists of what is revoked.
+            await _until(clock, lambda: all(each.server.publication.documents for each in servers))
             # One that stops gives the Lease back.
             await led[order[0]].close()
             assert await _until(clock, another) < 5
