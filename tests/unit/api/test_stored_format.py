@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,47 @@ def test_the_key_is_that_of_kubernetes(name: str) -> None:
     meta = fixture["object"]["metadata"]
     place = f"{meta['namespace']}/{meta['name']}" if resource.namespaced else meta["name"]
     assert fixture["key"] == f"/registry/{resource.storage_prefix or resource.plural}/{place}"
+
+
+JUNK: tuple[Any, ...] = (None, [], {}, "x", 5, 1.5, True, [None], [{}], {"a": 1}, "9" * 400, 1e300)
+
+
+def places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    members = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in members:
+        yield from places(value, (*path, key))
+
+
+def with_junk(tree: Any, path: tuple[Any, ...], junk: Any) -> Any:
+    if not path:
+        return junk
+    made = list(tree) if isinstance(tree, list) else dict(tree)
+    made[path[0]] = with_junk(made[path[0]], path[1:], junk)
+    return made
+
+
+@pytest.mark.parametrize(
+    "name", ["crd-rich", "csr-issued", "custom-written-as-v1beta1", "mutatingwebhookconfiguration"]
+)
+def test_what_is_none_is_refused_and_what_is_read_can_be_used(name: str) -> None:
+    """One value that ends a server's following of its store in any other way ends everything."""
+    fixture = FIXTURES[name]
+    codec, api_version, stored_version, kind = codec_of(resource_of(fixture["key"]))
+    value = plain(fixture)
+    whole = json.loads(value) if value.startswith(b"{") else fixture["object"]
+    read = 0
+    for number, path in enumerate(places(whole)):
+        for junk in JUNK[number % 3 :: 3]:
+            try:
+                obj = codec.from_value(json.dumps(with_junk(whole, path, junk)).encode(), api_version, kind)
+            except ValueError:
+                continue
+            shown = catalog.SCHEME.default(obj)
+            codec.to_value(shown, stored_version, kind)
+            codec.to_json(shown)
+            read += 1
+    assert read > 10
 
 
 # ------------------------------------------------------------------ what is written even when it is empty

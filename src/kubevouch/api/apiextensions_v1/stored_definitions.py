@@ -127,6 +127,8 @@ def _old_conversion(conversion: Tree) -> Tree:
 
 
 # ------------------------------------------------------------------ reading
+#
+# What is not as it should be is handed on as it is: the decoder says what is wrong with it.
 
 
 def _spec(old: Tree) -> Tree:
@@ -135,28 +137,24 @@ def _spec(old: Tree) -> Tree:
     spec.setdefault("preserveUnknownFields", True)
     if not spec.get("versions") and old.get("version"):
         spec["versions"] = [{"name": old["version"], "served": True, "storage": True}]
-    spec["versions"] = [_version(version, old) for version in spec.get("versions") or ()]
-    if (conversion := spec.get("conversion")) is not None:
+    if isinstance(versions := spec.get("versions"), list):
+        spec["versions"] = [_version(version, old) if isinstance(version, dict) else version for version in versions]
+    if isinstance(conversion := spec.get("conversion"), dict):
         spec["conversion"] = _conversion(conversion)
     return spec
 
 
 def _version(version: Tree, old: Tree) -> Tree:
     made = {**version, **{name: old[above] for name, above in _SHARED.items() if old.get(above) is not None}}
-    if made.get("additionalPrinterColumns"):
+    if isinstance(columns := made.get("additionalPrinterColumns"), list):
         made["additionalPrinterColumns"] = [
-            {**column, "jsonPath": column.get("JSONPath", "")} for column in made["additionalPrinterColumns"]
+            {**column, "jsonPath": column.get("JSONPath", "")} if isinstance(column, dict) else column
+            for column in columns
         ]
     return made
 
 
 def _conversion(old: Tree) -> Tree:
-    conversion = {"strategy": old.get("strategy", "")}
-    webhook = {
-        name: old[before]
-        for name, before in (
-            ("clientConfig", "webhookClientConfig"), ("conversionReviewVersions", "conversionReviewVersions")
-        )
-        if old.get(before) is not None
-    }  # fmt: skip
-    return {**conversion, "webhook": webhook} if webhook else conversion
+    renamed = {"clientConfig": "webhookClientConfig", "conversionReviewVersions": "conversionReviewVersions"}
+    webhook = {name: old[before] for name, before in renamed.items() if old.get(before) is not None}
+    return {"strategy": old.get("strategy", "")} | ({"webhook": webhook} if webhook else {})
