@@ -19,6 +19,7 @@ from torture.systems import Member, Process, System
 
 _PIECE = 4096
 _STEP_SECONDS = 5.0
+_STEPS = 12
 
 Nemesis = Callable[["Stage"], Awaitable[None]]
 
@@ -31,6 +32,8 @@ class Stage:
     recorder: Recorder
     chance: random.Random
     seconds: float = 2.0
+    steps: int = 0
+    """Processes that were killed at a certain write."""
 
     async def last(self) -> None:
         await asyncio.sleep(self.seconds * self.chance.uniform(0.2, 1.0))
@@ -87,10 +90,11 @@ def _child(stage: Stage) -> tuple[Process, int]:
 
 
 async def step(stage: Stage) -> None:
-    """kill -9 right before or right after a write of a server or its controllers."""
+    """kill -9 right before or right after a write of a server's controllers: each time of another one."""
     processes = [each for each in stage.system.processes if isinstance(each, Process) and "mortal" in each.planted]
     process = stage.chance.choice([each for each in processes if each.is_running])
-    number, when = stage.chance.randrange(12), stage.chance.choice(("before", "after"))
+    number, when = stage.steps // 2 % _STEPS, ("before", "after")[stage.steps % 2]
+    stage.steps += 1
     process.arming.write_text(f"{number} {when}")
     said = len(process.said)
     stage.recorder.fault(f"kill -9 {process.name} {when} its write {number}")

@@ -58,6 +58,7 @@ async def torture(
     recorder = Recorder(history)
     work = Work(recorder, system, history.header.seed, mix or Mix())
     stage = Stage(system, recorder, random.Random(f"{history.header.seed} faults"), seconds)
+    stage.steps = stage.chance.randrange(24)
     try:
         await work.prepare()
         work.start()
