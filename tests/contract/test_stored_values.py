@@ -10,7 +10,9 @@ from typing import Any
 from aio import until
 from asynctest import async_test
 from kubevouch.api import catalog
+from kubevouch.api.storage_keys import prefix_part
 from kubevouch.client.interface import Client
+from kubevouch.machinery.codec import protobuf
 from kubevouch.testing import Cluster
 
 FIXTURES = Path(__file__).parents[1] / "vectors" / "etcd"
@@ -92,3 +94,26 @@ async def test_requests_leave_in_the_store_what_they_leave_in_kubernetes() -> No
             assert tree(key, kept.value) == tree(key, base64.b64decode(fixture["value_b64"])), fixture["name"]
             compared += 1
         assert compared > 20
+
+
+@async_test
+async def test_all_that_a_server_stores_lies_where_kubernetes_looks_for_it_and_as_it_writes_it() -> None:
+    """In the stored version of each kind, with every field in its form; a key that is not Kubernetes' is nowhere."""
+    async with Cluster() as cluster:
+        page = await cluster.server.api.store.list("")
+        kinds = set()
+        for entry in page.items:
+            part = prefix_part(entry.key)
+            kinds.add(part)
+            resource = STORED[part]
+            obj = resource.codec.from_value(entry.value, resource.api_version, resource.kind)
+            assert resource.codec.to_value(obj, resource.stored_api_version, resource.kind) == entry.value, entry.key
+            opened = protobuf.unseal(entry.value)
+            assert (opened.api_version, opened.kind) == (resource.stored_api_version, resource.kind), entry.key
+            assert not obj.metadata.resource_version and obj.metadata.uid
+            place = [obj.metadata.namespace, obj.metadata.name] if resource.namespaced else [obj.metadata.name]
+            assert entry.key == "/".join(["/registry", part, *place])
+        assert {"clusterroles", "namespaces", "configmaps", "services/specs", "endpointslices"} <= kinds
+
+
+STORED = {each.storage_prefix or each.plural: each for each in catalog.STORED}
