@@ -20,7 +20,7 @@ from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.metrics import flow as flow_metrics
-from kubevouch.server.metrics import issuance
+from kubevouch.server.metrics import issuance, leading
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics import revocation as revocation_metrics
@@ -69,6 +69,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
     metrics.read_at_scrape(lambda: worker_metrics.collect(0, 0))
+    metrics.read_at_scrape(lambda: leading.collect(LEASE_NAME, leads=False))
     metrics.signing.of_signers(_signers())
     publication = Publication(Revocations.none())
     now = clock.now()

@@ -10,6 +10,7 @@ from kubevouch.client.interface import TransportError
 from kubevouch.client.leader_election import ElectionOptions, LeaderElector, LeaseLostError, own_identity
 from kubevouch.controllers.manager import Manager
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.server.metrics import leading
 from kubevouch.standalone.cluster_api import ManagementCluster
 from kubevouch.standalone.controllers import ControllerPlan, controller_user
 from kubevouch.standalone.server import API_SERVER, StandaloneServer
@@ -52,6 +53,7 @@ class LedControllers:
         self._beside: asyncio.Task[None] = asyncio.create_task(asyncio.sleep(0))
         self._task = asyncio.create_task(self._run(), name="controllers")
         server.api.components["controller-manager"] = self._health
+        server.api.metrics.read_at_scrape(lambda: leading.collect(election.name, leads=self.leads))
 
     @property
     def leads(self) -> bool:

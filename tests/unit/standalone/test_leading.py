@@ -15,7 +15,7 @@ from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.interface import NotLeading
-from kubevouch.client.leader_election import ElectionOptions
+from kubevouch.client.leader_election import LEASE_NAME, ElectionOptions
 from kubevouch.phases import bootstrap_token
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -83,6 +83,12 @@ async def test_one_leads_and_another_takes_over_where_it_stops_dies_or_is_cut_of
 
             await _is_issued(clock, servers[0], "worker-1")
             order += leaders()
+            labels = {"name": LEASE_NAME}
+            said = [
+                each.server.api.metrics.registry.get_sample_value("leader_election_master_status", labels)
+                for each in servers
+            ]
+            assert said == [float(number in order) for number in range(3)]
             # Whoever is asked has the lists of what is revoked.
             await _until(clock, lambda: all(each.server.publication.documents for each in servers))
             # One that stops gives the Lease back.
