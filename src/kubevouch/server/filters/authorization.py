@@ -6,7 +6,6 @@ from kubevouch.authorization.interface import Attributes, Authorizer, Decision
 from kubevouch.authorization.messages import forbidden
 from kubevouch.server.metrics.catalog import Metrics
 from kubevouch.server.request import NO_SNIFFING, Filter, Handler, Request, Result, plain_text
-from kubevouch.storage.watchcache.freshness import Freshness
 from kubevouch.util.clock import Clock
 
 DECISION, ALLOWED = "authorization.k8s.io/decision", "allow"
@@ -34,21 +33,13 @@ def attributes_of(request: Request) -> Attributes:
     )
 
 
-def authorization(authorizer: Authorizer, metrics: Metrics, clock: Clock, freshness: Freshness | None = None) -> Filter:
-    """The filter for one authorizer.
-
-    Args:
-        freshness: nobody is refused by what is older than the request; None where nobody else writes.
-    """
+def authorization(authorizer: Authorizer, metrics: Metrics, clock: Clock) -> Filter:
+    """The filter for one authorizer."""
 
     async def authorize(request: Request, following: Handler) -> Result:
         attributes = attributes_of(request)
-        begun, moment = clock.monotonic(), None if freshness is None else freshness.moment
+        begun = clock.monotonic()
         verdict = await authorizer.authorize(attributes)
-        is_refused = verdict.decision is not Decision.ALLOW
-        # Another server may have said a moment ago that the role is bound.
-        if is_refused and freshness is not None and moment is not None and await freshness.has_news_of(moment):
-            verdict = await authorizer.authorize(attributes)
         metrics.authorization(_RESULTS[verdict.decision], clock.monotonic() - begun)
         if verdict.decision is Decision.ALLOW:
             request.annotations[DECISION] = ALLOWED
