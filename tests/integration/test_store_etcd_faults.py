@@ -314,7 +314,7 @@ async def test_a_stream_may_be_asked_by_several_at_once(tmp_path: Path) -> None:
     with EtcdServer(tmp_path) as etcd:
         async with opened(EtcdOptions(etcd.endpoints)) as store:
             stream = await store._client.watch()
-            asked = [stream.create(b"a", b"b", Revision(1)), *(stream.request_progress() for _ in range(20))]
+            asked = [stream.create(b"a" * 1_000_000, b"b", Revision(1)), *(stream.request_progress() for _ in range(20))]
             await asyncio.gather(*asked)
             answers = [await soon(stream.read()) for _ in range(21)]
             assert sorted(answer.created for answer in answers) == [False] * 20 + [True]
