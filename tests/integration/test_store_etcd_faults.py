@@ -18,6 +18,7 @@ from asynctest import async_test
 from cutting_proxy import CuttingProxy
 from etcd_server import EtcdServer, TLSFiles
 from kubevouch.storage.etcd import upstream
+from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import ROOT
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.store import EtcdStore
@@ -314,8 +315,27 @@ async def test_a_stream_may_be_asked_by_several_at_once(tmp_path: Path) -> None:
     with EtcdServer(tmp_path) as etcd:
         async with opened(EtcdOptions(etcd.endpoints)) as store:
             stream = await store._client.watch()
-            asked = [stream.create(b"a" * 1_000_000, b"b", Revision(1)), *(stream.request_progress() for _ in range(20))]
-            await asyncio.gather(*asked)
+            large = stream.create(b"a" * 1_000_000, b"b", Revision(1))
+            await asyncio.gather(large, *(stream.request_progress() for _ in range(20)))
             answers = [await soon(stream.read()) for _ in range(21)]
             assert sorted(answer.created for answer in answers) == [False] * 20 + [True]
+            stream.close()
+
+
+@async_test
+async def test_who_waits_on_a_stream_that_was_given_up_can_be_cancelled(tmp_path: Path) -> None:
+    """A server that was told to stop while etcd was away did not: its watch took the one for the other."""
+    with EtcdServer(tmp_path) as etcd:
+        async with opened(EtcdOptions(etcd.endpoints)) as store:
+            stream = await store._client.watch()
+            await stream.create(b"a", b"b", Revision(1))
+            await stream.read()
+            reading = asyncio.ensure_future(stream.read())
+            await asyncio.sleep(0)
+            stream.give_up(store._client.current)
+            reading.cancel()
+            await asyncio.wait({reading})
+            assert reading.cancelled()
+            with pytest.raises(CallFailed, match="the watch stream ended"):
+                await stream.read()
             stream.close()

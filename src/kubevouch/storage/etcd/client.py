@@ -85,6 +85,7 @@ class EtcdClient:
         self._current = random.randrange(len(self.endpoints))  # noqa: S311 - only spreads load
         self._login = (options.user, _password(options.password_file)) if options.user else None
         self._token = ""
+        self._closed = False
 
     async def read(self, method: messages.Method, request: Any, attempt: float = ATTEMPT_SECONDS) -> Any:
         """:meth:`call`, for as long as a read may take."""
@@ -106,6 +107,8 @@ class EtcdClient:
         pauses = backoff.exponential(_PAUSE_SECONDS, _MOST_PAUSE_SECONDS)
         while True:
             endpoint, left = self.current, end - self._clock.monotonic()
+            if self._closed:
+                raise errors.CallFailed(grpc.StatusCode.CANCELLED, "the store is closed", endpoint.url)
             had_token = bool(self._token)
             try:
                 metadata = await self._metadata(endpoint, left)
@@ -174,6 +177,7 @@ class EtcdClient:
             return None
 
     async def close(self) -> None:
+        self._closed = True
         for endpoint in self.endpoints:
             await endpoint.channel.close()
 
@@ -210,7 +214,7 @@ class WatchStream:
         except grpc.aio.AioRpcError as err:
             raise self._client.failed(self._endpoint, err) from err
         except asyncio.CancelledError:  # gRPC's word for a call that we cancelled, too
-            if not self._given_up:
+            if not self._given_up or _is_cancelled():
                 raise
             raise self._ended() from None
         if answer is grpc.aio.EOF:
@@ -226,7 +230,7 @@ class WatchStream:
         except asyncio.InvalidStateError as err:  # gRPC's word for a stream that has ended
             raise self._ended() from err
         except asyncio.CancelledError:
-            if not self._given_up:
+            if not self._given_up or _is_cancelled():
                 raise
             raise self._ended() from None
 
@@ -242,6 +246,12 @@ class WatchStream:
     def close(self) -> None:
         self._client.streams.discard(self)
         self._call.cancel()
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that asks is to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _credentials(options: EtcdOptions) -> grpc.ChannelCredentials | None:

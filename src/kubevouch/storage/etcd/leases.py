@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -47,6 +48,7 @@ class SharedLeases:
             seconds = wanted + min(int(wanted * _REUSE_SHARE), self._reuse_seconds)
             # A task of its own: whoever asked first may be cancelled, the others wait for the same lease.
             found = _Lease(asyncio.ensure_future(self._grant(seconds)), now + seconds)
+            found.identity.add_done_callback(retrieve)
             self._leases[wanted] = found
         found.writes += 1
         return await asyncio.shield(found.identity)
@@ -62,3 +64,9 @@ class SharedLeases:
 
 def _failed(identity: asyncio.Future[int]) -> bool:
     return identity.done() and (identity.cancelled() or identity.exception() is not None)
+
+
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Perhaps nobody waits for it any more, and asyncio would complain of a failure that nobody heard of."""
+    if not task.cancelled():
+        task.exception()

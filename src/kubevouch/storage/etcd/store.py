@@ -13,7 +13,7 @@ from kubevouch.storage.etcd import compaction, messages
 from kubevouch.storage.etcd.client import LIST_ATTEMPT_SECONDS, EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
-from kubevouch.storage.etcd.leases import SharedLeases
+from kubevouch.storage.etcd.leases import SharedLeases, retrieve
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.upstream import Upstream
 from kubevouch.storage.feed import Watcher
@@ -37,6 +37,7 @@ log = get_logger("storage.etcd")
 OPEN_SECONDS = 20.0
 """kube-apiserver's dial timeout."""
 _CLOSE_SECONDS = 5.0
+_SHARED_SECONDS = 1.0
 
 # Keys asked for at once when all are wanted: more while they are small, fewer when they are large.
 _FIRST_PAGE, _LARGEST_PAGE = 500, 8000
@@ -137,11 +138,13 @@ class EtcdStore:
         """Asked of a majority. Those who come while an answer is under way share the next one."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._ask_after(self._asking))
+            self._next.add_done_callback(retrieve)
         return await asyncio.shield(self._next)
 
     async def _ask_after(self, before: asyncio.Task[Revision] | None) -> Revision:
         if before is not None:
-            await asyncio.wait({before})
+            # One that is not answered keeps the next one for a second, or each would wait for all before it.
+            await asyncio.wait({before}, timeout=_SHARED_SECONDS)
         self._asking, self._next = self._next, None
         request = messages.RangeRequest(key=self._keys.root, limit=1)
         return Revision((await self._call(messages.RANGE, request, "")).header.revision)

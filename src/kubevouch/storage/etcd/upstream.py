@@ -66,6 +66,7 @@ class Upstream:
         self._stream: WatchStream | None = None
         self._proving: asyncio.Task[None] | None = None
         self._tells_progress = False
+        self._cut_off = False
         self._following = asyncio.ensure_future(self._follow())
 
     def want(self, revision: Revision) -> None:
@@ -99,7 +100,10 @@ class Upstream:
                 log.warning("the store's events were compacted before they came, watches begin anew")
                 await self._skip()
             except (CallFailed, StoreUnavailable) as err:
-                log.warning("the watch of etcd was cut off, going on", err=str(err))
+                # Once for each time, however long it takes.
+                tell = log.debug if self._cut_off else log.warning
+                tell("the watch of etcd was cut off, going on", err=str(err))
+                self._cut_off = True
             await self._clock.sleep(pauses.next(self._clock.monotonic()))
 
     async def _follow_once(self) -> None:
@@ -111,7 +115,7 @@ class Upstream:
             await stream.create(self._keys.root, self._keys.root_end, Revision(after + 1))
             answer = await stream.read()
             await self._expect_kept(after)
-            self._stream = stream
+            self._stream, self._cut_off = stream, False
             while True:
                 events, reached = self._told(answer, self.feed.revision)
                 if events:
