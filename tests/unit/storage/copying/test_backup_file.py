@@ -148,7 +148,11 @@ def test_frames_that_were_taken_out_or_put_in_are_missed(file: Path) -> None:
             records(file)
 
 
-def test_a_length_does_not_have_the_reader_take_memory(file: Path) -> None:
+def test_a_length_does_not_have_the_reader_take_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(backup_file, "MAX_FRAME_BYTES", 5000)
+        with pytest.raises(NotWhole, match="frame 3"):  # the value of 10 KiB
+            records(file)
     file.write_bytes(b"kvbackup" + struct.pack("<II", 0xFFFF_FFFF, 0) + b"H{}")
     with pytest.raises(NotWhole, match="frame 1"):
         records(file)

@@ -242,7 +242,8 @@ def test_times_to_live_go_on(tmp_path: Path) -> None:
         await store.create("/registry/events/over", b"2", ttl=60)
         await store.close()
         clock.advance(600)
-        await copy(SQLitePlace(tmp_path / "from.db"), SQLitePlace(tmp_path / "to.db"), clock, lambda _: None)
+        copied = await copy(SQLitePlace(tmp_path / "from.db"), SQLitePlace(tmp_path / "to.db"), clock, lambda _: None)
+        assert copied.keys == 1, "what is over is no part of it"
         async with open_snapshot(tmp_path / "to.db") as found:
             left = {each.key: each.expires async for batch in found.batches("/registry/events/") for each in batch}
         async with open_snapshot(tmp_path / "from.db") as wanted:
