@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.aiohttp_import import load_aiohttp
 from kubevouch.cli.cluster import connected
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.approval import approval_flags, take_approval
@@ -116,6 +117,7 @@ def controllers(ctx: click.Context, /, log_level: Any, log_format: Any, **flags:
     if ctx.invoked_subcommand is not None:
         return
     with rare_collections():
+        load_aiohttp()
         from kubevouch.standalone.attached.options import AttachedError, AttachedOptions, AttachedOptionsError
     from kubevouch.cli.cluster import rest_config_of
     from kubevouch.util import logs

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubevouch.cli import ui
+from kubevouch.cli.aiohttp_import import load_aiohttp
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.access import take_access
 from kubevouch.cli.flags.approval import approval_flags
@@ -56,6 +57,7 @@ def serve(data_dir: Path | None, log_level: Any, log_format: Any, **flags: Any) 
     cleanly on SIGTERM or Control-C.
     """
     with loading():
+        load_aiohttp()
         from kubevouch.standalone.serve import serving
     from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
     from kubevouch.util import logs
