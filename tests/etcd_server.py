@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -126,6 +127,11 @@ class EtcdServer:
         if process is not None:
             process.kill()
             process.wait()
+
+    def forget(self, member: int) -> None:
+        """What a member that was killed has stored is gone."""
+        assert self._data is not None  # entered
+        shutil.rmtree(self._data / f"m{member}")
 
     def pause(self, member: int) -> None:
         """SIGSTOP: its connections stay open and nobody answers."""

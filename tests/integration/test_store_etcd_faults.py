@@ -25,6 +25,7 @@ from kubevouch.storage.etcd.store import EtcdStore
 from kubevouch.storage.interface import (
     Compacted,
     Revision,
+    StoreDamaged,
     StoreEvent,
     StoreRefused,
     StoreTimeout,
@@ -339,3 +340,19 @@ async def test_who_waits_on_a_stream_that_was_given_up_can_be_cancelled(tmp_path
             with pytest.raises(CallFailed, match="the watch stream ended"):
                 await stream.read()
             stream.close()
+
+
+@async_test
+async def test_an_etcd_that_was_put_back_to_an_older_state_is_not_believed(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path) as etcd:
+        async with opened(EtcdOptions(etcd.endpoints)) as store:
+            async with watching(store, ROOT, await store.revision()) as batches:
+                await Watch(batches).until(await store.create(f"{ROOT}a", b""))
+            etcd.kill(0)
+            etcd.forget(0)
+            etcd.start(0)
+            for call in (store.revision(), store.expect_writable()):
+                with pytest.raises(StoreDamaged, match="etcd is at revision 1 and was at 2"):
+                    await call
+        async with opened(EtcdOptions(etcd.endpoints)) as store:
+            assert await store.revision() == 1

@@ -25,6 +25,7 @@ from kubevouch.storage.interface import (
     Page,
     Revision,
     RevisionConflict,
+    StoreDamaged,
     StoreUnavailable,
 )
 from kubevouch.storage.write import FIRST_REVISION, check_limit, check_value, expiry
@@ -147,7 +148,13 @@ class EtcdStore:
             await asyncio.wait({before}, timeout=_SHARED_SECONDS)
         self._asking, self._next = self._next, None
         request = messages.RangeRequest(key=self._keys.root, limit=1)
-        return Revision((await self._call(messages.RANGE, request, "")).header.revision)
+        seen = self._upstream.feed.revision
+        found = Revision((await self._call(messages.RANGE, request, "")).header.revision)
+        if found < seen:
+            # Caches and watches would wait for what never comes again, and say nothing.
+            log.error("etcd went back, restart the servers on it", revision=found, seen=seen)
+            raise StoreDamaged(f"etcd is at revision {found} and was at {seen}: it was put back to an older state")
+        return found
 
     # -------------------------------------------------------------- writes
 
