@@ -39,6 +39,7 @@ NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 
 # What a cache's keys are made of. "types": of this program's types, settings and constants, which clients do not make.
 OF_TYPES = {
+    "api.apiextensions_v1.schema_props._shape",
     "config.authentication_config_rules._environment", "config.authorization_config._environment",
     "authorization.bootstrap_policy.bootstrap_policy", "authorization.bootstrap_policy.cluster_trust_bundle_policy",
     "authorization.bootstrap_policy.node_rules", "authorization.controller_policy.kubernetes_controller_policy",

@@ -29,7 +29,10 @@ _JSON_NAMES = {
     ("Variable", "Expression"): "expression",
 }
 # Messages whose fields stand beside the others in JSON: structs that Go embeds.
-_EMBEDDED = ("rule", "ruleWithOperations", "deviceConfiguration", "volumeSource")
+_EMBEDDED = (
+    "rule", "ruleWithOperations", "deviceConfiguration", "volumeSource", "handler", "ephemeralContainerCommon",
+    "localObjectReference",
+)  # fmt: skip
 # Messages that are a schema or something else.
 _EITHER = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
