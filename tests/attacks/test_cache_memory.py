@@ -48,7 +48,7 @@ OF_TYPES = {
     "authorization.ledger_policy.ledger_policy", "authorization.revocation_policy.revocation_policy",
     "authorization.recovery_policy.recovery_policy", "cel.compiler._engine", "cel.declarations.declarations",
 
-    "client.headers._version", "machinery.codec.elements._fields",
+    "machinery.codec.elements._fields",
     "machinery.codec.json_codec._decoder", "machinery.codec.json_codec._type_meta",
     "machinery.codec.protobuf._descriptor_file", "machinery.codec.protobuf._filler", "machinery.codec.protobuf._maker",
     "machinery.codec.protobuf._message_class", "machinery.codec.protobuf._support_file",
