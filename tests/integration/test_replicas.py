@@ -61,6 +61,10 @@ class Servers:
         self._stacks[number] = stack
         return self.up[number]
 
+    @property
+    def running(self) -> list[int]:
+        return list(self._stacks)
+
     async def stop(self, number: int) -> None:
         await self._stacks.pop(number).aclose()
 
@@ -95,7 +99,9 @@ class Machines:
     async def join_on(self, machine: int) -> None:
         while not self.is_over:
             name = f"worker-{machine}-{len(self.joined)}"
-            at = self._servers.up[len(self.joined) % len(self._servers.up)]
+            # Where all began at the one that is away, nobody would join until it is back.
+            running = self._servers.running
+            at = self._servers.up[running[len(self.joined) % len(running)]]
             discovery = token_discovery(at.endpoint.address, self._tokens.discovery.text, [at.pin], timeout=60.0)
             options = join.JoinOptions(
                 discovery, name, self._folder / name, 60.0, tls_bootstrap_token=self._tokens.authentication
