@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from kubevouch.authentication.aggregate import aggregate
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.interface import Attributes, Authorizer, Decision, Rule, RuleResolver, Rules, Verdict
-from kubevouch.storage.watchcache.freshness import Freshness
 
 
 class UnionAuthorizer:
@@ -24,24 +23,12 @@ class UnionAuthorizer:
     def __init__(self, authorizers: Sequence[Authorizer], resolvers: Sequence[RuleResolver] = ()) -> None:
         self._authorizers = tuple(authorizers)
         self._resolvers = tuple(resolvers)
-        self.freshness: Freshness | None = None
-        """Where others write, too: nobody is refused by what is older than the question."""
 
     def replace(self, authorizers: Sequence[Authorizer], resolvers: Sequence[RuleResolver]) -> None:
         """Ask others from the next request on."""
         self._authorizers, self._resolvers = tuple(authorizers), tuple(resolvers)
 
     async def authorize(self, attributes: Attributes) -> Verdict:
-        if self.freshness is None:
-            return await self._judge(attributes)
-        moment = self.freshness.moment
-        verdict = await self._judge(attributes)
-        # Another server may have said a moment ago that the role is bound.
-        if verdict.decision is not Decision.ALLOW and await self.freshness.has_news_of(moment):
-            return await self._judge(attributes)
-        return verdict
-
-    async def _judge(self, attributes: Attributes) -> Verdict:
         reasons: list[str] = []
         errors: list[str] = []
         for authorizer in self._authorizers:

@@ -198,7 +198,7 @@ class APIServer:
         self.store = MeasuredStore(store, clock, self.metrics.storage, self.revisions)
         self.cacher = Cacher(self.store, clock, history=self._options.watch_cache_size)
         self.caches = Caches(tap=self.cacher.tap)
-        self.freshness = Freshness(self.cacher.newest, clock) if replicated or owner is not None else None
+        self._freshness = Freshness(self.cacher.newest, clock) if replicated or owner is not None else None
         self._keeping_fresh: asyncio.Task[None] | None = None
         self._timers = Timers(clock)
         self._audit = audit(self.metrics) if audit is not None else None
@@ -302,7 +302,7 @@ class APIServer:
             self.metrics,
             self.clock,
             lambda: security.revocations.changes,
-            self.freshness,
+            self._freshness,
         )
         as_whom = impersonation(security.authorizer)
         links = [
@@ -477,8 +477,8 @@ class APIServer:
         for resource in _GUARDS:
             cache = self.caches[resource.plural]
             yield from (key for key in cache.unreadable if cache.get(key) is None)
-        if self.freshness is not None and self.freshness.age > PATIENCE_SECONDS:
-            raise HealthError(f"the watch cache has not heard of the store for {self.freshness.age:.0f} s")
+        if self._freshness is not None and self._freshness.age > PATIENCE_SECONDS:
+            raise HealthError(f"the watch cache has not heard of the store for {self._freshness.age:.0f} s")
 
     async def _not_stopping(self) -> None:
         if self._stopping:
@@ -509,8 +509,8 @@ class APIServer:
     async def start(self) -> None:
         """Load the caches; from here on the loopback works."""
         await self.cacher.start()
-        if self.freshness is not None:
-            self._keeping_fresh = asyncio.create_task(self.freshness.keep(), name="keep-fresh")
+        if self._freshness is not None:
+            self._keeping_fresh = asyncio.create_task(self._freshness.keep(), name="keep-fresh")
         self._monitor.start()
         if self._owner is not None:
             return
@@ -553,9 +553,9 @@ class APIServer:
         await self._converters.close()
         await self._timers.close()
         await self._standing.close()
-        if self.freshness is not None and self._keeping_fresh is not None:
+        if self._freshness is not None and self._keeping_fresh is not None:
             self._keeping_fresh.cancel()
-            await self.freshness.close()
+            await self._freshness.close()
         await self.cacher.close()
         self._monitor.stop()
 

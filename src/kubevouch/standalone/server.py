@@ -181,7 +181,6 @@ class StandaloneServer:
             last_links=last_links,
             replicated=replicated,
         )
-        security.authorizer.freshness = self.api.freshness
         security.record_into(self.api.metrics.access)
         self._owner = owner
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
