@@ -170,11 +170,12 @@ def _cells(shown: dict[str, Any]) -> list[str]:
 
 def _write(csv_file: Path | None, svg_file: Path | None, server: str, plan: Plan, result: Result) -> None:
     from kubevouch.phases import join_bench_report as report
+    from kubevouch.util.files import write_atomically
 
     try:
         if csv_file is not None:
-            csv_file.write_text(report.table(result))
+            write_atomically(csv_file, report.table(result).encode(), mode=0o644)
         if svg_file is not None:
-            svg_file.write_text(report.svg(plan, server, result))
+            write_atomically(svg_file, report.svg(plan, server, result).encode(), mode=0o644)
     except OSError as err:
         raise ui.CLIError(f"cannot write {err.filename}: {err.strerror}", hint="the result is above") from err
