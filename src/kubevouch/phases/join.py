@@ -27,7 +27,7 @@ from kubevouch.agent.serving import PREFIX, SELF_SIGNED_WARNING, ensure_self_sig
 from kubevouch.api import catalog
 from kubevouch.client.credentials import FixedCredential
 from kubevouch.client.https import HTTPSClient
-from kubevouch.client.interface import Client, ClientConfigurationError, TransportError
+from kubevouch.client.interface import Client, ClientConfigurationError, ConnectFailed, TransportError
 from kubevouch.client.options import ClientOptions
 from kubevouch.client.rest_config import client_from_kubeconfig
 from kubevouch.client.tls import TLSFiles, TLSSources
@@ -67,6 +67,8 @@ ADMIN_CONF = Path("etc/kubernetes/admin.conf")
 
 
 _LONGEST_VERSION = 64
+# Servers that stop in the middle, one after the other.
+_ATTEMPTS = 4
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -227,16 +229,23 @@ async def _enter(options: JoinOptions, clock: Clock, observer: Observer, random:
     try:
         if with_token:
             write(root / BOOTSTRAP_CONF, node_kubeconfig.for_token(cluster, options.token))
-        async with _reached(cluster, options, clock, observer) as client:
-            await verify_node_is_free(client, options.node_name)
-            if options.control_plane is not None and phases & PREPARE:
-                await _become_control_plane(client, cluster, options, clock, observer)
-            if Phase.KUBELET_START in phases:
-                _write_authority(root / CA_CERTIFICATE, cluster, observer)
-                await _write_kubelet_files(client, options)
-            if Phase.KUBELET_WAIT_BOOTSTRAP in phases:
-                certificate = await _certificate(client, options, cluster, clock, observer, random)
-                write(root / KUBELET_CONF, kubelet_kubeconfig(cluster, options))
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with _reached(cluster, options, clock, observer) as client:
+                    await verify_node_is_free(client, options.node_name)
+                    if options.control_plane is not None and phases & PREPARE:
+                        await _become_control_plane(client, cluster, options, clock, observer)
+                    if Phase.KUBELET_START in phases:
+                        _write_authority(root / CA_CERTIFICATE, cluster, observer)
+                        await _write_kubelet_files(client, options)
+                    if Phase.KUBELET_WAIT_BOOTSTRAP in phases:
+                        certificate = await _certificate(client, options, cluster, clock, observer, random)
+                        write(root / KUBELET_CONF, kubelet_kubeconfig(cluster, options))
+                break
+            except ConnectFailed:
+                # It has stopped since it was found: another one may answer, and everything can be done again.
+                if attempt == _ATTEMPTS:
+                    raise
     except BaseException:
         if with_token:
             _clean_up(options)
