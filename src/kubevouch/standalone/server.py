@@ -29,7 +29,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.phases.certificates.certs import CertsError, ControlPlanePKI, load_service_account_key, pair_at, read_key
 from kubevouch.pki import pins
 from kubevouch.pki.client_certificate import TrustAnchors
-from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, CA
+from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.registry.catalog import definitions
 from kubevouch.registry.certificates import certificatesigningrequests
@@ -54,7 +54,7 @@ from kubevouch.server.options import ServerOptions
 from kubevouch.server.owner import Owner
 from kubevouch.server.request import Filter
 from kubevouch.server.runtime_config import RuntimeConfig
-from kubevouch.standalone import network, shared_pki
+from kubevouch.standalone import network
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.ca_files import CAFiles
 from kubevouch.standalone.errors import NotHereError
@@ -226,7 +226,8 @@ class StandaloneServer:
         await self._expect_own_cluster(client)
         is_first = await first_start.begin(client, self.clock, alone=self._leases is None)
         if not is_first and self._leases is not None:
-            await self._expect_same_authority()
+            # Another has begun meanwhile.
+            await self._expect_own_cluster(client)
         await namespaces.ensure(client)
         for ours in (wellknown.SIGNERS_NAMESPACE, wellknown.JOIN_TOKENS_NAMESPACE):
             await namespaces.ensure_one(client, ours)
@@ -252,7 +253,12 @@ class StandaloneServer:
             self._tasks.append(asyncio.create_task(self._keep_service(), name="server-leases"))
 
     async def _expect_own_cluster(self, client: Client) -> None:
-        """Raises NotHereError: what is stored is of a cluster with another CA. Nothing was changed."""
+        """That the store is of a cluster with this CA: with two, servers would refuse each other's machines, and
+        cluster-info would name now one and now the other.
+
+        Raises:
+            NotHereError: it is not. Nothing was changed.
+        """
         others = await authentication_trust.strangers(client, self._security.authentication_trust().clients)
         if not others:
             return
@@ -260,8 +266,8 @@ class StandaloneServer:
         if not self._replaces_ca:
             raise NotHereError(
                 f"the store is of a cluster with another CA: got {own}, expected {named}",
-                f"copy that cluster's pki folder to {self.pki.folder}, or give another store; "
-                "--replace-cluster-ca locks out that cluster's machines",
+                f"copy pki/ of a server of it to {self.pki.folder}, without apiserver.crt and apiserver.key, or "
+                "give another store or prefix in etcd; --replace-cluster-ca locks out that cluster's machines",
             )
         log.warning("the CA of the cluster is replaced, and its machines are locked out", ca=own, former=named)
 
@@ -285,24 +291,6 @@ class StandaloneServer:
                 await self._tell_service()
             except (APIStatusError, StoreError) as err:
                 log.warning("could not tell that this server is at work", err=loggable(err))
-
-    async def _expect_same_authority(self) -> None:
-        """That the servers at work on the store have an authority in common with this one: with two, each would refuse
-        the other's machines, and cluster-info would name now one and now the other.
-
-        Raises:
-            CertsError
-        """
-        if await self.api.store.get(shared_pki.MARK) is None:
-            return
-        known = await authentication_trust.client_anchors(self.client)
-        own = {each.contents for each in self._security.authentication_trust().clients}
-        if known and own.isdisjoint(each.contents for each in known):
-            raise CertsError(
-                f"the store is that of a cluster with another CA than {self.pki.folder / CA}.crt",
-                "copy pki/ of another server of the cluster here, without its apiserver.crt and apiserver.key, or "
-                "choose another prefix in etcd for a cluster of its own",
-            )
 
     async def _keep_authentication_trust(self) -> None:
         client, changed = self.client, asyncio.Event()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -128,20 +128,6 @@ async def ensure(client: Client, trust: AuthenticationTrust, now: dt.datetime) -
             # Filled up by somebody: every server puts its own back.
             await client.delete(catalog.CONFIG_MAPS, NAME, NAMESPACE)
         raise
-
-
-async def client_anchors(client: Client) -> Sequence[Certificate]:
-    """Whose clients other servers believe; none where nobody says so, or nobody can read it.
-
-    Raises:
-        APIStatusError, TransportError
-    """
-    found = await stored.find(client, catalog.CONFIG_MAPS, NAME, NAMESPACE)
-    text = "" if found is None else found.data.get(_CLIENT_CA, "")
-    try:
-        return x509_certificate.parse_bundle(text.encode()) if text else ()
-    except ParseError:
-        return ()
 
 
 async def attempt(client: Client, trust: AuthenticationTrust, now: dt.datetime) -> None:
