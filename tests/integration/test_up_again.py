@@ -45,6 +45,7 @@ from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.kubeconfigs import Moved
 from kubevouch.standalone.options import ClusterSigning, StandaloneOptions
 from kubevouch.standalone.up import Running, running, serving_rules
+from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite.store import SQLiteStore
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
@@ -524,6 +525,16 @@ async def test_a_store_of_a_cluster_with_another_ca(tmp_path: Path) -> None:
     async with running(options_in(tmp_path / "other", store=store, server=replaces), SystemClock()) as taken:
         found = await taken.server.client.get(catalog.CONFIG_MAPS, "cluster-info", "kube-public")
         assert kubeconfig_text(found) != kubeconfig_text(before)
+        # As of a cluster that only Kubernetes' own servers have served.
+        await taken.server.api.store.delete(*await at(taken, "/registry/namespaces/kubevouch-signers"))
+    async with running(options_in(tmp_path / "one", store=store), SystemClock()) as began:
+        assert began.endpoint.port
+
+
+async def at(cluster: Running, key: str) -> tuple[str, Revision]:
+    kept = await cluster.server.api.store.get(key)
+    assert kept is not None
+    return key, kept.revision
 
 
 def kubeconfig_text(found: ConfigMap) -> str:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.storage_keys import prefix_part
 from kubevouch.machinery.codec import protobuf
@@ -25,7 +26,6 @@ from kubevouch.util.clock import Clock
 
 _MOST_NAME = 300
 """Letters of an encryption's prefix that are looked at; provider names have 253 at most."""
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _SECRETS = f"{ROOT}/secrets/"
 _HIDDEN = "(hidden)"
 
@@ -163,8 +163,12 @@ def hidden(tree: Any) -> Any:
         elif field in tree:
             shown[field] = _HIDDEN
     metadata = tree.get("metadata")
-    if isinstance(metadata, dict) and isinstance(notes := metadata.get("annotations"), dict) and _LAST_APPLIED in notes:
-        shown["metadata"] = metadata | {"annotations": notes | {_LAST_APPLIED: _HIDDEN}}
+    if (
+        isinstance(metadata, dict)
+        and isinstance(notes := metadata.get("annotations"), dict)
+        and wellknown.LAST_APPLIED_ANNOTATION in notes
+    ):
+        shown["metadata"] = metadata | {"annotations": notes | {wellknown.LAST_APPLIED_ANNOTATION: _HIDDEN}}
     return shown
 
 

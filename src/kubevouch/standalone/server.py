@@ -9,7 +9,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
 from kubevouch import wellknown
-from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, POD_CERTIFICATE_REQUESTS, POD_CERTIFICATE_REQUESTS_V1
+from kubevouch.api.catalog import (
+    CLUSTER_TRUST_BUNDLES,
+    NAMESPACES,
+    POD_CERTIFICATE_REQUESTS,
+    POD_CERTIFICATE_REQUESTS_V1,
+)
 from kubevouch.api.core_v1 import ConfigMap
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.authorization.attestation_policy import attestation_policy
@@ -21,6 +26,7 @@ from kubevouch.authorization.param_access import ParamAccess
 from kubevouch.authorization.policy import Policy
 from kubevouch.authorization.recovery_policy import recovery_policy
 from kubevouch.authorization.revocation_policy import revocation_policy
+from kubevouch.client import stored
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client, ClientConfigurationError
 from kubevouch.client.tls import ClientTLS
@@ -223,11 +229,8 @@ class StandaloneServer:
             self.api.expect_hook(hook)
         await self.api.start()
         client = self.client
-        await self._expect_own_cluster(client)
         is_first = await first_start.begin(client, self.clock, alone=self._leases is None)
-        if not is_first and self._leases is not None:
-            # Another has begun meanwhile.
-            await self._expect_own_cluster(client)
+        await self._expect_own_cluster(client)
         await namespaces.ensure(client)
         for ours in (wellknown.SIGNERS_NAMESPACE, wellknown.JOIN_TOKENS_NAMESPACE):
             await namespaces.ensure_one(client, ours)
@@ -254,7 +257,7 @@ class StandaloneServer:
 
     async def _expect_own_cluster(self, client: Client) -> None:
         """That the store is of a cluster with this CA: with two, servers would refuse each other's machines, and
-        cluster-info would name now one and now the other.
+        cluster-info would name now one and now the other. What only Kubernetes' own servers have served is taken over.
 
         Raises:
             NotHereError: it is not. Nothing was changed.
@@ -263,7 +266,8 @@ class StandaloneServer:
         if not others:
             return
         own, named = pins.pin_of(self.pki.certificate), ", ".join(pins.pin_of(each) for each in others)
-        if not self._replaces_ca:
+        is_ours = await stored.find(client, NAMESPACES, wellknown.SIGNERS_NAMESPACE) is not None
+        if is_ours and not self._replaces_ca:
             raise NotHereError(
                 f"the store is of a cluster with another CA: got {own}, expected {named}",
                 f"copy pki/ of a server of it to {self.pki.folder}, without apiserver.crt and apiserver.key, or "

@@ -75,7 +75,7 @@ class UpCommand(GroupedCommand):
             "Authentication",
             (
                 "--anonymous-auth", "--authentication-", "--oidc-", "--token-auth-file", "--service-account-",
-                "--api-audiences",
+                "--api-audiences", "--enable-bootstrap-token-auth",
             ),
         ),
         FlagGroup("Authorization", ("--authorization-",)),
@@ -84,8 +84,9 @@ class UpCommand(GroupedCommand):
             "Server and store",
             (
                 "--store", "--service-cluster-ip-range", "--tls-", "--request-timeout", "--max-", "--etcd-",
-                "--default-watch-", "--lease-reuse-", "--event-ttl", "--storage-",
+                "--default-watch-", "--lease-reuse-", "--event-ttl", "--storage-", "--encryption-provider-",
             ),
         ),
+        FlagGroup("Several servers", ("--other-server", "--certificate-key", "--workers", "--replace-cluster-ca")),
         FlagGroup("Audit", ("--audit-",)),
     )  # fmt: skip
