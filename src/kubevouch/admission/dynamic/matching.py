@@ -66,6 +66,13 @@ class Matcher:
             match.object_selector,
         )
 
+    @property
+    def plurals(self) -> frozenset[str]:
+        """Requests for other resources than these never match, unless ``*`` is among them."""
+        if self._rules is None:
+            return frozenset((ANY,))
+        return frozenset(text.partition("/")[0] for rule in self._rules for text in rule.resources)
+
     @cached_property
     def _namespace_selector(self) -> LabelSelector:
         return _selector(self._namespace_struct)

@@ -97,7 +97,7 @@ class MutatingAdmissionPolicyPlugin:
         return operation is not Operation.DELETE and resource not in EXEMPT
 
     async def admit(self, request: Request) -> Any:
-        hooks = self._source.hooks
+        hooks = self._source.hooks(request)
         if not hooks:
             return request.obj
         failures: list[_Failure] = []

@@ -15,7 +15,7 @@ import msgspec
 from kubevouch.admission.dynamic.matching import Matcher, NamespaceGetter
 from kubevouch.admission.dynamic.review import Tree, object_tree
 from kubevouch.admission.interface import Request
-from kubevouch.api.admissionregistration_v1.matching import MatchResources
+from kubevouch.api.admissionregistration_v1.matching import ANY, MatchResources
 from kubevouch.api.admissionregistration_v1.policies import DENY, ParamKind, ParamRef
 from kubevouch.api.catalog import (
     LOCAL_SUBJECT_ACCESS_REVIEWS,
@@ -149,7 +149,20 @@ class PolicySource(Generic[P, B, R]):
         self._rules_of = rules_of
         self._policies: dict[str, tuple[P, R]] = {}
         self._bindings: dict[str, B] = {}
-        self.hooks: tuple[PolicyHook[P, B, R], ...] = ()
+        self._hooks: tuple[PolicyHook[P, B, R], ...] = ()
+        # Of the hooks, those for any resource, and where those are that name one.
+        self._for_any: tuple[PolicyHook[P, B, R], ...] = ()
+        self._by_plural: dict[str, list[int]] = {}
+
+    def hooks(self, request: Request) -> tuple[PolicyHook[P, B, R], ...]:
+        """Those that may match, in their order; their matchers still have to be asked."""
+        plurals = {each.resource.plural for each in request.versions}
+        if len(plurals) != 1:
+            return self._hooks
+        named = self._by_plural.get(plurals.pop())
+        if named is None:
+            return self._for_any
+        return tuple(self._hooks[at] for at in sorted({*named, *self._by_plural.get(ANY, ())}))
 
     def load_policies(self, policies: Iterable[P]) -> None:
         """Replace all."""
@@ -183,11 +196,17 @@ class PolicySource(Generic[P, B, R]):
             match = binding.spec.match_resources
             matcher = None if match is None else Matcher.of(match)
             bound.setdefault(binding.spec.policy_name, []).append(Bound(binding, matcher))
-        self.hooks = tuple(
+        self._hooks = tuple(
             PolicyHook(policy, Matcher.of(policy.spec.match_constraints), rules, tuple(bound[name]))
             for name, (policy, rules) in sorted(self._policies.items())
             if name in bound and policy.spec.match_constraints is not None
         )
+        # Mostly policies are about few resources, and every write asks for those about its own.
+        self._by_plural = {}
+        for at, hook in enumerate(self._hooks):
+            for plural in hook.matcher.plurals:
+                self._by_plural.setdefault(plural, []).append(at)
+        self._for_any = tuple(self._hooks[at] for at in self._by_plural.get(ANY, ()))
 
 
 async def params_of(policy: Policy, objects_of: ObjectsOf) -> Objects | None:

@@ -83,7 +83,7 @@ class ValidatingAdmissionPolicyPlugin:
         return resource not in EXEMPT
 
     async def validate(self, request: Request) -> None:
-        hooks = self._source.hooks
+        hooks = self._source.hooks(request)
         if not hooks:
             return
         outcome = _Outcome()
