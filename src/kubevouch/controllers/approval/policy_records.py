@@ -14,7 +14,11 @@ from itertools import chain
 import msgspec
 
 from kubevouch import wellknown
-from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
+from kubevouch.api.certificates_v1 import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+    has_condition,
+)
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import MAX_RATE
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.ledger.entries import APPROVED, INTENDED, ISSUED, REVOKED, Entry, Query
@@ -62,7 +66,8 @@ class PolicyRecords:
         # Grants that may be what is asked about, by what they are found under; the oldest first, as above.
         self._found: dict[tuple[str, ...], dict[str, _Grant]] = {}
         self.granted_so_far = 0
-        for name, function in ((KEY_INDEX, _keys), (NODE_INDEX, _nodes), (NAME_INDEX, _names)):
+        places = _Places()
+        for name, function in ((KEY_INDEX, places.keys), (NODE_INDEX, places.nodes), (NAME_INDEX, places.names)):
             with suppress(ValueError):  # somebody who shares the cache has added it
                 csrs.add_index(name, function)
 
@@ -308,24 +313,36 @@ def _leaf(csr: CertificateSigningRequest) -> Certificate | None:
         return None
 
 
-def _facts(csr: CertificateSigningRequest) -> RequestFacts | None:
+class _Places:
+    """Where a request is found. The three indexes ask one after the other, and each for what was there before, too."""
+
+    def __init__(self) -> None:
+        self._last: tuple[CertificateSigningRequestSpec, _Place] | None = None
+
+    def keys(self, csr: CertificateSigningRequest) -> Iterable[str]:
+        return self._of(csr)[0]
+
+    def nodes(self, csr: CertificateSigningRequest) -> Iterable[str]:
+        return self._of(csr)[1]
+
+    def names(self, csr: CertificateSigningRequest) -> Iterable[str]:
+        return self._of(csr)[2]
+
+    def _of(self, csr: CertificateSigningRequest) -> _Place:
+        if self._last is None or self._last[0] != csr.spec:
+            self._last = csr.spec, _place_of(csr)
+        return self._last[1]
+
+
+# Of its key, its node and its names; all that a request says of them is in its spec.
+_Place = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _place_of(csr: CertificateSigningRequest) -> _Place:
     try:
-        return facts_of(csr, x509_request.parse_pem(csr.spec.request or b""))
+        facts = facts_of(csr, x509_request.parse_pem(csr.spec.request or b""))
     except ParseError:
-        return None
-
-
-def _keys(csr: CertificateSigningRequest) -> Iterable[str]:
-    facts = _facts(csr)
-    return () if facts is None else (facts.key_fingerprint,)
-
-
-def _nodes(csr: CertificateSigningRequest) -> Iterable[str]:
-    facts = _facts(csr)
-    node = "" if facts is None else node_of(facts)
-    return (node,) if node else ()
-
-
-def _names(csr: CertificateSigningRequest) -> Iterable[str]:
-    facts = _facts(csr)
-    return () if facts is None else {_folded(each) for each in names_of(facts)[:_MAX_NAMES]}
+        return (), (), ()
+    node = node_of(facts)
+    names = dict.fromkeys(_folded(each) for each in names_of(facts)[:_MAX_NAMES])
+    return (facts.key_fingerprint,), (node,) if node else (), tuple(names)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decisions import csr, request_pem
+from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import MAX_RATE
 from kubevouch.client.cache.indexer import Indexer
 from kubevouch.controllers.approval import policy_records
-from kubevouch.controllers.approval.policy_records import PolicyRecords
+from kubevouch.controllers.approval.policy_records import KEY_INDEX, NAME_INDEX, NODE_INDEX, PolicyRecords
 from kubevouch.ledger.entries import APPROVED, INTENDED, ISSUED, Entry
 from kubevouch.ledger.memory import MemoryLedger
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.pki.x509.x509_request import CertificateRequest, parse_pem
 from kubevouch.policy.constraints import RecordNeeds, Records, names_of, node_of
-from kubevouch.policy.facts import RequestFacts, SubjectFacts
+from kubevouch.policy.facts import RequestFacts, SubjectFacts, facts_of
 
 _NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _NEEDS = RecordNeeds(key=True, periods=frozenset({60, 3600}), certificates=True, holders=True)
@@ -137,3 +145,62 @@ def test_a_key_is_burnt_by_a_certificate_of_its_requester_or_its_node_only() -> 
     assert asyncio.run(said(("alice", ""), ("mallory", ""))) == ("old had a certificate for it", "")
     assert asyncio.run(said(("system:bootstrap:x", "n"), user="system:node:n")) == ("old had a certificate for it", "")
     assert asyncio.run(said(("system:bootstrap:x", "n"), user="alice"))[0] == ""
+
+
+def test_requests_are_found_by_what_they_say_themselves() -> None:
+    """Also after others were put between, and under what differs only in who asks."""
+    indexer: Indexer[CertificateSigningRequest] = Indexer()
+    PolicyRecords(MemoryLedger(), indexer)
+    one = request_pem("system:node:a")
+    other = build_request(ec.derive_private_key(7, ec.SECP256R1()), Subject(common_name="B.example."))
+    asked = {
+        "csr-a": (one, "system:bootstrap:x"),
+        "csr-b": (other, "system:node:a"),
+        "csr-c": (other, "system:node:c"),
+        "csr-d": (b"none", "system:node:a"),
+    }
+
+    def put(name: str, request: bytes, username: str, version: str) -> None:
+        made = csr("s", request, name)
+        spec = msgspec.structs.replace(made.spec, username=username)
+        metadata = msgspec.structs.replace(made.metadata, resource_version=version)
+        indexer.put(msgspec.structs.replace(made, spec=spec, metadata=metadata))
+
+    def found(index: str, value: str) -> list[str]:
+        return sorted(each.metadata.name for each in indexer.by_index(index, value))
+
+    def key(request: bytes) -> str:
+        return hashlib.sha256(parse_pem(request).public_key.canonical_info).hexdigest()
+
+    for version in "12":
+        for name, (request, username) in asked.items():
+            put(name, request, username, version)
+        assert found(KEY_INDEX, key(one)) == ["csr-a"]
+        assert found(KEY_INDEX, key(other)) == ["csr-b", "csr-c"]
+        assert found(NODE_INDEX, "a") == ["csr-a", "csr-b"]
+        assert found(NODE_INDEX, "c") == ["csr-c"]
+        assert found(NAME_INDEX, "system:node:a") == ["csr-a"]
+        assert found(NAME_INDEX, "b.example") == ["csr-b", "csr-c"]
+    put("csr-a", other, "system:node:c", "3")
+    assert found(KEY_INDEX, key(one)) == found(NAME_INDEX, "system:node:a") == []
+    assert found(NODE_INDEX, "a") == ["csr-b"]
+    assert found(NODE_INDEX, "c") == ["csr-a", "csr-c"]
+    for name in asked:
+        indexer.remove(name)
+    assert not any(indexer.by_index(NODE_INDEX, node) for node in "ac")
+
+
+def test_a_request_is_decoded_once_for_its_indexes_and_the_object_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def counted(asked: CertificateSigningRequest, request: CertificateRequest) -> RequestFacts:
+        decoded.append(asked.metadata.name)
+        return facts_of(asked, request)
+
+    monkeypatch.setattr(policy_records, "facts_of", counted)
+    indexer: Indexer[CertificateSigningRequest] = Indexer()
+    PolicyRecords(MemoryLedger(), indexer)
+    made = csr("s", request_pem("system:node:a"))
+    indexer.put(made)
+    indexer.put(msgspec.convert(msgspec.to_builtins(made), CertificateSigningRequest))
+    assert decoded == ["csr-1"]
