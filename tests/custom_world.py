@@ -8,8 +8,10 @@ from typing import Any
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.client.interface import Client, RawResponse
 from kubevouch.machinery.custom_object import CustomObject
+from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.scheme import Resource
 from kubevouch.standalone.server import StandaloneServer
+from kubevouch.util.uuids import random_uuid
 
 GROUP = "demo.example.com"
 WIDGETS = Resource(GROUP, "v1", "Widget", "widgets", CustomObject, namespaced=True)
@@ -71,6 +73,8 @@ async def put(server: StandaloneServer, manifest: Any) -> None:
     key = api.stores[resource.plural].definition.key("", name)
     known = await api.store.get(key)
     obj = resource.codec.bare(resource.codec.from_tree(_established(manifest)).value)
+    # One without a uid could not be changed, and so not deleted.
+    obj = obj if obj.metadata.uid else replace_metadata(obj, uid=random_uuid())
     value = resource.codec.to_value(obj, resource.api_version, resource.kind)
     if known is None:
         revision = await api.store.create(key, value)

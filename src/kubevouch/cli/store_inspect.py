@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,9 +91,7 @@ def _show(record: Record, plain: bytes | None, show_secrets: bool, output: str) 
     if output == "raw":
         if is_hidden:
             raise ui.CLIError(f"{record.key} is a Secret", hint="--show-secrets shows it", code=ExitCode.INVALID)
-        if sys.stdout.isatty():
-            raise ui.CLIError("got a terminal, expected a file or a pipe for bytes", code=ExitCode.INVALID)
-        sys.stdout.buffer.write(record.value)
+        ui.octets(record.value)
         return
     if output == "text":
         ui.field("key", record.key)

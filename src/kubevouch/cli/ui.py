@@ -279,3 +279,10 @@ def yaml_text(tree: Any) -> str:
 def raw(text: str) -> None:
     """A document or a script as it stands. What JSON leaves as it is and a terminal obeys becomes a JSON escape."""
     sys.stdout.write(json_escaped(text))
+
+
+def octets(content: bytes) -> None:
+    """A result that is no text, as it is. Raises CLIError: a terminal would obey it."""
+    if sys.stdout.isatty():
+        raise CLIError("got a terminal, expected a file or a pipe for bytes", code=ExitCode.INVALID)
+    sys.stdout.buffer.write(content)

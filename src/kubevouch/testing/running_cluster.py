@@ -20,6 +20,7 @@ from kubevouch.phases import cluster_info
 from kubevouch.records.cluster_info import ClusterInfo
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.server.bootstrap import own_kinds
+from kubevouch.server.options import ServerOptions
 from kubevouch.server.runtime_config import RuntimeConfig
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
@@ -160,6 +161,8 @@ class RunningCluster:
             recovery=settings.recovery,
             at_first_start=self._publish,
             last_links=(self.faults.link,),
+            # Each has a CA of its own, also over a store that another has left.
+            options=ServerOptions(replaces_ca=True),
         )
         await self._server.start()
         await cluster_info.tell_recovery(self._server.client, allowed=settings.recovery is not None)
