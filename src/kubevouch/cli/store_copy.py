@@ -25,7 +25,7 @@ DATA_DIR = click.option(
 REPLACE = click.option("--replace", is_flag=True, help="Take away what is at the destination, whatever it is.")
 ABOVE = click.option(
     "--above",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1 << 62),  # storage.write.MAX_REVISION
     metavar="REVISION",
     help="The newest resourceVersion that anybody may have seen.  [default: far above that of FILE]",
 )

@@ -55,6 +55,7 @@ class CAFiles:
         self._context = server_context(self._files, self._options.tls)
         self._named = sni.table(self._options.named, self._options.tls)
         if self._options.named:
+            sni.refuse_odd_names_quietly()
             self._context.sni_callback = self._choose
         return self._context
 

@@ -22,6 +22,9 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 FIRST_REVISION = Revision(1)
 """The revision of a store in which nothing was written yet, as in etcd."""
 
+MAX_REVISION = Revision(1 << 62)
+"""What a copy goes on above is no more: they are 64 bits with a sign, and writes come behind it."""
+
 
 class Write(NamedTuple):
     """One create, update or delete that a store is asked for.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import sys
 from pathlib import Path
+
+import pytest
 
 from asynctest import async_test
 from controller_world import NOW
@@ -80,3 +84,22 @@ def test_a_named_pair_is_shown_to_who_asks_for_it_and_taken_in_again(tmp_path: P
     ca.issue("new").write(tmp_path, "other")
     files.look()
     assert shown(context, "a.example.com") == other.certificate.read_bytes() != first
+
+
+def test_a_name_that_is_no_ascii_is_refused_and_nothing_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    pki = ensure_control_plane(tmp_path / "pki", NAMES, now=NOW)
+    other = ServingFiles(*map(Path, ThrowawayCA().issue("other").write(tmp_path, "other")))
+    named = (sni.parse(f"{other.certificate},{other.key}:*.example.com"),)
+    context = CAFiles(pki, FakeClock(NOW), lambda _: None, ServerOptions(named=named)).serve_with()
+    hello, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), sent, server_hostname="odd.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello.write(sent.read().replace(b"odd.example", b"od\xff.example"))
+    with pytest.raises(ssl.SSLError, match="CALLBACK_FAILED"):
+        context.wrap_bio(hello, ssl.MemoryBIO(), server_side=True).do_handshake()
+    assert not printed

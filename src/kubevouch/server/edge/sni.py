@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_bundle
 from kubevouch.server.edge.tls import ServingFiles, TLSOptions, TLSOptionsError, server_context, why_unusable
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _NAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
@@ -85,3 +90,24 @@ def choose(name: str, contexts: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext 
     name = name.rstrip(".").lower()
     exact = contexts.get(name)
     return exact if exact is not None else contexts.get(f"*.{name.partition('.')[2]}")
+
+
+class _Unraisable:
+    """Passes on what cannot be raised, except names that are no ASCII."""
+
+    def __init__(self, beneath: Callable[[UnraisableHookArgs], object]) -> None:
+        self._beneath = beneath
+
+    def __call__(self, unraisable: UnraisableHookArgs, /) -> None:
+        if not (unraisable.exc_type is UnicodeDecodeError and isinstance(unraisable.object, bytes)):
+            self._beneath(unraisable)
+
+
+def refuse_odd_names_quietly() -> None:
+    """Has nothing written for a handshake that asks for a name that is no ASCII.
+
+    CPython refuses it before it calls ``sni_callback``, and prints a traceback for each
+    (Modules/_ssl.c, ``_servername_callback``): whoever reaches the port could fill the log.
+    """
+    if not isinstance(sys.unraisablehook, _Unraisable):
+        sys.unraisablehook = _Unraisable(sys.unraisablehook)

@@ -32,6 +32,7 @@ from kubevouch.storage.copying.errors import CopyError
 from kubevouch.storage.copying.mark import OWN_KEYS
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Batch, Origin, Record, Snapshot
+from kubevouch.storage.write import MAX_REVISION, check_key
 from kubevouch.util import files
 from kubevouch.util.clock import Clock
 
@@ -45,6 +46,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 _FRAME = struct.Struct("<II")
 _RECORD = struct.Struct("<cQqH")
 _HEADER, _KEY, _END = b"H", b"R", b"E"
+_MAX_TOLD_CHARS = 40
 _NO_TIME = -1
 
 
@@ -265,7 +267,7 @@ class _Reader:
     def decoded(self, body: bytes, shape: type[T]) -> T:
         try:
             return msgspec.json.decode(body[1:], type=shape)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise NotWhole(self.path, f"a frame that cannot be read ({error})") from error
 
 
@@ -289,11 +291,12 @@ def _header(reader: _Reader, body: bytes) -> Header:
         raise NotWhole(reader.path, "no header")
     version: dict[str, Any] = reader.decoded(body, dict[str, Any])
     if version.get("format") != FORMAT:
-        raise NotWhole(
-            reader.path,
-            f"format {version.get('format')} by kubevouch {version.get('kubevouch')}, where {FORMAT} is known",
-        )
-    return reader.decoded(body, Header)
+        made = (str(version.get(name))[:_MAX_TOLD_CHARS] for name in ("format", "kubevouch"))
+        raise NotWhole(reader.path, f"format {' by kubevouch '.join(made)}, where {FORMAT} is known")
+    header = reader.decoded(body, Header)
+    if not 0 <= header.revision <= MAX_REVISION:
+        raise NotWhole(reader.path, f"a revision that no store has, {str(header.revision)[:_MAX_TOLD_CHARS]}")
+    return header
 
 
 def _record(reader: _Reader, body: bytes) -> Record:
@@ -302,7 +305,9 @@ def _record(reader: _Reader, body: bytes) -> Record:
         key = body[_RECORD.size : _RECORD.size + size]
         if len(key) != size or not key:
             raise ValueError("no key")
+        text = key.decode()
+        check_key(text)
         value = body[_RECORD.size + size :]
-        return Record(key.decode(), value, Revision(revision), None if expires == _NO_TIME else expires)
+        return Record(text, value, Revision(revision), None if expires == _NO_TIME else expires)
     except (struct.error, ValueError) as error:
         raise NotWhole(reader.path, f"a frame that cannot be read ({error})") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import struct
@@ -165,6 +166,31 @@ def test_a_newer_format_is_named(file: Path) -> None:
     body = b'H{"format":2,"kubevouch":"9.9","other":1}'
     file.write_bytes(b"kvbackup" + struct.pack("<II", len(body), zlib.crc32(body)) + body)
     with pytest.raises(NotWhole, match=r"format 2 by kubevouch 9\.9, where 1 is known"):
+        records(file)
+
+
+_HEAD = b'H{"format":1,"kubevouch":"1","created":"","store":"s","prefix":"/registry","revision":%d}'
+
+
+@pytest.mark.parametrize(
+    ("bodies", "told"),
+    [
+        ((_HEAD % 2**70,), "a revision that no store has, 1180591620717411303424"),
+        ((_HEAD % (2**63 - 1),), "a revision that no store has"),
+        ((_HEAD % -1,), "a revision that no store has, -1"),
+        ((_HEAD % 9, struct.pack("<cQqH", b"R", 5, -1, 3) + b"a\x00b"), "expected text without NUL"),
+        ((b'H{"format":1,"x":' + b"[" * 100_000,), "a frame that cannot be read"),
+        ((b'H{"format":"' + b"9" * 100_000 + b'"}',), f"format {'9' * 40} by kubevouch None, where"),
+    ],
+)
+def test_whole_files_with_content_that_nobody_has_written(file: Path, bodies: tuple[bytes, ...], told: str) -> None:
+    """Checksums keep out accidents, not people."""
+    import zlib
+
+    content = b"kvbackup" + b"".join(struct.pack("<II", len(body), zlib.crc32(body)) + body for body in bodies)
+    end = b'E{"keys":%d,"sha256":"%s"}' % (len(bodies) - 1, hashlib.sha256(content).hexdigest().encode())
+    file.write_bytes(content + struct.pack("<II", len(end), zlib.crc32(end)) + end)
+    with pytest.raises(NotWhole, match=told):
         records(file)
 
 
