@@ -15,6 +15,7 @@ import msgspec
 from kubevouch.ledger import checkpoints, entries, keys, opening, reading, schema, verification
 from kubevouch.ledger.checkpoints import Checkpoint, VerifierKey
 from kubevouch.ledger.entries import Entry
+from kubevouch.ledger.file import Encoded
 from kubevouch.ledger.verification import Report
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -42,7 +43,7 @@ def written(path: Path, count: int, *, checkpoint_at: tuple[int, ...] = ()) -> P
     """A ledger of ``count`` entries, closed, with checkpoints at some sizes."""
     with closing(opening.open_ledger(path, NOW)) as file:
         for begin, end in zip((0, *checkpoint_at), (*checkpoint_at, count), strict=True):
-            if batch := [(each, entries.encode(each)) for each in map(entry, range(begin, end))]:
+            if batch := [Encoded.of(each) for each in map(entry, range(begin, end))]:
                 file.append(batch, NOW)
             if end in checkpoint_at:
                 file.checkpoint(NOW + dt.timedelta(seconds=end))

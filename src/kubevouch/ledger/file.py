@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from kubevouch.ledger import chain, checkpoints, proofs, reading, schema, terms
 from kubevouch.ledger.checkpoints import CHECKPOINT, HEAD, CheckpointError, checkpoint_of
-from kubevouch.ledger.entries import Entry, terms_of
+from kubevouch.ledger.entries import Entry, encode, terms_of
 from kubevouch.ledger.errors import damaged, translated
 from kubevouch.ledger.proofs import Frontier
 from kubevouch.ledger.schema import NODE_LEVEL, SEGMENT
@@ -31,7 +32,18 @@ LOG_BYTES = 8 << 20
 
 _log = get_logger("kubevouch.ledger")
 
-Encoded = tuple[Entry, bytes]
+
+class Encoded(msgspec.Struct, frozen=True):
+    """An entry as it is written. ``terms``: what it is found under, as ``terms.packed`` makes them."""
+
+    entry: Entry
+    body: bytes
+    terms: bytes
+
+    @classmethod
+    def of(cls, entry: Entry) -> Encoded:
+        """Raises EntryTooLarge."""
+        return cls(entry, encode(entry), terms.packed(terms_of(entry)))
 
 
 class LedgerFile:
@@ -83,11 +95,10 @@ class LedgerFile:
             frontier, link = self._frontier.copy(), self._link
             first = frontier.size
             rows, nodes = [], []
-            for entry, body in batch:
-                leaf = proofs.leaf_hash(body)
+            for each in batch:
+                leaf = proofs.leaf_hash(each.body)
                 link = chain.link(link, leaf)
-                packed = terms.packed(terms_of(entry))
-                rows.append((frontier.size, *reading.columns_of(entry), link, packed, body))
+                rows.append((frontier.size, *reading.columns_of(each.entry), link, each.terms, each.body))
                 nodes += [(*node, made) for node, made in frontier.append(leaf) if node[0] >= NODE_LEVEL]
             head = self._head(frontier, now)
             self._is_certain = False

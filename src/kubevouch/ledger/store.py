@@ -24,7 +24,7 @@ import msgspec
 from kubevouch.ledger import absence, opening, reading, terms
 from kubevouch.ledger.absence import AbsentTerms
 from kubevouch.ledger.checkpoints import VerifierKey
-from kubevouch.ledger.entries import Entry, Query, Recorded, encode, terms_of, terms_wanted
+from kubevouch.ledger.entries import Entry, Query, Recorded, terms_wanted
 from kubevouch.ledger.errors import translated
 from kubevouch.ledger.file import Encoded, LedgerFile
 from kubevouch.ledger.interface import OF_REQUESTS, LedgerError, LedgerUnavailable
@@ -146,12 +146,12 @@ class SQLiteLedger:
 
     async def append(self, *entries: Entry) -> int:
         """See ``ledger.interface.Ledger``."""
-        encoded = [(entry, encode(entry)) for entry in entries]
+        encoded = [Encoded.of(entry) for entry in entries]
         if self._closed:
             raise LedgerUnavailable(f"{self.path}: the ledger is closed")
         # Before it can be in the file, for from then on who asks must hear of it.
-        for entry in entries:
-            self._absent.add(terms.packed(terms_of(entry)))
+        for each in encoded:
+            self._absent.add(each.terms)
         future: asyncio.Future[int] = self._loop.create_future()
         if not self._gathered:
             self._loop.call_soon(self._gather_on, 1, 0, 1)
@@ -301,8 +301,8 @@ class SQLiteLedger:
         for each, outcome in zip(waiting, outcomes, strict=True):
             failed = isinstance(outcome, Exception)
             if isinstance(each, _Pending) and not failed:
-                for entry, _ in each.encoded:
-                    self._recent.add(entry)
+                for one in each.encoded:
+                    self._recent.add(one.entry)
             if each.future.done():
                 continue
             if failed:

@@ -11,7 +11,8 @@ import pytest
 import ledger_world as world
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import run
-from kubevouch.ledger import entries, keys, opening
+from kubevouch.ledger import keys, opening
+from kubevouch.ledger.file import Encoded
 from kubevouch.storage.sqlite.mark import mark_of
 
 SIZE = 1100
@@ -61,7 +62,7 @@ def test_a_whole_ledger(audit: Auditor) -> None:
 def test_what_was_lost_with_the_log_is_told_by_the_mark(audit: Auditor) -> None:
     with closing(opening.open_ledger(audit.ledger, world.NOW)) as file:
         whole = audit.ledger.read_bytes()
-        file.append([(each, entries.encode(each)) for each in map(world.entry, range(SIZE, SIZE + 6))], world.NOW)
+        file.append([Encoded.of(each) for each in map(world.entry, range(SIZE, SIZE + 6))], world.NOW)
     audit.ledger.write_bytes(whole)
     mark = mark_of(audit.ledger)
     finding = f"  mark: {SIZE + 6} entries were acknowledged, 6 are lost at the end\n"

@@ -18,7 +18,8 @@ from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.issued import KINDS
 from kubevouch.cli.main import run
 from kubevouch.ledger import entries
-from kubevouch.ledger.entries import DISCARDED, ISSUED, REVOKED, Entry, encode
+from kubevouch.ledger.entries import DISCARDED, ISSUED, REVOKED, Entry
+from kubevouch.ledger.file import Encoded
 from kubevouch.ledger.opening import open_ledger
 from kubevouch.util.clock import SystemClock
 
@@ -33,7 +34,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(path: Path, *made: Entry) -> Path:
     with closing(open_ledger(path, world.NOW)) as file:
-        file.append([(each, encode(each)) for each in made], world.NOW)
+        file.append([Encoded.of(each) for each in made], world.NOW)
     return path
 
 

@@ -12,6 +12,7 @@ from asynctest import async_test
 from kubevouch.ledger import chain, entries, opening, proofs
 from kubevouch.ledger.beside import KEPT_SECONDS, LedgerBeside
 from kubevouch.ledger.entries import Query
+from kubevouch.ledger.file import Encoded
 from kubevouch.ledger.interface import LedgerDamaged, LedgerUnavailable
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.logs import capture_logs
@@ -19,7 +20,7 @@ from kubevouch.testing.logs import capture_logs
 
 def add(path: Path, begin: int, end: int) -> None:
     with closing(opening.open_ledger(path, world.NOW)) as file:
-        file.append([(each, entries.encode(each)) for each in map(world.entry, range(begin, end))], world.NOW)
+        file.append([Encoded.of(each) for each in map(world.entry, range(begin, end))], world.NOW)
 
 
 @async_test
@@ -28,7 +29,7 @@ async def test_entries_are_found_while_they_are_written(tmp_path: Path) -> None:
     ledger = LedgerBeside(path, None, FakeClock())
     await ledger.look()
     with closing(opening.open_ledger(path, world.NOW)) as file:
-        file.append([(world.entry(3), entries.encode(world.entry(3)))], world.NOW)
+        file.append([Encoded.of(world.entry(3))], world.NOW)
         await ledger.look()
         assert [each.sequence for each in await ledger.find(Query())] == [0, 1, 2, 3]
     await ledger.close()

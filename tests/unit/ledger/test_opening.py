@@ -12,7 +12,8 @@ import pytest
 
 import ledger_world as world
 from kubevouch.ledger import keys, opening
-from kubevouch.ledger.entries import Query, encode
+from kubevouch.ledger.entries import Query
+from kubevouch.ledger.file import Encoded
 from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerInUse, LedgerUnavailable
 from kubevouch.ledger.opening import copy_ledger, open_ledger
 from kubevouch.ledger.store import read
@@ -149,7 +150,7 @@ def test_what_is_not_the_ledger_is_refused_and_left_as_it_is(
 def test_a_log_that_is_lost_is_told(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     file = open_ledger(path, world.NOW)
-    file.append([(each, encode(each)) for each in map(world.entry, range(5))], world.NOW)
+    file.append([Encoded.of(each) for each in map(world.entry, range(5))], world.NOW)
     folder = tmp_path / "killed"
     folder.mkdir()
     # What is left when the process is killed, without the log.
@@ -168,7 +169,7 @@ def test_a_group_may_be_allowed_to_read(tmp_path: Path) -> None:
     path = world.written(tmp_path / "ledger.db", 5)
     path.chmod(0o666)
     with closing(open_ledger(path, world.NOW)) as file:
-        file.append([(world.entry(5), encode(world.entry(5)))], world.NOW)
+        file.append([Encoded.of(world.entry(5))], world.NOW)
         assert {each.stat().st_mode & 0o777 for each in tmp_path.glob("ledger.db*") if "-" in each.name} == {0o640}
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -177,9 +178,9 @@ def test_a_copy_goes_on_where_it_was_made(tmp_path: Path) -> None:
     path, into = tmp_path / "ledger.db", tmp_path / "copies" / "ledger.db"
     into.parent.mkdir()
     with closing(open_ledger(path, world.NOW)) as file:
-        file.append([(each, encode(each)) for each in map(world.entry, range(5))], world.NOW)
+        file.append([Encoded.of(each) for each in map(world.entry, range(5))], world.NOW)
         assert copy_ledger(path, into, world.NOW) == 5
-        file.append([(world.entry(5), encode(world.entry(5)))], world.NOW)
+        file.append([Encoded.of(world.entry(5))], world.NOW)
     keys.key_of(into).write_bytes(keys.key_of(path).read_bytes())
     keys.key_of(into).chmod(0o600)
     assert into.stat().st_mode & 0o777 == 0o600
