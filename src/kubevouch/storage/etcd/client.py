@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -257,20 +258,37 @@ def _is_cancelled() -> bool:
 def _credentials(options: EtcdOptions) -> grpc.ChannelCredentials | None:
     if not options.uses_tls:
         return None
-    return grpc.ssl_channel_credentials(_read(options.cafile), _read(options.keyfile), _read(options.certfile))
+    cafile, keyfile, certfile = _read(options.cafile), _read(options.keyfile), _read(options.certfile)
+    # gRPC takes any bytes, and says later that it cannot connect.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    try:
+        if options.cafile:
+            context.load_verify_locations(options.cafile)
+    except ssl.SSLError as err:
+        raise StoreUnavailable(f"{options.cafile}: got no certificate, expected that of etcd's CA in PEM") from err
+    try:
+        if options.certfile:
+            context.load_cert_chain(options.certfile, options.keyfile, password="")  # an empty one asks nobody
+    except ssl.SSLError as err:
+        pair = f"{options.certfile} and {options.keyfile}"
+        raise StoreUnavailable(
+            f"{pair}: got {err.reason or err}, expected a certificate and its key in PEM, not encrypted"
+        ) from err
+    return grpc.ssl_channel_credentials(cafile, keyfile, certfile)
 
 
-def _read(path: Path | None) -> bytes | None:
+def _read(path: Path | None, expected: str = "a PEM file for etcd") -> bytes | None:
     if path is None:
         return None
     try:
         return path.read_bytes()
     except OSError as err:
-        raise StoreUnavailable(f"{path}: {(err.strerror or str(err)).lower()}, expected a PEM file for etcd") from err
+        raise StoreUnavailable(f"{path}: {(err.strerror or str(err)).lower()}, expected {expected}") from err
 
 
 def _password(path: Path | None) -> str:
-    lines = (_read(path) or b"").decode().splitlines()
+    lines = (_read(path, "the password of etcd's user") or b"").decode().splitlines()
     if not lines:
         raise StoreUnavailable(f"{path}: got no password, expected that of etcd's user in the first line")
     return lines[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 
 from kubevouch.storage.interface import StoreError, StoreRefused, StoreTimeout, StoreUnavailable, ValueTooLarge
@@ -14,6 +16,16 @@ _DEADLINE = "context deadline exceeded"
 _NO_SPACE = "mvcc: database space exceeded"
 # Said before the write was proposed to the others.
 _NEVER_PROPOSED = ("no leader", "raft proposal dropped", "too many requests")
+_ADVICE = (
+    ("Connection refused", "does it run, and is this its client port?"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the CA in --etcd-cafile"),
+    ("Hostname Verification", "its certificate does not name this host"),
+    ("_CERTIFICATE", "it does not accept the client certificate: --etcd-certfile and --etcd-keyfile"),
+    ("UNKNOWN_CA", "it does not accept the client certificate: --etcd-certfile and --etcd-keyfile"),
+    ("Handshake read failed", "does it speak TLS on this port?"),
+    ("Socket closed", "is this an etcd's client port, and without TLS? For TLS give --etcd-cafile"),
+)
+"""What gRPC says of a connection that cannot be made, in part, and what to look at; the first that fits counts."""
 _NEVER_CONNECTED = ("failed to connect to all addresses", "empty address list", "name resolution", "dns resolution")
 
 
@@ -59,6 +71,14 @@ class CallFailed(Exception):
         return self._says(*_NEVER_PROPOSED) or (
             self.code is grpc.StatusCode.UNAVAILABLE and any(text in self.text.lower() for text in _NEVER_CONNECTED)
         )
+
+    def as_not_opened(self, urls: Sequence[str]) -> StoreUnavailable:
+        """What whoever opens a store on ``urls`` is told: at the terminal, so with what to look at."""
+        etcd = f"etcd at {', '.join(urls)}"
+        if self.text.startswith("etcdserver: "):
+            return StoreUnavailable(f"{etcd} refused: {self.text}", self.text)
+        advice = next((f"; {advice}" for said, advice in _ADVICE if said in self.text), "")
+        return StoreUnavailable(f"{etcd} does not answer: {self.text}{advice}", self.text)
 
     def as_store_error(self, key: str) -> StoreError:
         """What the store raises instead; a write may have happened."""

@@ -12,7 +12,7 @@ from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.store import OPEN_SECONDS
-from kubevouch.storage.interface import Compacted, Revision, StoreDamaged, StoreUnavailable
+from kubevouch.storage.interface import Compacted, Revision, StoreDamaged
 from kubevouch.storage.snapshot import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Batch, Origin, Record
 from kubevouch.storage.write import microseconds
 from kubevouch.util.clock import Clock
@@ -89,9 +89,7 @@ async def open_snapshot(options: EtcdOptions, clock: Clock) -> AsyncIterator[Etc
         try:
             answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root, limit=1), OPEN_SECONDS)
         except CallFailed as err:
-            raise StoreUnavailable(
-                f"etcd at {', '.join(options.endpoints)} does not answer: {err.text}", err.text
-            ) from err
+            raise err.as_not_opened(options.endpoints) from err
         origin = Origin(f"etcd:{answer.header.cluster_id:x}{options.prefix}", options.prefix)
         yield EtcdSnapshot(client, keys, clock, origin, Revision(answer.header.revision))
     finally:

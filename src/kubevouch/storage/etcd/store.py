@@ -76,9 +76,7 @@ class EtcdStore:
             answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root), seconds)
         except CallFailed as err:
             await client.close()
-            raise StoreUnavailable(
-                f"etcd at {', '.join(options.endpoints)} does not answer: {err.text}", err.text
-            ) from err
+            raise err.as_not_opened(options.endpoints) from err
         return cls(client, keys, clock, options, Revision(answer.header.revision))
 
     # -------------------------------------------------------------- reads

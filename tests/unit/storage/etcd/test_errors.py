@@ -63,3 +63,26 @@ def test_no_room_is_told_in_plain_words() -> None:
 )
 def test_a_write_is_sent_again_only_when_it_cannot_have_happened(code: StatusCode, text: str, never_sent: bool) -> None:
     assert _failed(code, text).is_never_sent is never_sent
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ipv4:127.0.0.1:2379: Failed to connect to remote host: Connection refused", "does it run"),
+        ("OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate", "--etcd-cafile"),
+        ("UNAUTHENTICATED: Hostname Verification Check failed.", "does not name this host"),
+        ("SSL routines:OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE", "--etcd-certfile"),
+        ("Handshake read failed (Socket closed)", "does it speak TLS"),
+        ("Socket closed", "without TLS"),
+    ],
+)
+def test_who_opens_a_store_is_told_what_to_look_at(text: str, told: str) -> None:
+    said = str(_failed(StatusCode.UNAVAILABLE, text).as_not_opened(["https://127.0.0.1:2379"]))
+    assert said.startswith(f"etcd at https://127.0.0.1:2379 does not answer: {text}; ")
+    assert told in said.removeprefix(f"etcd at https://127.0.0.1:2379 does not answer: {text}")
+
+
+def test_an_etcd_that_refuses_has_answered() -> None:
+    text = "etcdserver: authentication is not enabled"
+    said = str(_failed(StatusCode.FAILED_PRECONDITION, text).as_not_opened(["http://127.0.0.1:2379"]))
+    assert said == f"etcd at http://127.0.0.1:2379 refused: {text}"
