@@ -28,6 +28,7 @@ _MOST_NAME = 300
 """Letters of an encryption's prefix that are looked at; provider names have 253 at most."""
 _SECRETS = f"{ROOT}/secrets/"
 _HIDDEN = "(hidden)"
+_NOT_SECRET = {"apiVersion", "kind", "metadata", "type", "immutable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,11 @@ def counted(keys: Iterable[Listed]) -> list[tuple[tuple[str, str], Count]]:
 
 
 def moment(microseconds: int) -> str:
-    """RFC 3339 of microseconds since 1970."""
-    return str(Time.of(dt.datetime.fromtimestamp(microseconds // 1_000_000, dt.UTC)))
+    """RFC 3339 of microseconds since 1970; of what no calendar has, the number."""
+    try:
+        return str(Time.of(dt.datetime.fromtimestamp(microseconds // 1_000_000, dt.UTC)))
+    except (ValueError, OverflowError, OSError):
+        return f"{microseconds} microseconds since 1970"
 
 
 def whole_key(text: str) -> str:
@@ -157,11 +161,10 @@ def hidden(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return _HIDDEN
     shown = dict(tree)
-    for field in ("data", "stringData"):
-        if isinstance(values := tree.get(field), dict):
-            shown[field] = dict.fromkeys(values, _HIDDEN)
-        elif field in tree:
-            shown[field] = _HIDDEN
+    # Whatever else lies there: other objects are stored among Secrets by mistake, and hold what was meant for one.
+    for field in tree.keys() - _NOT_SECRET:
+        values = tree[field]
+        shown[field] = dict.fromkeys(values, _HIDDEN) if isinstance(values, dict) else _HIDDEN
     metadata = tree.get("metadata")
     if (
         isinstance(metadata, dict)

@@ -115,3 +115,14 @@ def test_a_key_a_prefix_and_everything(store: str, capsysbinary: pytest.CaptureF
     assert shown("secrets/a/sealed", "-o", "raw").startswith("k8s:enc:aescbc")
     assert "no key that begins with /registry/nodes" in shown("nodes", code=1)
     assert "expected the whole key" in shown("secrets", "-o", "raw", code=3)
+
+
+def test_what_lies_among_secrets_is_shown_only_where_no_secret_can_be() -> None:
+    tree = {"kind": "Secret", "metadata": {"name": "s"}, "type": "Opaque", "Data": {"k": "aHVudGVyMg"}, "spec": ["x"]}
+    shown = {"kind": "Secret", "metadata": {"name": "s"}, "type": "Opaque", "Data": {"k": "(hidden)"}}
+    assert phase.hidden(tree) == shown | {"spec": "(hidden)"}
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
+def test_a_time_that_no_calendar_has_is_shown_as_the_number_that_it_is(number: int) -> None:
+    assert phase.moment(number) == f"{number} microseconds since 1970"

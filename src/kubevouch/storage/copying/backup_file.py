@@ -48,6 +48,8 @@ _RECORD = struct.Struct("<cQqH")
 _HEADER, _KEY, _END = b"H", b"R", b"E"
 _MAX_TOLD_CHARS = 40
 _NO_TIME = -1
+_END_OF_TIME = 253_402_300_800_000_000
+"""The year 10000; etcd takes no lease of nearly so long."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -307,6 +309,8 @@ def _record(reader: _Reader, body: bytes) -> Record:
             raise ValueError("no key")
         text = key.decode()
         check_key(text)
+        if not _NO_TIME <= expires < _END_OF_TIME:
+            raise ValueError(f"a time that no calendar has, {expires}")
         value = body[_RECORD.size + size :]
         return Record(text, value, Revision(revision), None if expires == _NO_TIME else expires)
     except (struct.error, ValueError) as error:

@@ -39,5 +39,7 @@ class Keys:
         return self.root + end[len(ROOT) :].encode() if end.startswith(ROOT) else self.root_end
 
     def text(self, key: bytes) -> str:
-        """Ours again. Raises UnicodeDecodeError for one that we cannot have written."""
-        return ROOT + key[len(self.root) :].decode()
+        """Ours again. Raises ValueError (UnicodeDecodeError) for one that we cannot have written."""
+        text = ROOT + key[len(self.root) :].decode()
+        check_key(text)
+        return text

@@ -56,7 +56,7 @@ class EtcdSnapshot:
     async def _record(self, kv: Any) -> Record:
         try:
             key = self._keys.text(kv.key)
-        except UnicodeDecodeError as err:
+        except ValueError as err:
             raise StoreDamaged(f"etcd: got the key {kv.key!r}, expected text; nothing of Kubernetes writes it") from err
         return Record(key, kv.value, Revision(kv.mod_revision), await self._end(kv.lease) if kv.lease else None)
 

@@ -117,7 +117,7 @@ class EtcdStore:
                 size += len(kv.value)
                 try:
                     found.append(KeyValue(self._keys.text(kv.key), kv.value, Revision(kv.mod_revision)))
-                except UnicodeDecodeError:
+                except ValueError:
                     continue  # none of ours
             if not answer.more or (limit and len(found) >= limit):
                 return Page(found, revision, answer.more, total)

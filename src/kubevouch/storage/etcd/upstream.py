@@ -171,7 +171,7 @@ class Upstream:
                 continue
             try:
                 key = self._keys.text(kv.key)
-            except UnicodeDecodeError:
+            except ValueError:
                 continue  # none of ours
             deleted = event.type == messages.DELETE
             previous = None

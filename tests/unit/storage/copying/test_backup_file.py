@@ -179,6 +179,8 @@ _HEAD = b'H{"format":1,"kubevouch":"1","created":"","store":"s","prefix":"/regis
         ((_HEAD % (2**63 - 1),), "a revision that no store has"),
         ((_HEAD % -1,), "a revision that no store has, -1"),
         ((_HEAD % 9, struct.pack("<cQqH", b"R", 5, -1, 3) + b"a\x00b"), "expected text without NUL"),
+        ((_HEAD % 9, struct.pack("<cQqH", b"R", 5, 2**63 - 1, 1) + b"a"), "a time that no calendar has"),
+        ((_HEAD % 9, struct.pack("<cQqH", b"R", 5, -2, 1) + b"a"), "a time that no calendar has"),
         ((b'H{"format":1,"x":' + b"[" * 100_000,), "a frame that cannot be read"),
         ((b'H{"format":"' + b"9" * 100_000 + b'"}',), f"format {'9' * 40} by kubevouch None, where"),
     ],

@@ -25,6 +25,13 @@ def test_others_are_none_of_ours(key: str) -> None:
         KEYS.of(key)
 
 
+@pytest.mark.parametrize("name", [b"secrets/\xff", b"secrets/a\0b", b"\0"])
+def test_what_no_server_can_have_written_is_no_key(name: bytes) -> None:
+    """A NUL that is listed could be neither read nor deleted nor copied: all who do so to what they find would end."""
+    with pytest.raises(ValueError, match=r"without NUL|utf-8"):
+        KEYS.text(b"/elsewhere/two/" + name)
+
+
 @pytest.mark.parametrize(
     ("prefix", "start", "found"),
     [
