@@ -15,6 +15,12 @@ _REFUSED = {
 }
 
 
+_UNREADABLE = (
+    "give the server the --encryption-provider-config with the key that this was written with; "
+    "kubevouch store inspect shows which one that is"
+)
+
+
 class Failure(NamedTuple):
     message: str
     hint: str
@@ -41,7 +47,9 @@ def explain(err: BaseException) -> Failure | None:
     if isinstance(err, client.TransportError):
         return Failure(str(err), hint or _NO_ANSWER, ExitCode.NO_ANSWER)
     if isinstance(err, APIStatusError):
-        return Failure(f"from server ({err.reason}): {err}", _REFUSED.get(err.code, ""), ExitCode.REFUSED)
+        hint = _UNREADABLE if str(err).startswith("StorageError: corrupt object") else _REFUSED.get(err.code, "")
+        reason = f" ({err.reason})" if err.reason else ""
+        return Failure(f"from server{reason}: {err}", hint, ExitCode.REFUSED)
     if isinstance(err, StoreError | LedgerError):
         return Failure(str(err), hint, ExitCode.FAILED)
     if isinstance(err, OSError) and err.errno:
