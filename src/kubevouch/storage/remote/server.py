@@ -88,6 +88,9 @@ class StoreServer:
             case Unwatch(id_):
                 if id_ in self._watches:
                     self._watches[id_][0].cancel()
+            case Watch(id_) if id_ in self._watches:
+                # The first would be nobody's: it could not be ended, and close would wait for it for ever.
+                self._connection.abort()
             case Watch(id_, prefix, after):
                 room = asyncio.Semaphore(BATCHES_AHEAD)
                 watch = self._run(self._watch(id_, prefix, Revision(after), room))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from asynctest import async_test
 from kubevouch.storage.interface import Compacted, Page, Probed, Revision, Store, StoreDamaged, StoreUnavailable
 from kubevouch.storage.memory import MemoryStore
+from kubevouch.storage.remote.messages import Watch
 from kubevouch.storage.remote.server import PAGE_KEYS, StoreServer
 from kubevouch.storage.remote.store import RemoteStore
 from kubevouch.testing import FakeClock
@@ -136,3 +139,18 @@ async def test_a_list_of_now_begins_anew_when_its_state_is_compacted_on_the_way(
         store.key = "/y"
         with pytest.raises(Compacted):
             await client.list("/a/", revision=Revision(last + 1))
+
+
+@async_test
+async def test_a_number_for_two_watches_ends_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        server = StoreServer(MemoryStore())
+        await server.start(ours)
+        question = msgspec.msgpack.encode(Watch(1, "/registry/", 1))
+        theirs.sendall(2 * (struct.pack(">I", len(question)) + question))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        theirs.setblocking(False)
+        assert theirs.recv(1) == b""
+        await server.close()
