@@ -36,7 +36,8 @@ def refused(ended: Ended, code: ExitCode) -> str:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """But for who had a file locked last."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
 # ------------------------------------------------------------------ starting, and starting again

@@ -262,7 +262,8 @@ class StandaloneServer:
         Raises:
             NotHereError: it is not. Nothing was changed.
         """
-        others = await authentication_trust.strangers(client, self._security.authentication_trust().clients)
+        known = self._security.authentication_trust().clients
+        others = await authentication_trust.strangers(client, known, self.clock.now())
         if not others:
             return
         own, named = pins.pin_of(self.pki.certificate), ", ".join(pins.pin_of(each) for each in others)

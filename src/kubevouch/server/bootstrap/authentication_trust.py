@@ -84,8 +84,8 @@ def _combined(text: str, ours: Iterable[Certificate], now: dt.datetime) -> str:
     return b"".join(each.pem() for each in unique.values()).decode()
 
 
-async def strangers(client: Client, ours: Iterable[Certificate]) -> tuple[Certificate, ...]:
-    """The CAs of clients that a cluster has, if none of them is among ``ours``; otherwise nothing.
+async def strangers(client: Client, ours: Iterable[Certificate], now: dt.datetime) -> tuple[Certificate, ...]:
+    """The CAs of clients that a cluster has and that have not ended, if none of them is in ``ours``; otherwise nothing.
 
     Whoever starts on somebody's store with a CA of his own would send all machines that join to himself, and lock out
     those that have.
@@ -99,7 +99,8 @@ async def strangers(client: Client, ours: Iterable[Certificate]) -> tuple[Certif
     except ParseError:
         return ()
     known = {each.contents for each in ours}
-    return () if any(each.contents in known for each in theirs) else tuple(theirs)
+    live = tuple(each for each in theirs if each.not_after >= now)
+    return () if any(each.contents in known for each in live) else live
 
 
 async def ensure(client: Client, trust: AuthenticationTrust, now: dt.datetime) -> None:

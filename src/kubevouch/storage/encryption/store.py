@@ -190,3 +190,5 @@ class _Watch:
         if coming is not None:
             coming.cancel()
             await asyncio.wait({coming})
+            if not coming.cancelled():
+                coming.exception()  # nobody asks for it any more: the watch beneath had ended by itself

@@ -133,6 +133,9 @@ async def test_what_somebody_has_broken_or_filled_up_keeps_no_server_from_starti
 async def test_a_cluster_with_another_ca_is_told_from_ones_own() -> None:
     async with world() as at:
         mine = tuple(x509_certificate.parse_bundle(at.server.pki.ca_certificate))
-        assert await authentication_trust.strangers(at.server.client, (authority("a"),)) == mine
+        assert await authentication_trust.strangers(at.server.client, (authority("a"),), NOW) == mine
         # One that is being replaced is beside the new one.
-        assert await authentication_trust.strangers(at.server.client, (authority("a"), *mine)) == ()
+        assert await authentication_trust.strangers(at.server.client, (authority("a"), *mine), NOW) == ()
+        # And whose CA has ended gets another.
+        ended = mine[0].not_after + DAY
+        assert await authentication_trust.strangers(at.server.client, (authority("a"),), ended) == ()
