@@ -36,8 +36,7 @@ def refused(ended: Ended, code: ExitCode) -> str:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """But for who had a file locked last."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # ------------------------------------------------------------------ starting, and starting again

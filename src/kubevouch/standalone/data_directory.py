@@ -89,13 +89,15 @@ async def prepared(
         shared = addresses.shared(options, endpoint, recorded)
         # Until the store says what was decided, a flag for this server alone does not count.
         names = _names(options, endpoint, shared, recorded)
-        store = await settings.store.open(clock)
-        stack.push_async_callback(store.close)
         folder = options.data_dir / PKI_FOLDER
         if settings.store.is_shared:
+            store = await _opened(stack, settings, clock)
             await shared_pki.ensure(settings.deciphered(store), folder, options.certificate_key, may_begin=may_begin)
         is_new = not (folder / f"{CA}.crt").exists()
         pki = _ensure_pki(options, names, clock, needs_key=needs_key)
+        if not settings.store.is_shared:
+            # Of a start with files that are no authority's nothing is changed.
+            store = await _opened(stack, settings, clock)
         kubeconfigs = Kubeconfigs(options, pki, endpoint, clock)
         if is_new:
             # Of a new authority nobody else has a credential; a store that others have begun, such as a kube-apiserver
@@ -112,6 +114,12 @@ async def prepared(
         )
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
         yield Prepared(server, store, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere))
+
+
+async def _opened(stack: contextlib.AsyncExitStack, settings: ServerSettings, clock: Clock) -> Store:
+    store = await settings.store.open(clock)
+    stack.push_async_callback(store.close)
+    return store
 
 
 def _ensure_pki(
