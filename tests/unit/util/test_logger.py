@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
+import structlog  # noqa: TID251 - what ours is held against
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubevouch.testing.logs import capture_logs
 from kubevouch.util import logger
@@ -38,3 +44,36 @@ def test_an_exception_that_is_handled_is_an_error_with_it() -> None:
         except ValueError:
             get_logger("test").exception("failed")
     assert events == [{"event": "failed", "log_level": "error", "exc_info": True}]
+
+
+_LEVELS: tuple[logger.Level, ...] = ("debug", "info", "warning", "error", "critical")
+_FIELDS = st.dictionaries(st.sampled_from(("node", "attempt", "err")), st.integers(), max_size=3)
+
+
+@given(
+    level=st.sampled_from(_LEVELS),
+    calls=st.lists(st.tuples(st.sampled_from((*_LEVELS, "exception")), st.lists(_FIELDS, max_size=2), _FIELDS)),
+)
+def test_it_says_what_structlog_says(
+    level: logger.Level, calls: list[tuple[str, list[dict[str, int]], dict[str, int]]]
+) -> None:
+    theirs: list[tuple[str, str, dict[str, Any]]] = []
+    ours: list[tuple[str, str, dict[str, Any]]] = []
+
+    def capture(_logger: Any, method: str, event: Any) -> Any:
+        theirs.append((method, event.pop("event"), event))
+        raise structlog.DropEvent
+
+    model = structlog.wrap_logger(
+        None, processors=[capture], wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper()))
+    )
+    before = logger.send_to(lambda name, message, fields: ours.append((name, message, fields)), level)
+    try:
+        for name, bound, fields in calls:
+            for at in (model, get_logger("test")):
+                for some in bound:
+                    at = at.bind(**some)
+                getattr(at, name)("said", **fields)
+    finally:
+        logger.send_to(*before)
+    assert ours == theirs
