@@ -160,6 +160,8 @@ class _Watch:
             if unread is None:
                 return await anext(self._watch)
             self._coming = asyncio.ensure_future(anext(self._watch))
+            # It may end when nobody asks any more: who waited was cancelled, and the store beneath closed.
+            self._coming.add_done_callback(lambda coming: coming.cancelled() or coming.exception())
         if unread is None:
             return await self._came()
         readable = asyncio.ensure_future(self._store.encryption.after(unread))
@@ -190,5 +192,3 @@ class _Watch:
         if coming is not None:
             coming.cancel()
             await asyncio.wait({coming})
-            if not coming.cancelled():
-                coming.exception()  # nobody asks for it any more: the watch beneath had ended by itself

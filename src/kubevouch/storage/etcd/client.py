@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +14,10 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
+from kubevouch.pki import keys
+from kubevouch.pki.errors import KeyMaterialError, ParseError
+from kubevouch.pki.x509 import x509_certificate
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.storage.etcd import errors, messages
 from kubevouch.storage.etcd.options import DEFAULT_PORT, EtcdOptions
 from kubevouch.storage.interface import Revision, StoreUnavailable
@@ -25,6 +28,7 @@ ATTEMPT_SECONDS, LIST_ATTEMPT_SECONDS = 3.0, 15.0
 """After which another member is asked, where that does no harm; a page of a list may have megabytes."""
 STATUS_SECONDS = 2.0
 _PAUSE_SECONDS = 0.025
+_ENDING_SECONDS = 0.02
 _MOST_PAUSE_SECONDS = 0.5
 
 _HAS_LEADER = ("hasleader", "true")
@@ -181,6 +185,8 @@ class EtcdClient:
         self._closed = True
         for endpoint in self.endpoints:
             await endpoint.channel.close()
+        # What is cancelled by that ends in a thread of gRPC's, which would tell it to a loop that is closed by then.
+        await asyncio.sleep(_ENDING_SECONDS)
 
 
 class WatchStream:
@@ -260,22 +266,28 @@ def _credentials(options: EtcdOptions) -> grpc.ChannelCredentials | None:
         return None
     cafile, keyfile, certfile = _read(options.cafile), _read(options.keyfile), _read(options.certfile)
     # gRPC takes any bytes, and says later that it cannot connect.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    try:
-        if options.cafile:
-            context.load_verify_locations(options.cafile)
-    except ssl.SSLError as err:
-        raise StoreUnavailable(f"{options.cafile}: got no certificate, expected that of etcd's CA in PEM") from err
-    try:
-        if options.certfile:
-            context.load_cert_chain(options.certfile, options.keyfile, password="")  # an empty one asks nobody
-    except ssl.SSLError as err:
-        pair = f"{options.certfile} and {options.keyfile}"
-        raise StoreUnavailable(
-            f"{pair}: got {err.reason or err}, expected a certificate and its key in PEM, not encrypted"
-        ) from err
+    if cafile is not None:
+        _certificates(cafile, options.cafile, "that of etcd's CA in PEM")
+    if certfile is not None:
+        leaf = _certificates(certfile, options.certfile, "that of etcd's user in PEM")[0]
+        try:
+            key = keys.public_key_of(keys.load_pem(keyfile or b"", trusted=True))
+        except KeyMaterialError as err:
+            raise StoreUnavailable(f"{options.keyfile}: got {err}, expected a key in PEM, not encrypted") from err
+        if key.canonical_info != leaf.public_key.canonical_info:
+            raise StoreUnavailable(f"{options.keyfile}: got another key, expected that of {options.certfile}")
     return grpc.ssl_channel_credentials(cafile, keyfile, certfile)
+
+
+def _certificates(text: bytes, path: Path | None, expected: str) -> list[Certificate]:
+    """Raises StoreUnavailable: there are none, or they cannot be read."""
+    try:
+        found = x509_certificate.parse_bundle(text)
+    except ParseError:
+        found = []
+    if not found:
+        raise StoreUnavailable(f"{path}: got no certificate, expected {expected}")
+    return found
 
 
 def _read(path: Path | None, expected: str = "a PEM file for etcd") -> bytes | None:
