@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +24,8 @@ from kubevouch.cli.flags.server import apply_feature_gates, take_disabled_admiss
 from kubevouch.cli.flags.service_account import take_service_accounts
 from kubevouch.cli.flags.signing import signing_flags
 from kubevouch.cli.runner import run_async
-from kubevouch.cli.up import forks_of, settle_in, until_told, up
+from kubevouch.cli.up import forks_of, keep_what_was_made, settle_in, tell_moved, until_told, up
 from kubevouch.standalone import options as settings
-from kubevouch.util.allocator import return_large_blocks
 from kubevouch.util.collector import loading
 
 if TYPE_CHECKING:
@@ -84,9 +82,7 @@ def serve(data_dir: Path | None, log_level: Any, log_format: Any, **flags: Any) 
 async def _serve(serving: AbstractAsyncContextManager[Prepared]) -> None:
     stop = settle_in()
     async with serving as served:
-        gc.freeze()
-        return_large_blocks()
+        keep_what_was_made()
         ui.field("ready", served.server.endpoint.url)
-        for moved in served.moved:
-            ui.field(moved.key, f"{moved.now} in {moved.what}, which had {moved.former or 'none'}")
+        tell_moved(served.moved)
         await until_told(served.server.endpoint.url, stop)

@@ -9,7 +9,7 @@ import ipaddress
 import resource
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ from kubevouch.util.clock import process_age
 from kubevouch.util.collector import loading
 
 if TYPE_CHECKING:
+    from kubevouch.standalone.kubeconfigs import Moved
     from kubevouch.standalone.up import Running
     from kubevouch.standalone.workers.fork_server import ForkServer
     from kubevouch.util.clock import Clock
@@ -274,21 +275,30 @@ async def until_told(url: str, stop: asyncio.Event) -> None:
     ui.waiting("stopping")
 
 
+def keep_what_was_made() -> None:
+    """After a start: what it has made stays as what was loaded does."""
+    gc.freeze()
+    return_large_blocks()
+
+
+def tell_moved(moved: Iterable[Moved]) -> None:
+    """What sends clients elsewhere since this start."""
+    for each in moved:
+        ui.field(each.key, f"{each.now} in {each.what}, which had {each.former or 'none'}")
+
+
 async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContextManager[Running]) -> None:
     from kubevouch.pki.profile import Profile
 
     stop = settle_in()
     async with running as cluster:
-        # And so does what the start has made.
-        gc.freeze()
-        return_large_blocks()
+        keep_what_was_made()
         ui.field(f"ready in {_age(cluster):.1f} s", cluster.endpoint.url)
         if cluster.admin_kubeconfig is None:
             ui.warning("there is no admin.conf, and the key of the CA, which would sign it, is not here")
         else:
             ui.field("kubeconfig", shown(cluster.admin_kubeconfig))
-        for moved in cluster.moved:
-            ui.field(moved.key, f"{moved.now} in {moved.what}, which had {moved.former or 'none'}")
+        tell_moved(cluster.moved)
         if cluster.is_out_of_reach:
             ui.warning(
                 f"machines are sent to {cluster.shared.url}, and this server is {cluster.endpoint.url}; "
