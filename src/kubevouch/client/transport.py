@@ -322,12 +322,13 @@ class HTTPSTransport:
         if self._connections is not None and self._connections.tls == tls:
             return self._connections
         context = self._files.context_of(tls)
-        if context is None and tls.ca_bundle is None and not tls.insecure:
-            # The system's authorities are some 150 certificates.
-            context = await asyncio.to_thread(client_context, tls)
-            self._expect_open()
-        elif context is None:
-            context = client_context(tls)
+        if context is None:
+            if tls.ca_bundle is None and not tls.insecure:
+                # The system's authorities are some 150 certificates.
+                context = await asyncio.to_thread(client_context, tls)
+                self._expect_open()
+            else:
+                context = client_context(tls)
         if self._connections is None or self._connections.tls != tls:
             fresh = Connections(tls, context, self.options.timeouts.connect)
             if self._connections is not None:

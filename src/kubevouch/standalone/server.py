@@ -159,8 +159,8 @@ class StandaloneServer:
         security = StandaloneSecurity(trust, clock, access, disabled_admission, gated_kinds(runtime_config))
         self._security = security
         self.publication = Publication(security.revocations, endpoint.url)
-        self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, options)
         told = options or ServerOptions()
+        self._ca_files = CAFiles(pki, clock, security.replace_client_anchors, told)
         requests = certificatesigningrequests.definition(
             RecordedRefusals() if told.record_invalid_csr_signatures else None, told.csr_columns, told.csr_annotations
         )
@@ -191,7 +191,7 @@ class StandaloneServer:
         self._owner = owner
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._at_first_start = at_first_start
-        self._replaces_ca = options is not None and options.replaces_ca
+        self._replaces_ca = told.replaces_ca
         self._leases = (
             ServerLeases(self.api.store, network.parsed(endpoint.host)) if replicated and owner is None else None
         )
