@@ -178,7 +178,8 @@ class Watcher:
 
     def _join(self) -> None:
         if self._dropped_after is not None:
-            self._position = self._dropped_after
+            # A watch may have begun above what the feed had seen: it never goes back.
+            self._position = max(self._position, self._dropped_after)
             self._dropped_after = None
         self._feed.join(self)
         self._joined = True
