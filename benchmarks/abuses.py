@@ -9,8 +9,9 @@ import asyncio
 import itertools
 import json
 import resource
+import secrets
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +19,20 @@ import uvloop
 
 from abuse_client import CSRS, HUNG_UP, NODE_NAME, Attacker, Line, Target, csr
 from evil_bodies import SHAPES, Shape
+from evil_policies import install, many_names
+from honest_machines import (
+    ATTESTED,
+    CALLED_AT,
+    SILENT,
+    called_at,
+    challenge,
+    fingerprint,
+    measured,
+    nonce_of,
+    request_of,
+)
+from honest_machines import body as request_body
+from kubevouch.pki.keys import KeyAlgorithm
 
 _CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 _NODES = "/api/v1/nodes"
@@ -25,6 +40,8 @@ _POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _MERGE_PATCH = "application/merge-patch+json"
 _TRICKLE_SECONDS = 0.5
+_AHEAD_SECONDS = 3.0
+_RSA = KeyAlgorithm.RSA_4096
 
 
 async def _nothing(_: Attacker) -> None: ...
@@ -33,7 +50,8 @@ async def _nothing(_: Attacker) -> None: ...
 @dataclass(frozen=True)
 class Abuse:
     """``who``: the credential it takes. ``prepare`` runs before anything is measured. ``lasts``: how many times as long
-    as others it may take."""
+    as others it may take. ``attests``: machines are called back to prove what they are. ``ca``: the algorithm of the
+    cluster's CA; that of a first start if there is none."""
 
     key: str
     title: str
@@ -41,6 +59,8 @@ class Abuse:
     play: Callable[[Attacker], Awaitable[None]]
     prepare: Callable[[Attacker], Awaitable[None]] = _nothing
     lasts: float = 1.0
+    attests: bool = False
+    ca: KeyAlgorithm | None = None
 
 
 # ------------------------------------------------------------------ without a credential
@@ -237,6 +257,62 @@ async def deaf_watchers(attacker: Attacker) -> None:
     await _for_the_time(attacker, both())
 
 
+# ------------------------------------------------------------------ where machines are called back
+
+
+def _beside_honest_machines(
+    abuse: Callable[[Attacker], Coroutine[None, None, None]],
+) -> Callable[[Attacker], Awaitable[None]]:
+    """Honest machines join and renew, alone for a third of the time, then beside ``abuse``."""
+
+    async def play(attacker: Attacker) -> None:
+        seconds = attacker.target.seconds
+        await measured(attacker, "calm", seconds / 3)
+        attacker.until += seconds
+        abusing = asyncio.create_task(abuse(attacker))
+        await asyncio.sleep(_AHEAD_SECONDS)
+        await measured(attacker, "meanwhile", seconds)
+        abusing.cancel()
+        await asyncio.wait({abusing})
+
+    return play
+
+
+def _silent_callbacks(count: int) -> Callable[[Attacker], Coroutine[None, None, None]]:
+    async def play(attacker: Attacker) -> None:
+        names = iter(range(count))
+        silent = await asyncio.start_server(lambda _reader, _writer: None, SILENT, CALLED_AT, backlog=4096)
+
+        async def client(_: int) -> None:
+            async with attacker.line(attacker.target.token) as line:
+                for number in names:
+                    request = request_of(f"thief-{number}")
+                    asked = await challenge(line, fingerprint(request), attacker)
+                    if asked:
+                        await nonce_of(line, asked)
+                        evidence = called_at(request, SILENT, asked)
+                        sent = request_body(f"thief-{number}", evidence, ATTESTED)
+                        await attacker.ask(line, "POST", CSRS, sent)
+
+        async with silent:
+            await attacker.crowd(16, client)
+            await asyncio.Event().wait()
+
+    return play
+
+
+async def challenges(attacker: Attacker) -> None:
+    """One machine asks for as many challenges as a token may have, and answers none."""
+    todo = iter(range(5000))
+
+    async def client(_: int) -> None:
+        async with attacker.line(attacker.target.token) as line:
+            for _each in todo:
+                await challenge(line, secrets.token_hex(32), attacker)
+
+    await attacker.crowd(16, client)
+
+
 # ------------------------------------------------------------------ with a node's certificate
 
 
@@ -339,10 +415,36 @@ ABUSES = {
         Abuse("selectors", "selectors of 8,500 terms", "token", selectors, many_requests),
         Abuse("open-requests", "5,100 requests that nobody decides", "token", open_requests),
         Abuse("deaf-watchers", "300 watches that nobody reads", "token", deaf_watchers),
+        *(
+            Abuse(
+                f"silent-callbacks-{count}",
+                f"{count} requests that ask to be called where nobody answers",
+                "token",
+                _beside_honest_machines(_silent_callbacks(count)),
+                own_node,
+                3.0,
+                attests=True,
+            )
+            for count in (150, 480)
+        ),
+        Abuse(
+            "challenges",
+            "5,000 challenges, by one machine with the fleet's token",
+            "token",
+            _beside_honest_machines(challenges),
+            own_node,
+            3.0,
+            attests=True,
+        ),
         Abuse("bodies", "20 connections with bodies of 3 MiB", "token", _bodies(*_POSTED)),
         Abuse("patches", "20 connections with patches of 3 MiB", "node", _bodies(*_PATCHED), own_node),
         Abuse("node-status", "700 patches of 1.4 MB to its own status", "node", node_status, own_node, 3.0),
         Abuse("policies", "writes under expensive policies", "admin", policies, expensive_policy),
+        Abuse(
+            "many-names", "19 requests with 700 names under quadratic policies", "token", many_names(700), install(1)
+        ),
+        Abuse("many-names-rsa", "the same, with a CA of RSA-4096", "token", many_names(700), install(1), ca=_RSA),
+        Abuse("dear-policies", "19 requests with 100 names, two seconds each", "token", many_names(100), install(8)),
     )
 }
 

@@ -31,7 +31,9 @@ from abuse_client import NODE_NAME, Target
 from abuses import ABUSES, SINGLE, Abuse
 from cluster import Cluster, running
 from curves import Played, Record
+from honest_machines import ATTESTATION
 from http1 import Connection
+from kubevouch.phases.certificates.certs import ensure_authority
 from report import machine
 from samples import Sampler
 
@@ -46,7 +48,14 @@ _STALLS = re.compile(rb"^kubevouch_event_loop_stall_seconds_count ([0-9.e+]+)", 
 async def play(abuse: Abuse, seconds: float, after: float, kubevouch: Path | None) -> Played:
     """One abuse against a server of its own, that is then left alone for ``after`` seconds."""
     with tempfile.TemporaryDirectory(prefix="kubevouch-attack-") as folder:
-        async with running(Path(folder) / "cluster", kubevouch=kubevouch) as cluster:
+        flags = []
+        if abuse.attests:
+            configuration = Path(folder) / "attestation.yaml"
+            configuration.write_text(ATTESTATION)
+            flags = ["--attestation-config", str(configuration)]
+        if abuse.ca is not None:
+            ensure_authority(Path(folder) / "cluster" / "pki", "ca", now=dt.datetime.now(dt.UTC), algorithm=abuse.ca)
+        async with running(Path(folder) / "cluster", kubevouch=kubevouch, flags=flags) as cluster:
             target = await _target(cluster, seconds * abuse.lasts)
             command = [str(Path(__file__).with_name("abuses.py")), abuse.key]
             attacker = await asyncio.create_subprocess_exec(

@@ -9,7 +9,7 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,14 +97,19 @@ class Cluster:
 
 @asynccontextmanager
 async def running(
-    data_dir: Path, store: str = "sqlite:", kubevouch: Path | None = None, workers: int = 1
+    data_dir: Path,
+    store: str = "sqlite:",
+    kubevouch: Path | None = None,
+    workers: int = 1,
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[Cluster]:
     """The cluster in ``data_dir``, on the ``--store`` given; what it logs goes to a file beside the directory.
 
-    ``kubevouch``: the command of another installation. A server that does not end when it is told to is killed.
+    ``kubevouch``: the command of another installation. ``flags``: further ones of ``up``. A server that does not end
+    when it is told to is killed.
     """
     program = [sys.executable, "-m", "kubevouch.cli.main"] if kubevouch is None else [str(kubevouch)]
-    command = [*program, "up", "--data-dir", str(data_dir), "--bind-address", Cluster.host]
+    command = [*program, "up", "--data-dir", str(data_dir), "--bind-address", Cluster.host, *flags]
     if workers > 1:
         command += ["--workers", str(workers)]
     with data_dir.with_suffix(".log").open("ab") as log:

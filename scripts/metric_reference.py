@@ -14,13 +14,14 @@ from kubevouch.agent.report import CLIENT, SERVING
 from kubevouch.agent.report import Metrics as AgentMetrics
 from kubevouch.client.leader_election import LEASE_NAME
 from kubevouch.ledger.store import Statistics
+from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.revocation.publication import PREFIX, Document, Publication
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.server.filters.flow_control import FlowControl
 from kubevouch.server.flow_control.connections import ConnectionLimits
+from kubevouch.server.metrics import decisions, issuance, leading
 from kubevouch.server.metrics import flow as flow_metrics
-from kubevouch.server.metrics import issuance, leading
 from kubevouch.server.metrics import ledger as ledger_metrics
 from kubevouch.server.metrics import memory as memory_metrics
 from kubevouch.server.metrics import revocation as revocation_metrics
@@ -68,6 +69,7 @@ def _server() -> Iterator[tuple[Metric, Iterable[str]]]:
     metrics.read_at_scrape(lambda: memory_metrics.collect(cacher, RevisionBytes(), WriteBudget(clock), int))
     metrics.read_at_scrape(lambda: ledger_metrics.collect(ResourceCache("/registry/configmaps/")))
     metrics.read_at_scrape(lambda: issuance.collect(Statistics(), 0.0))
+    metrics.read_at_scrape(lambda: decisions.collect(StandingDecisions().counts()))
     metrics.read_at_scrape(lambda: worker_metrics.collect(0, 0))
     metrics.read_at_scrape(lambda: leading.collect(LEASE_NAME, leads=False))
     metrics.signing.of_signers(_signers())
@@ -95,7 +97,8 @@ def _signers() -> Signers:
 
 class _Ledger(Collector):
     def collect(self) -> Iterator[Metric]:
-        return issuance.collect(Statistics(), 0.0)
+        yield from issuance.collect(Statistics(), 0.0)
+        yield from decisions.collect(StandingDecisions().counts())
 
 
 def _agent() -> Iterator[tuple[Metric, Iterable[str]]]:

@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kubevouch.api import catalog
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.client.endpoint import Endpoint
@@ -126,10 +128,16 @@ class World:
 
     async def put(self, resource: Resource[Any], obj: Any) -> None:
         """Into the store, past validation: what an older or a foreign server may have left there."""
-        resource_store = self.server.api.stores[resource.plural]
         meta = obj.metadata
-        key = resource_store.definition.key_prefix + (f"{meta.namespace}/" if meta.namespace else "") + meta.name
         identified = obj if meta.uid else replace_metadata(obj, uid=random_uuid())
+        resource_store = self.server.api.stores.get(resource.plural)
+        if resource_store is None:  # a kind of a CustomResourceDefinition
+            named = msgspec.structs.replace(identified, kind=resource.kind, api_version=resource.api_version)
+            await self._store.create(
+                f"/registry/{resource.group}/{resource.plural}/{meta.name}", json_codec.encode(named)
+            )
+            return
+        key = resource_store.definition.key_prefix + (f"{meta.namespace}/" if meta.namespace else "") + meta.name
         await self._store.create(key, resource_store._value(identified))
 
     def start(
@@ -213,14 +221,18 @@ class World:
 
 @asynccontextmanager
 async def world(
-    now: dt.datetime = NOW, runtime_config: str = "", recovery: RecoveryPolicy | None = None
+    now: dt.datetime = NOW,
+    runtime_config: str = "",
+    recovery: RecoveryPolicy | None = None,
+    disabled_admission: Sequence[str] = (),
 ) -> AsyncIterator[World]:
     clock = FakeClock(now)
     store = MemoryStore(clock=clock, snapshot=_started.get(runtime_config))
     config = RuntimeConfig.parse(runtime_config)
     server = StandaloneServer(
-        store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config, recovery=recovery
-    )
+        store, clock, _pki(), Endpoint("127.0.0.1", 6443), runtime_config=config, recovery=recovery,
+        disabled_admission=disabled_admission,
+    )  # fmt: skip
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await stack.enter_async_context(server)

@@ -133,6 +133,17 @@ class EtcdServer:
         assert self._data is not None  # entered
         shutil.rmtree(self._data / f"m{member}")
 
+    def keep(self, member: int, into: Path) -> None:
+        """A copy of what a member that was killed has stored, as a snapshot of its disk."""
+        assert self._data is not None  # entered
+        shutil.copytree(self._data / f"m{member}", into)
+
+    def put_back(self, member: int, kept: Path) -> None:
+        """What a member that was killed has stored is that again."""
+        self.forget(member)
+        assert self._data is not None  # entered
+        shutil.copytree(kept, self._data / f"m{member}")
+
     def pause(self, member: int) -> None:
         """SIGSTOP: its connections stay open and nobody answers."""
         self._running(member).send_signal(signal.SIGSTOP)

@@ -63,6 +63,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     Args:
         digest: hexadecimal ``Binding.digest``; another one is refused with ``binding``.
         cluster_id: that of the binding; another one is refused with ``cluster``.
+        tenant_claims: names of those claims that whoever rents the machine can write.
         refuse: refuse it with this step.
     """
 
@@ -76,6 +77,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     addresses: tuple[str, ...] = ()
     dns_names: tuple[str, ...] = ()
     claims: Mapping[str, str] = {}
+    tenant_claims: tuple[str, ...] = ()
     refuse: str = ""
 
 
@@ -86,6 +88,9 @@ class NullVerifier:
         self._settings = settings
         self.versions: Sequence[str] = settings.versions
         self.needs_challenge = settings.challenge
+
+    def destination(self, evidence: Evidence) -> str:
+        return ""
 
     def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
         if opening == b"refuse":
@@ -117,7 +122,7 @@ class NullVerifier:
             addresses=shown.addresses,
             dns_names=shown.dns_names,
             claims=tuple(
-                Claim(name=name, value=value, source=NAME, strength=shown.strength)
+                Claim(name, value, NAME, shown.strength, tenant_controlled=name in shown.tenant_claims)
                 for name, value in sorted(shown.claims.items())
             ),
             evidence_digest=hashlib.sha256(evidence.data).hexdigest(),

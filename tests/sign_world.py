@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 from pathlib import Path
@@ -25,12 +26,22 @@ from signer_worlds import NOW, RULES, Trusting
 
 
 class Watched(Trusting):
-    """A witness that says what a test tells it to."""
+    """A witness that says what a test tells it to; ``held`` keeps it from saying anything until it is set."""
 
     def __init__(self) -> None:
         self.says: Exception | None = None
+        self.held: asyncio.Event | None = None
+        self._asked = asyncio.Semaphore(0)
+
+    async def asked(self, times: int) -> None:
+        """Wait until it was asked so often."""
+        for _ in range(times):
+            await self._asked.acquire()
 
     async def look(self) -> None:
+        self._asked.release()
+        if self.held is not None:
+            await self.held.wait()
         if self.says is not None:
             raise self.says
 

@@ -37,7 +37,7 @@ from kubevouch.signers.keys import KeyOptions
 from kubevouch.standalone.sign import SigningServer, SignRules, listening
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import Clock, SystemClock
-from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
+from kubevouch.wellknown import ATTESTED_CLIENT_SIGNER_PREFIX, KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 from scripted_server import ScriptedServer, reply, reply_json
 from softhsm import PIN, SoftHSM
 from throwaway_ca import ThrowawayCA, server_context
@@ -47,6 +47,7 @@ USAGES = ["digital signature", "client auth"]
 RULES = SigningRules(signing_duration=dt.timedelta(hours=24))
 PASSPHRASE = b"open, please"
 
+_ATTESTED = f"{ATTESTED_CLIENT_SIGNER_PREFIX}tpm"
 _KEY = keys.generate(KeyAlgorithm.ECDSA_P256)
 TRUE_SIGN = CertificateAuthority.sign
 
@@ -57,9 +58,23 @@ def wanted(uid: str = "u", name: str = "n1") -> Wanted:
     return Wanted(f"csr-{uid}", uid, KUBE_APISERVER_CLIENT_KUBELET_SIGNER, request, USAGES, 7200)
 
 
+GRANTED = 600
+"""Seconds."""
+
+
+def granted(uid: str = "u") -> Wanted:
+    """As of a machine that has proven what it is: so much may be signed, and no more."""
+    return msgspec.structs.replace(wanted(uid), signer_name=_ATTESTED, expiration_seconds=GRANTED)
+
+
 @dataclasses.dataclass
 class World:
-    """A signer, and what happens to the program behind it."""
+    """A signer, and what happens to the program behind it.
+
+    Args:
+        overrun: it signs for longer than it is told.
+        obeys: it can be told how long.
+    """
 
     signer: Signer
     authority: Certificate
@@ -70,6 +85,8 @@ class World:
     come_back: Callable[[], None] = lambda: None
     hang: Callable[[], None] | None = None
     lie: Callable[[], None] = lambda: None
+    overrun: Callable[[], None] = lambda: None
+    obeys: bool = True
     be_honest: Callable[[], None] = lambda: setattr(CertificateAuthority, "sign", TRUE_SIGN)
 
     async def sign(self, asked: Wanted | None = None, *, approved: bool = True) -> Certificate:
@@ -87,9 +104,17 @@ def _authority(now: dt.datetime = NOW) -> CertificateAuthority:
 def lying() -> Callable[[], None]:
     """Has every later signature of this process be about another key."""
     other = keys.public_key_of(keys.generate(KeyAlgorithm.ECDSA_P256))
+    return _signing(lambda template: msgspec.structs.replace(template, public_key=other))
 
+
+def overrunning() -> Callable[[], None]:
+    """Has every later signature of this process be good for hours more."""
+    return _signing(lambda it: msgspec.structs.replace(it, not_after=it.not_after + dt.timedelta(hours=12)))
+
+
+def _signing(change: Callable[[Any], Any]) -> Callable[[], None]:
     def sign(self: CertificateAuthority, template: Any) -> bytes:
-        return TRUE_SIGN(self, msgspec.structs.replace(template, public_key=other))
+        return TRUE_SIGN(self, change(template))
 
     return lambda: setattr(CertificateAuthority, "sign", sign)
 
@@ -109,7 +134,7 @@ async def file(folder: Path, hsm: SoftHSM, *, encrypted: bool = False) -> AsyncI
     signer = FileSigner(certificate, key, RULES, keys=KeyOptions(str(secret)), clock=clock)
     yield World(
         signer, authority.certificate, clock, MemoryLedger(), is_remote=False,
-        go_away=key.unlink, lie=lying(),
+        go_away=key.unlink, lie=lying(), overrun=overrunning(),
     )  # fmt: skip
 
 
@@ -130,7 +155,10 @@ async def token(folder: Path, hsm: SoftHSM) -> AsyncIterator[World]:
         hsm.insert()
         clock.advance(60)
 
-    yield World(signer, authority.certificate, clock, MemoryLedger(), go_away=hsm.remove, come_back=back, lie=lying())
+    yield World(
+        signer, authority.certificate, clock, MemoryLedger(), go_away=hsm.remove, come_back=back, lie=lying(),
+        overrun=overrunning(),
+    )  # fmt: skip
 
 
 class Trusting:
@@ -144,7 +172,7 @@ class Trusting:
 async def process(folder: Path, hsm: SoftHSM) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         behind = await stack.enter_async_context(file(folder, hsm))
-        signers = {KUBE_APISERVER_CLIENT_KUBELET_SIGNER: behind.signer}
+        signers = {KUBE_APISERVER_CLIENT_KUBELET_SIGNER: behind.signer, _ATTESTED: behind.signer}
         rules = SignRules(frozenset({os.geteuid()}))
         server = SigningServer(signers, behind.ledger, Trusting(), rules, behind.clock)
         path = folder / "sign.sock"
@@ -251,9 +279,18 @@ class WebhookPeer:
     def lie(self) -> None:
         self.server.script(self._lie)
 
+    def overrun(self) -> None:
+        self.server.script(self._overrun)
+
     async def _sign(self, request: web.Request) -> web.StreamResponse:
         asked = self.question(await request.read())
         return await self._reply(request, asked, signed_by(self.authority, asked, self.clock.now(), self.rules))
+
+    async def _overrun(self, request: web.Request) -> web.StreamResponse:
+        """Whatever was asked for, it is the most that its rules have."""
+        asked = self.question(await request.read())
+        longest = msgspec.structs.replace(asked, expiration_seconds=None)
+        return await self._reply(request, asked, signed_by(self.authority, longest, self.clock.now(), self.rules))
 
     async def _lie(self, request: web.Request) -> web.StreamResponse:
         """Somebody else's: the right CA and the right name."""
@@ -289,7 +326,7 @@ async def https_peer(
         yield World(
             config(folder, way, clock), authority.certificate, clock, MemoryLedger(),
             go_away=lambda: server.script(reply(b"", 503)), come_back=peer.sign,
-            hang=lambda: server.script(say_nothing), lie=peer.lie, be_honest=peer.sign,
+            hang=lambda: server.script(say_nothing), lie=peer.lie, overrun=peer.overrun, be_honest=peer.sign,
         ), peer  # fmt: skip
         stopped.set()
 
@@ -349,7 +386,7 @@ async def cfssl(folder: Path, hsm: SoftHSM) -> AsyncIterator[World]:
         yield World(
             signer, authority.certificate, clock, MemoryLedger(),
             go_away=lambda: ask(9), come_back=lambda: ask(port), lie=lambda: ask(liar.port),
-            be_honest=lambda: ask(port),
+            be_honest=lambda: ask(port), obeys=False,
         )  # fmt: skip
 
 

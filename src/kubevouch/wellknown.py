@@ -54,6 +54,9 @@ SYSTEM_NAMESPACES = (
 # kube-node-lease is not among them.
 UNDELETABLE_NAMESPACES = (DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE)
 
+# Ours: of kube-system, whether certificates of deleted nodes are refused.
+LOCK_OUT_DELETED_NODES_ANNOTATION = "kubevouch.io/lock-out-deleted-nodes"
+
 # ------------------------------------------------------------------ signer names
 
 KUBE_APISERVER_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
@@ -103,6 +106,10 @@ POD_CERTIFICATE_SIGNING_CONTROLLER = "podcertificaterequest-signing-controller"
 POD_CERTIFICATE_CLEANER_CONTROLLER = "podcertificaterequest-cleaner-controller"
 BOOTSTRAP_SIGNER_CONTROLLER = "bootstrap-signer-controller"
 CERTIFICATE_REVOCATION_CONTROLLER = "certificate-revocation-controller"
+DECISION_PROTECTION_CONTROLLER = "decision-protection-controller"
+# Of ConfigMaps in kube-system, with a digit of a hash at the end.
+DECISION_RELEASES_PREFIX = "kubevouch-decision-releases-"
+DECISION_PROTECTION_FINALIZER = "kubevouch.io/decision-protection"
 CRL_PUBLISHER_CONTROLLER = "crl-publisher-controller"
 TOKEN_CLEANER_CONTROLLER = "token-cleaner-controller"
 TOKEN_USES_CONTROLLER = "token-uses-controller"

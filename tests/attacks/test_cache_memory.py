@@ -95,6 +95,7 @@ FED: dict[str, Callable[[str], object]] = {
 }
 # Numbers, and texts that are refused when they are long, cut, or of one size before they get here.
 SMALL = {
+    "admission.own_kind_protection._wanted", "controllers.decision_protection._wanted",
     "machinery.text.quantity.canonical", "machinery.text.quantity.rounded_up_to_milli",
     "machinery.codec.protobuf.field_head", "pki.x509.public_key._p256_point", "pki.x509.x509_request._failure",
     "util.addresses.source_prefix", "util.addresses.wider_prefixes", "server.negotiation._clauses",

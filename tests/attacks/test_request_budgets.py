@@ -103,7 +103,8 @@ async def test_nothing_is_counted_for_ever() -> None:
         await flood.send("198.51.100.7", f"worker-{number % 50}")
     for number in range(1, 101):
         flood.open.changed(f"csr-{number}", None)
-    tables = [table for name, table in vars(flood.open).items() if isinstance(table, dict)]
+    kept = [*vars(flood.open).values(), *vars(flood.open._open).values()]
+    tables = [table for table in kept if isinstance(table, dict)]
     assert len(tables) >= 6 and not any(tables)
 
 

@@ -16,11 +16,9 @@ from kubevouch.phases.certificates.certs import load_authority, pair_at
 from kubevouch.pki import keys
 from kubevouch.pki.authority import LeafSpec, issue_leaf
 from kubevouch.pki.control_plane import FRONT_PROXY_CA
-from kubevouch.pki.x509 import x509_certificate
-from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.revocation.revocations import authority_id
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
+from stolen_certificate import Thief, manifest, serial_of
 from wire import Wire
 
 CONTROLLERS = ("csrapproving", "csrsigning")
@@ -28,43 +26,11 @@ REVOCATIONS = "/apis/kubevouch.io/v1alpha1/certificaterevocations"
 OWN_NODE = "/api/v1/nodes/worker-1"
 
 
-class Thief:
-    """A machine's certificate and key in other hands."""
-
-    def __init__(self, cluster: Cluster, folder: Path, name: str = "worker-1", key: Any = None) -> None:
-        key = key or world.new_key()
-        posted = world.ask(cluster, world.token_user(), world.node_request(name, key))
-        assert world.outcome(cluster, posted) == "Approved,Issued"
-        issued = cluster.get("CertificateSigningRequest", posted).status.certificate
-        pair = folder / f"{posted}.pem"
-        pair.write_bytes(issued + keys.to_pem(key))
-        self.certificate: Certificate = x509_certificate.parse_pem(issued)
-        self.wire = Wire(int(cluster.url.rpartition(":")[2]), cluster.pki.ca_certificate, pair)
-        self.name = name
-
-    def looks(self) -> int:
-        return self.wire.request("GET", f"/api/v1/nodes/{self.name}").code
-
-
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with Cluster(https=True, controllers=CONTROLLERS) as running:
         running.run(own_kinds.ensure(running.server.client))
         yield running
-
-
-def manifest(name: str, reason: str = "keyCompromise", **revoked: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": CERTIFICATE_REVOCATIONS.api_version,
-        "kind": CERTIFICATE_REVOCATIONS.kind,
-        "metadata": {"name": name},
-        "spec": {"reason": reason, "revoked": revoked},
-    }
-
-
-def serial_of(cluster: Cluster, certificate: Certificate) -> list[dict[str, Any]]:
-    authority = x509_certificate.parse_pem(cluster.pki.ca_certificate)
-    return [{"issuer": authority_id(authority).hex(), "numbers": [f"{certificate.serial:x}"]}]
 
 
 def patch(cluster: Cluster, folder: Path, path: str, change: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
@@ -18,6 +19,8 @@ from kubevouch import wellknown
 from kubevouch.api import catalog
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestSpec
 from kubevouch.client.interface import EventType, WatchOptions
+from kubevouch.ledger.entries import DISCARDED, ISSUED, Entry, Query, Recorded
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import keys
 from kubevouch.pki.keys import KeyAlgorithm
@@ -91,6 +94,86 @@ async def test_leaders_at_once_issue_one_certificate_a_request() -> None:
     assert {csr.metadata.name: csr.status.certificate for csr in listed} == {
         name: states[-1][1] for name, states in decisions.items()
     }
+
+
+class _Meeting:
+    """A ledger of one leader, in which ``issued`` is held back until every leader has signed the same request: nobody
+    has written a certificate into the API by then."""
+
+    def __init__(self, others: dict[str, list[asyncio.Event]], leaders: int) -> None:
+        self.entries: list[Entry] = []
+        self._ledger = MemoryLedger()
+        self._met = others
+        self._leaders = leaders
+
+    async def append(self, *entries: Entry) -> int:
+        sequence = await self._ledger.append(*entries)
+        self.entries += entries
+        for each in entries:
+            if each.kind != ISSUED:
+                continue
+            met = self._met[each.uid]
+            met.append(asyncio.Event())
+            if len(met) >= self._leaders:
+                for event in met:
+                    event.set()
+            await met[-1].wait()
+        return sequence
+
+    async def find(self, query: Query) -> Sequence[Recorded]:
+        return await self._ledger.find(query)
+
+    def of(self, kind: str) -> dict[str, list[Entry]]:
+        """Its entries of a kind, by uid."""
+        by_uid: dict[str, list[Entry]] = defaultdict(list)
+        for each in self.entries:
+            if each.kind == kind:
+                by_uid[each.uid].append(each)
+        return by_uid
+
+
+@async_test
+async def test_leaders_with_a_ledger_each_sign_at_most_once_each() -> None:
+    """What one ledger would make impossible: as many certificates for a request as there are leaders. It ends there."""
+    count = 8
+    async with Cluster() as cluster:
+        token = await cluster.token_async()
+        joining = cluster.client(f"system:bootstrap:{token.partition('.')[0]}", GROUPS)
+        await own_kinds.ensure(cluster.server.client)
+        met: dict[str, list[asyncio.Event]] = defaultdict(list)
+        ledgers = [_Meeting(met, LEADERS) for _ in range(LEADERS)]
+        leaders = [start_controllers(cluster.server, ("*",), ledger=each) for each in ledgers]
+        try:
+            await asyncio.gather(
+                *(joining.create(catalog.CERTIFICATE_SIGNING_REQUESTS, _csr(number)) for number in range(count))
+            )
+            # Who could not write its certificate looks again after a while.
+            for _ in range(60):
+                await cluster.clock.run(1)
+                if sum(len(each.of(DISCARDED)) for each in ledgers) == count * (LEADERS - 1):
+                    break
+            for leader in leaders:
+                await leader.settle()
+        finally:
+            for leader in leaders:
+                await leader.close()
+        requests = (await cluster.client().list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items
+    assert len(requests) == count
+    for csr in requests:
+        uid, handed_out = csr.metadata.uid, x509_certificate.parse_bundle(csr.status.certificate)[0]
+        issued = [each.of(ISSUED)[uid] for each in ledgers]
+        # 1. One for each leader, however often it has tried.
+        assert [len(each) for each in issued] == [1] * LEADERS
+        signed = [x509_certificate.parse_der(each[0].certificate) for each in issued]
+        # 2. They are all for the requester's key and name: nobody else can use one.
+        assert {each.public_key.info for each in signed} == {handed_out.public_key.info}
+        assert {each.subject.common_name for each in signed} == {handed_out.subject.common_name}
+        # 3. One of them is handed out, and its leader says nothing of it; of the others each leader's ledger says so.
+        assert [each.serial for each in signed].count(handed_out.serial) == 1
+        for ledger, certificate in zip(ledgers, signed, strict=True):
+            discarded = [each.serial for each in ledger.of(DISCARDED)[uid]]
+            expected = [] if certificate.serial == handed_out.serial else [ledger.of(ISSUED)[uid][0].serial]
+            assert discarded == expected
 
 
 @pytest.mark.parametrize("bits", [certificate_builder.SERIAL_BITS, certificate_builder.STRICT_SERIAL_BITS])

@@ -209,6 +209,20 @@ def test_with_the_setting_a_deleted_node_is_locked_out(tmp_path: Path) -> None:
         assert Machine(cluster, tmp_path, bound_token(cluster)).register() == 201
 
 
+def test_a_node_is_locked_out_that_is_deleted_before_it_was_written_down(tmp_path: Path) -> None:
+    """New Nodes share a write every ten seconds."""
+    with Cluster(https=True, controllers=CONTROLLERS, identity=LOCKING) as cluster:
+        machine = Machine(cluster, tmp_path, world.token_user())
+        assert machine.register() == 201 and machine.looks() == 200
+        cluster.settle()
+        cluster.delete("Node", NAME)
+        cluster.settle()
+        assert machine.looks() == 401 and machine.register() == 401
+        cluster.run(node_removal.lift(cluster.server.client, NAME, cluster.clock))
+        pass_time(cluster)
+        assert machine.looks() == 404, "lifted once is lifted"
+
+
 def test_a_deleted_node_is_revoked_for_everybody_who_asks(tmp_path: Path) -> None:
     """CRLs, OCSP and the webhook of other servers know no lock-outs."""
     with Cluster(https=True, controllers=CONTROLLERS, identity=LOCKING) as cluster:

@@ -96,13 +96,43 @@ async def test_who_connects_and_says_nothing_keeps_nobody_out(tmp_path: Path) ->
         silent = [await asyncio.open_unix_connection(str(path)) for _ in range(MAX_CONNECTIONS)]
         await world.clock.until_asleep(MAX_CONNECTIONS)
         question = frame(await world.allow(wanted()))
-        # Hung up on: a client asks again.
-        assert await said(path, question) == b""
+        # No time passes: the oldest gives way.
+        assert b"CERTIFICATE" in await said(path, question)
+        assert await silent[0][0].read() == b""
+        assert [reader.at_eof() for reader, _ in silent[1:]] == [False] * (MAX_CONNECTIONS - 1)
+        # The others have their time, and what they hold meanwhile is bounded.
         world.clock.advance(QUESTION_SECONDS)
         await settle()
         assert [await reader.read() for reader, _ in silent] == [b""] * MAX_CONNECTIONS
-        assert b"CERTIFICATE" in await said(path, question)
         for _, writer in silent:
+            writer.close()
+
+
+@async_test
+async def test_who_waits_for_an_answer_gives_way_to_nobody(tmp_path: Path) -> None:
+    async with served(tmp_path) as (world, path):
+        world.witness.held = asyncio.Event()
+        questions = [frame(await world.allow(wanted(f"u{number}"))) for number in range(MAX_CONNECTIONS)]
+        asked = [asyncio.ensure_future(said(path, each)) for each in questions]
+        await world.witness.asked(MAX_CONNECTIONS)
+        assert await said(path, questions[0]) == b""
+        world.witness.held.set()
+        assert all(b"CERTIFICATE" in each for each in await asyncio.gather(*asked))
+
+
+@async_test
+async def test_who_begins_a_question_and_does_not_end_it_gives_way_too(tmp_path: Path) -> None:
+    async with served(tmp_path) as (world, path):
+        slow = [await asyncio.open_unix_connection(str(path)) for _ in range(MAX_CONNECTIONS)]
+        for _, writer in slow:
+            writer.write(b"\x00\x00\x01\x00{")
+        await world.clock.until_asleep(MAX_CONNECTIONS)
+        with capture_logs() as logs:
+            for number in range(MAX_CONNECTIONS):
+                assert b"CERTIFICATE" in await said(path, frame(await world.allow(wanted(f"u{number}"))))
+        told = [each for each in logs if each["event"] == "a silent connection gives way to a new one"]
+        assert {each["user"] for each in told} == {os.geteuid()}
+        for _, writer in slow:
             writer.close()
 
 

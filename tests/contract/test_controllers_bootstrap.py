@@ -218,7 +218,7 @@ class Queued:
                     handler.on_update(obj, obj)
                 else:
                     handler.on_delete(obj, missed=False)
-        return list(self.controller.queue._ready)
+        return list(self.controller.queue._dirty)
 
 
 def _event(text: str) -> tuple[str, Any]:

@@ -40,7 +40,14 @@ from kubevouch.api.certificates_v1 import (
 )
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeAddress
-from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REQUEST_POLICIES, CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
+    AllowedSubject,
+    AllowedTexts,
+    CertificateRequestPolicy,
+    CertificateRequestPolicySpec,
+    PolicySelector,
+)
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     CertificateRevocation,
     CertificateRevocationSpec,
@@ -226,6 +233,33 @@ async def a_revocation_says_that_it_is_in_force(cluster: Cluster) -> None:
     assert in_force.status.conditions[0].status == "True"
 
 
+async def a_policy_approves_once_its_writer_is_recorded(cluster: Cluster) -> None:
+    """The guard of a server that is not ours has to be older than the policy, by the second."""
+    client, name = cluster.client(), "plain"
+    spec = CertificateRequestPolicySpec(
+        selector=PolicySelector(signer_names=["example.com/plain"]),
+        subject=AllowedSubject(common_name=AllowedTexts(patterns=["*"])),
+        usages=["client auth"],
+    )
+    while True:
+        await client.create(
+            CERTIFICATE_REQUEST_POLICIES, CertificateRequestPolicy(metadata=ObjectMeta(name=name), spec=spec)
+        )
+        told = await wait_for(
+            client, CERTIFICATE_REQUEST_POLICIES, name, until=lambda each: len(each.status.conditions) > 1
+        )
+        if [each.status for each in told.status.conditions] == ["True", "True"]:
+            break
+        await client.delete(CERTIFICATE_REQUEST_POLICIES, name)
+    request = build_request(keys.generate(KeyAlgorithm.ECDSA_P256), Subject(common_name="somebody"))
+    asked_for = CertificateSigningRequestSpec(
+        request=request, signer_name="example.com/plain", usages=["client auth"], expiration_seconds=3600
+    )
+    csr = CertificateSigningRequest(metadata=ObjectMeta(name="by-policy"), spec=asked_for)
+    await client.create(_CSRS, csr)
+    await until(cluster, "by-policy", lambda csr: has_condition(csr, wellknown.CSR_APPROVED))
+
+
 BEHAVIOURS: tuple[Callable[[Cluster], Awaitable[None]], ...] = (
     serving_certificates_are_approved_and_issued,
     what_nothing_justifies_yet_waits_and_is_looked_at_again,
@@ -233,6 +267,7 @@ BEHAVIOURS: tuple[Callable[[Cluster], Awaitable[None]], ...] = (
     an_approved_request_of_a_machine_is_issued_and_recorded,
     what_a_signer_may_not_sign_fails,
     a_revocation_says_that_it_is_in_force,
+    a_policy_approves_once_its_writer_is_recorded,
 )
 WAYS: dict[str, Callable[[], AbstractAsyncContextManager[Cluster]]] = {
     "in-process": in_process, "over-https": over_https, "deployed": deployed,
@@ -255,6 +290,7 @@ _REACHED = (
     wellknown.CSR_APPROVING_CONTROLLER,
     wellknown.CSR_SIGNING_CONTROLLER,
     wellknown.CERTIFICATE_LEDGER_CONTROLLER,
+    wellknown.CERTIFICATE_POLICY_STATUS_CONTROLLER,
     wellknown.CERTIFICATE_REVOCATION_CONTROLLER,
     wellknown.NODE_REMOVAL_CONTROLLER,
     wellknown.MACHINE_INVENTORY_CONTROLLER,
@@ -267,8 +303,7 @@ _ELSEWHERE = {
     "patch events": "likewise, again",
     "update configmaps in kube-system": "the second time",
     "create configmaps in kube-system": "some seconds after the first Node has come",
-    "create subjectaccessreviews.authorization.k8s.io": "where kubelets' client certificates are approved",
-    "get leases.coordination.k8s.io in kube-node-lease": "likewise",
+    "get leases.coordination.k8s.io in kube-node-lease": "where kubelets' client certificates are approved",
     "get machines.cluster.x-k8s.io": "where Machines are served",
     "list machines.cluster.x-k8s.io": "likewise",
     "watch machines.cluster.x-k8s.io": "likewise",

@@ -24,7 +24,7 @@ FIRST, SECOND = keys("aesgcm", ("a", KEY_1)), keys("aescbc", ("b", KEY_2))
 CLOCK = SystemClock()
 
 
-def options(folder: Path, *entries: Any) -> StandaloneOptions:
+def options(folder: Path, *entries: Any, allow_cleartext: bool = False) -> StandaloneOptions:
     path = folder / "encryption.json"
     path.write_bytes(configuration(*entries))
     path.chmod(0o600)
@@ -33,7 +33,7 @@ def options(folder: Path, *entries: Any) -> StandaloneOptions:
         bind_address="127.0.0.1",
         secure_port=0,
         controllers=("bootstrapsigner",),
-        encryption=EncryptionOptions(path),
+        encryption=EncryptionOptions(path, allow_cleartext=allow_cleartext),
     )
 
 
@@ -70,7 +70,7 @@ async def test_without_the_key_nothing_is_taken_for_new(tmp_path: Path) -> None:
         async with running(options(tmp_path, (["secrets", "configmaps"], [SECOND])), CLOCK):
             pass
     # With the key everything is as it was; without that of Secrets alone the rest goes on.
-    told = options(tmp_path, (["configmaps"], [IDENTITY, FIRST]), (["secrets"], [SECOND]))
+    told = options(tmp_path, (["configmaps"], [IDENTITY, FIRST]), (["secrets"], [SECOND]), allow_cleartext=True)
     async with running(told, CLOCK) as cluster:
         client = cluster.server.client
         assert (await client.get(CONFIG_MAPS, "cluster-info", "kube-public")).data

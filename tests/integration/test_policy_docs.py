@@ -100,9 +100,11 @@ def test_the_page(tmp_path: Path) -> None:
 
 def test_the_files_of_the_page() -> None:
     example = (peers.ROOT / "examples" / "30-day-hosts.yaml").read_text()
-    whole, rule, parts = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    whole, rule, writer, parts = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
     assert whole.strip() in example
     assert rule in (peers.ROOT / "examples" / "use-k8s-hosts.yaml").read_text()
+    (approves,) = yaml.safe_load(writer)
+    assert (approves["resources"], approves["verbs"]) == (["signers"], ["approve"])
     tree = yaml.safe_load(example)
     tree["spec"] |= yaml.safe_load(parts)
     read_policies(yaml.safe_dump(tree).encode())

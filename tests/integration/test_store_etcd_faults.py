@@ -140,7 +140,8 @@ async def test_without_a_majority_nobody_is_told_anything_and_afterwards_it_goes
             members.kill(member)
         calls = store.get(f"{ROOT}before"), store.create(f"{ROOT}never", b""), store.list(ROOT), store.expect_writable()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [StoreTimeout] * 4
+        # On a busy machine the member that is left notices first that it has no leader, and says so.
+        assert {type(outcome) for outcome in outcomes} <= {StoreTimeout, StoreRefused}
         store.expect_running()
         for member in dead:
             members.start(member, wait=member == dead[-1])
@@ -352,7 +353,7 @@ async def test_an_etcd_that_was_put_back_to_an_older_state_is_not_believed(tmp_p
             etcd.forget(0)
             etcd.start(0)
             for call in (store.revision(), store.expect_writable()):
-                with pytest.raises(StoreDamaged, match="etcd is at revision 1 and was at 2"):
+                with pytest.raises(StoreDamaged, match="got revision 1, expected 2 or later, which was acknowledged"):
                     await call
         async with opened(EtcdOptions(etcd.endpoints)) as store:
             assert await store.revision() == 1

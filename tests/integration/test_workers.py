@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import select
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +22,7 @@ from wire import Wire
 MAPS = "/api/v1/namespaces/default/configmaps"
 WORKERS = 2
 MAPS_MADE = 6
+WRITES = 25
 _TRIES = 2000
 
 
@@ -104,6 +109,51 @@ def test_a_worker_that_is_killed_takes_no_write_along(up: Up) -> None:
     assert at.request("GET", f"{MAPS}/kept").code == 200
     assert metric(up, "kubevouch_worker_restarts_total ") == WORKERS
     assert metric(up, "apiserver_request_total{") > counted
+
+
+def test_workers_killed_in_the_middle_of_writes_lose_and_halve_nothing(up: Up) -> None:
+    """What was acknowledged is there, in its newest form; what was not is there whole, or not at all."""
+    acknowledged: dict[str, int] = {}
+    enough = threading.Event()
+
+    def write(writer: int) -> None:
+        for turn in range(WRITES):
+            name = f"torn-{writer}-{turn}"
+            with contextlib.suppress(OSError, http.client.HTTPException), at.kept_open() as kept:
+                for version in range(2):
+                    method, path = ("POST", MAPS) if not version else ("PUT", f"{MAPS}/{name}")
+                    if kept.json(method, path, torn(name, version)).code not in (200, 201):
+                        break
+                    acknowledged[name] = version
+            if len(acknowledged) >= WRITES:
+                enough.set()
+
+    at = wire(up)
+    writers = [threading.Thread(target=write, args=(each,)) for each in range(4)]
+    for each in writers:
+        each.start()
+    assert enough.wait(PATIENCE_SECONDS)
+    for pid in workers(up):
+        os.kill(pid, signal.SIGKILL)
+    for each in writers:
+        each.join()
+    for _ in range(_TRIES):
+        if len(workers(up)) == WORKERS and metric(up, "kubevouch_workers ") == WORKERS:
+            break
+    listed = json.loads(at.request("GET", MAPS).body)["items"]
+    there = {each["metadata"]["name"]: each["data"] for each in listed if each["metadata"]["name"].startswith("torn-")}
+    assert acknowledged.keys() <= there.keys()
+    for name, found in there.items():
+        least = acknowledged.get(name, 0)
+        assert found in [torn(name, version)["data"] for version in range(least, 2)], name
+    # Nothing that a dead worker held keeps others from writing.
+    assert at.json("POST", MAPS, torn("torn-after", 0)).code == 201
+
+
+def torn(name: str, version: int) -> dict[str, Any]:
+    """A ConfigMap whose parts say together which version it is."""
+    data = dict.fromkeys(("a", "b", "c"), f"{version}" * 4000)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 def test_workers_end_with_their_owner_and_nothing_is_lost(up: Up) -> None:

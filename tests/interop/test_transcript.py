@@ -68,9 +68,10 @@ def session(cluster: Up, request: pytest.FixtureRequest) -> Session:
 
 
 def test_up_prints_what_to_do_next(cluster: Up) -> None:
-    ready, kubeconfig, power, joins, command = cluster.printed
+    ready, kubeconfig, deleted, power, joins, command = cluster.printed
     assert re.fullmatch(r"  ready in \d+\.\d s   https://\S+:\d+", ready)
     assert kubeconfig == "  kubeconfig       ./cluster/admin.conf"
+    assert deleted == "  deleted nodes    locked out: once a Node is deleted, its machine's certificates are refused"
     assert power == "  whoever has the token can become any node whose name is free, for 24h"
     assert joins == "  a machine joins with"
     assert re.fullmatch(

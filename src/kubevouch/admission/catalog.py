@@ -1,7 +1,9 @@
 """Which plug-ins exist, and the order in which they run.
 
 The order is Kubernetes' (pkg/kubeapiserver/options/plugins.go, Kubernetes 1.36); its plug-ins for resources that are
-not served here are left out. NodeRecoveryRestriction and CertificateRequestBudget are our own and come last.
+not served here are left out. Our own are OwnKindProtection, WriterRights, NodeRecoveryRestriction,
+CertificateRequestBudget, and AttestationChallengeBudget, which comes first, so that little is done about what is
+refused.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
+from kubevouch.admission.attestation_challenge_budget import AttestationChallengeBudget, OpenChallenges
 from kubevouch.admission.certificate_approval import CertificateApproval
 from kubevouch.admission.certificate_request_budget import CertificateRequestBudget, OpenRequests
 from kubevouch.admission.certificate_signing import CertificateSigning
@@ -25,13 +28,16 @@ from kubevouch.admission.interface import MutatingPlugin, ValidatingPlugin
 from kubevouch.admission.namespace_lifecycle import NamespaceLifecycle
 from kubevouch.admission.node_recovery_restriction import NodeRecoveryRestriction
 from kubevouch.admission.node_restriction import NodeGetter, NodeRestriction, PodGetter, ServiceAccountGetter
+from kubevouch.admission.own_kind_protection import OwnKindProtection
 from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf, ResourceQuotaPlugin
 from kubevouch.admission.taint_nodes_by_condition import TaintNodesByCondition
+from kubevouch.admission.writer_rights import WriterRights
 from kubevouch.api.core_v1.namespaces import Namespace
 from kubevouch.authorization.interface import Authorizer
 from kubevouch.util.clock import Clock
 
 MUTATING = (
+    AttestationChallengeBudget.name,
     NamespaceLifecycle.name,
     NodeRestriction.name,
     TaintNodesByCondition.name,
@@ -43,6 +49,8 @@ VALIDATING = (
     CertificateSigning.name,
     ClusterTrustBundleAttest.name,
     CertificateSubjectRestriction.name,
+    OwnKindProtection.name,
+    WriterRights.name,
     ValidatingAdmissionPolicyPlugin.name,
     ValidatingAdmissionWebhook.name,
     ResourceQuotaPlugin.name,
@@ -64,6 +72,7 @@ class Dependencies(msgspec.Struct, frozen=True):
         account_named: a ServiceAccount from the watch cache, or None.
         configured: webhooks and policies; left out where none can be configured.
         open_requests: the undecided certificate signing requests.
+        open_challenges: the attestation challenges that nobody has answered.
         quotas: the quotas of a namespace, and what is in it of a kind; left out where there are no quotas.
     """
 
@@ -76,6 +85,7 @@ class Dependencies(msgspec.Struct, frozen=True):
     account_named: ServiceAccountGetter | None = None
     configured: ConfiguredAdmission | None = None
     open_requests: OpenRequests = msgspec.field(default_factory=OpenRequests)
+    open_challenges: OpenChallenges = msgspec.field(default_factory=OpenChallenges)
     quotas: tuple[QuotasOf, ObjectsIn] | None = None
 
 
@@ -90,6 +100,7 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         known = ", ".join((*MUTATING, *VALIDATING))
         raise ValueError(f"got admission plug-in {unknown[0]!r}, expected one of {known}")
     mutating: list[MutatingPlugin] = [
+        AttestationChallengeBudget(needs.open_challenges),
         NamespaceLifecycle(needs.namespace_named, needs.refresh, needs.clock),
         NodeRestriction(needs.pod_named, needs.node_named, needs.account_named),
         TaintNodesByCondition(),
@@ -99,6 +110,8 @@ def default_chain(needs: Dependencies, disabled: Collection[str] = ()) -> Admiss
         CertificateSigning(needs.authorizer),
         ClusterTrustBundleAttest(needs.authorizer),
         CertificateSubjectRestriction(),
+        OwnKindProtection(needs.authorizer),
+        WriterRights(needs.authorizer),
     ]
     if needs.configured is not None:
         mutating += (needs.configured.mutating_policy, needs.configured.mutating_webhook)

@@ -18,14 +18,17 @@ from kubevouch import wellknown
 from kubevouch.admission.certificate_requests import creates_one
 from kubevouch.admission.interface import Operation, Request
 from kubevouch.admission.joined_names import JoinedNames
+from kubevouch.admission.open_objects import OpenObject, OpenObjects
 from kubevouch.admission.refusal import refused
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, is_undecided
 from kubevouch.machinery import errors
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.errors import PKIError
 from kubevouch.pki.x509 import x509_request
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.util.addresses import source_prefix
+from kubevouch.util.network_shares import NetworkShares
 
 # A node has one client and one serving request under way, and those of a few restarts.
 NODE_BUDGET = 20
@@ -50,29 +53,26 @@ class OpenRequests:
     """The undecided requests by requester and by key. Fed from a watch cache: by its events, and by what it loads."""
 
     def __init__(self) -> None:
-        self._by_requester: dict[str, dict[str, None]] = {}
+        self._open = OpenObjects()
         self._by_key: dict[_Key, dict[str, None]] = {}
         self._keys: dict[str, _Key] = {}
-        self._origins: dict[str, _Origin] = {}
-        self._by_source: dict[str, dict[str, None]] = {}
-        self._by_origin: dict[_Origin, dict[str, None]] = {}
         # Decided, and never to get a certificate: by requester, and by his source address before it.
         self._refused: dict[str, tuple[str, str]] = {}
         self._refused_of: dict[str, dict[str, None]] = {}
         self._refused_from: dict[tuple[str, str], dict[str, None]] = {}
+        # Those of each requester, by the networks that they came from.
+        self.refused_networks = NetworkShares()
         self.joined = JoinedNames()
 
     def load(self, objects: Iterable[CertificateSigningRequest]) -> None:
         """Start from all requests there are."""
-        self._by_requester.clear()
+        self._open.clear()
         self._by_key.clear()
         self._keys.clear()
-        self._origins.clear()
-        self._by_source.clear()
-        self._by_origin.clear()
         self._refused.clear()
         self._refused_of.clear()
         self._refused_from.clear()
+        self.refused_networks.clear()
         self.joined.clear()
         for obj in objects:
             self.changed(obj.metadata.name, obj)
@@ -83,23 +83,15 @@ class OpenRequests:
         self._changed_refusal(name, obj)
         if obj is not None and is_undecided(obj):
             if name not in self._keys:
-                key = self._keys[name] = _key_of(obj, obj.spec.username)
-                self._by_requester.setdefault(obj.spec.username, {})[name] = None
+                requester = obj.spec.username
+                key = self._keys[name] = _key_of(obj, requester)
                 self._by_key.setdefault(key, {})[name] = None
-                origin = origin_of(obj, obj.spec.username)
-                if origin is not None:
-                    self._origins[name] = origin
-                    self._by_source.setdefault(origin[0], {})[name] = None
-                    self._by_origin.setdefault(origin, {})[name] = None
+                self._open.add(name, OpenObject(requester, *(origin_of(obj, requester) or ())))
             return
         gone = self._keys.pop(name, None)
         if gone is not None:
-            _drop(self._by_requester, gone[0], name)
             _drop(self._by_key, gone, name)
-        came = self._origins.pop(name, None)
-        if came is not None:
-            _drop(self._by_source, came[0], name)
-            _drop(self._by_origin, came, name)
+            self._open.discard(name)
 
     def _changed_refusal(self, name: str, obj: CertificateSigningRequest | None) -> None:
         if obj is not None and _is_refused(obj) and (source := obj.metadata.annotations.get(SOURCE_ADDRESS_ANNOTATION)):
@@ -107,22 +99,29 @@ class OpenRequests:
                 came = self._refused[name] = source_prefix(source), obj.spec.username
                 self._refused_of.setdefault(came[1], {})[name] = None
                 self._refused_from.setdefault(came, {})[name] = None
+                self.refused_networks.take(*came)
             return
         gone = self._refused.pop(name, None)
         if gone is not None:
             _drop(self._refused_of, gone[1], name)
             _drop(self._refused_from, gone, name)
+            self.refused_networks.give_back(*gone)
 
     def refused(self, requester: str, source: str) -> tuple[int, int]:
         """How many of the requester's, and how many of them from ``source``, are refused and still there."""
         return len(self._refused_of.get(requester, ())), len(self._refused_from.get((source, requester), ()))
 
+    @property
+    def networks(self) -> NetworkShares:
+        """The undecided ones of each requester, by the networks that they came from."""
+        return self._open.networks
+
     def count_from(self, origin: _Origin) -> tuple[int, int]:
         """How many came from the source of ``origin`` with any bootstrap token, and how many of them for its name."""
-        return len(self._by_source.get(origin[0], ())), len(self._by_origin.get(origin, ()))
+        return self._open.count_from(*origin)
 
     def count(self, requester: str) -> int:
-        return len(self._by_requester.get(requester, ()))
+        return self._open.count(requester)
 
     def same_key(self, obj: CertificateSigningRequest, requester: str) -> str:
         """The name of the requester's oldest open request for the same signer and public key; else empty."""
@@ -220,6 +219,9 @@ class CertificateRequestBudget:
                 " allowed: have them approved, denied or deleted",
                 RETRY_AFTER_SECONDS,
             )
+        origin = origin_of(request.obj, requester)
+        if origin is not None and not self._open.networks.has_room(origin[0], count, budget, requester):
+            raise _network_too_many(f"{requester} has {count}", "that nobody has decided", origin[0])
 
     def _refuse_over_origin(self, request: Request, requester: str) -> None:
         origin = origin_of(request.obj, requester)
@@ -245,6 +247,16 @@ class CertificateRequestBudget:
                     " denied or have failed, and may have no more: they are deleted within an hour, or delete them",
                     RETRY_AFTER_SECONDS,
                 )
+        if not self._open.refused_networks.has_room(source, of_token, self._refused, requester):
+            raise _network_too_many(f"{requester} has {of_token}", "that were denied or have failed", source)
+
+
+def _network_too_many(who: str, which: str, source: str) -> APIStatusError:
+    return errors.too_many_requests(
+        f"{who} certificate signing requests {which}, more than half of them from networks around {source}: the last "
+        "tenth of its budget is for other networks; have them approved, denied or deleted",
+        RETRY_AFTER_SECONDS,
+    )
 
 
 def _refuse_lifetime(request: Request) -> None:

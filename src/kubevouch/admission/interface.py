@@ -108,6 +108,7 @@ class Request(Struct):
         warnings: texts for ``Warning`` headers; plug-ins append.
         annotations: for the audit event; plug-ins add.
         observer: what plug-ins report to; the chain sets it.
+        source: the address that it came from; empty inside of this process.
         at_end: what is called once a creation is in the watch cache or has failed; validating plug-ins append.
     """
 
@@ -128,6 +129,7 @@ class Request(Struct):
     options: Any = None
     reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     observer: Observer = UNOBSERVED
+    source: str = ""
     at_end: list[Callable[[], None]] = []
 
 

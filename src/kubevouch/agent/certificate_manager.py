@@ -138,6 +138,11 @@ class CertificateManager:
         """Whether there is a certificate that has not expired."""
         return self.pair is not None and rotation.usable(self.pair.leaf, now=self._clock.now())
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the pair that is in use was deleted or moved: what starts next, a kubelet perhaps, has none."""
+        return self._stamp is not None and self._store.stamp() is None
+
     def prime(self) -> None:
         """Take note of what is on disk, before :meth:`run` and without telling anybody.
 

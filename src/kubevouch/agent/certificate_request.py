@@ -54,6 +54,8 @@ from kubevouch.util.clock import Clock
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
 _NAMES = 5
+MAX_ISSUED_BYTES = 256 << 10
+"""Of ``status.certificate``: several times what a server takes in a handshake, and less than a pair's file may have."""
 
 
 class RequestTemplate(msgspec.Struct, frozen=True):
@@ -138,7 +140,12 @@ def verify_issued(
     Raises:
         WrongCertificateError: says which of the checks failed; not spent when it is the clock or the trust bundle.
     """
-    # 1. It can be read.
+    # 1. It can be read and stored.
+    if len(text) > MAX_ISSUED_BYTES:
+        raise WrongCertificateError(
+            f"the issued certificate and its chain have {len(text)} bytes, at most {MAX_ISSUED_BYTES} are taken",
+            spent=True,
+        )
     try:
         leaf, *chain = certificate_chain.verify_certificate_chain(text)
     except ParseError as err:

@@ -140,7 +140,7 @@ class CertificateStore:
             CertificateStoreError: certificate and key are no pair, or something stands where a link has to be.
             OSError: the current pair is as it was.
         """
-        content = _only_certificates(certificate) + keys.to_pem(key)
+        content = _bounded(_only_certificates(certificate, self.current_path) + keys.to_pem(key), self.current_path)
         _pair(content, content, self.current_path)
         for link in (self.current_path, self._updated_path):
             if link.exists() and not link.is_symlink():
@@ -365,9 +365,9 @@ def _know_tpm(key: PrivateKey) -> None:
         node_keys.use_own_tpm()
 
 
-def _only_certificates(text: bytes) -> bytes:
-    return b"".join(
-        pem.encode(pem.CERTIFICATE, block.contents)
-        for block in pem.blocks(text)
-        if block.type == pem.CERTIFICATE and not block.headers
-    )
+def _only_certificates(text: bytes, path: Path) -> bytes:
+    try:
+        found = [block for block in pem.blocks(text) if block.type == pem.CERTIFICATE and not block.headers]
+    except ParseError as err:
+        raise CertificateStoreError(f"the certificates for {path} cannot be read: {err}") from err
+    return b"".join(pem.encode(pem.CERTIFICATE, block.contents) for block in found)

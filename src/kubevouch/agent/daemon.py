@@ -309,9 +309,12 @@ class Agent:
 
     @property
     def health(self) -> str:
+        standing = self.client.standing
+        if self.client.is_gone:
+            # It is not written again: a reset removes it on purpose.
+            return f"{standing.path} was deleted or moved: put it back, or join again"
         if self.client.usable:
             return ""
-        standing = self.client.standing
         what = "the node's certificate has expired" if standing.not_after else "the node has no certificate"
         return f"{what}: {standing.last_error or standing.waits_for}".removesuffix(": ")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kubevouch.agent.interface import CertificateStoreError, CertificateStoreInUseError
 from kubevouch.pki import keys
-from kubevouch.pki.errors import KeyMaterialError
+from kubevouch.pki.errors import KeyMaterialError, ParseError
 from kubevouch.pki.recovery_proof import RECOVERY_KEY
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.signature import PrivateKey
@@ -55,7 +55,7 @@ class RecoveryKeys:
             raise CertificateStoreError(f"{self.path} cannot be used: {err}", err.hint) from err
         try:
             found = tuple(keys.load_pem(pem.encode(block.type, block.contents)) for block in pem.blocks(content))
-        except KeyMaterialError as err:
+        except (KeyMaterialError, ParseError) as err:
             raise self._broken(str(err)) from err
         if not 1 <= len(found) <= 2 or any(keys.algorithm_of(key) is not RECOVERY_KEY for key in found):
             raise self._broken(f"expected one or two keys of {RECOVERY_KEY}")

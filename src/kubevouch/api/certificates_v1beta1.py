@@ -89,6 +89,7 @@ def _name_faults(name: str, prefix: bool, signer_name: str) -> list[str]:
 
 def _anchor_errors(text: str) -> list[FieldError]:
     # Imported late for the reason that certificates_v1 gives.
+    from kubevouch.pki.errors import ParseError
     from kubevouch.pki.x509 import pem
 
     path = "spec.trustBundle"
@@ -97,7 +98,11 @@ def _anchor_errors(text: str) -> list[FieldError]:
         return [field.too_long(path, MAX_TRUST_BUNDLE)]
     faults: list[str] = []
     places: dict[bytes, list[int]] = {}
-    for index, block in enumerate(pem.blocks(contents)):
+    try:
+        found = list(pem.blocks(contents))
+    except ParseError as err:
+        return [field.invalid(path, _OMITTED, str(err))]
+    for index, block in enumerate(found):
         fault = _anchor_fault(block.type, block.headers, block.contents)
         if fault:
             faults.append(f"entry {index} {fault}")

@@ -50,7 +50,10 @@ def issued_errors(
     # 1. The leaf.
     if len(issued.chain.encode(errors="surrogatepass")) > MAX_CHAIN_BYTES:
         return [field.too_long(_CHAIN, MAX_CHAIN_BYTES)]
-    blocks = list(pem.blocks(issued.chain.encode(errors="surrogatepass"), limit=MAX_CHAIN_BYTES))
+    try:
+        blocks = list(pem.blocks(issued.chain.encode(errors="surrogatepass"), limit=MAX_CHAIN_BYTES))
+    except ParseError as err:
+        return [_of_chain(issued, str(err))]
     if not blocks:
         return [_of_chain(issued, "issued certificate chain must contain at least one certificate")]
     if blocks[0].type != pem.CERTIFICATE:

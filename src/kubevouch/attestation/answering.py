@@ -24,6 +24,10 @@ class Answering:
 
     versions: Sequence[str]
 
+    def destination(self, evidence: Evidence) -> str:  # noqa: ARG002 - the protocol
+        """Nobody: the evidence has it all."""
+        return ""
+
     def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:  # noqa: ARG002 - the protocol
         """Nothing but the nonce."""
         return Challenge()

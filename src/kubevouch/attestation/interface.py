@@ -137,6 +137,13 @@ class Verifier(Protocol):
         """Whether a proof counts only as the answer to a challenge."""
         ...
 
+    def destination(self, evidence: Evidence) -> str:
+        """Whom :meth:`verify_client` asks, in words that tell those apart that answer apart; empty if nobody.
+
+        It reads what a machine has written, and refuses nothing.
+        """
+        ...
+
     def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
         """What to ask a machine that has said ``opening``, in the method's own form; the nonce is made by the caller.
 
@@ -150,7 +157,11 @@ class Verifier(Protocol):
     ) -> Attested:
         """What ``evidence`` proves, if it is made for ``binding``.
 
-        The caller has seen to it that ``challenge`` is for this key, has not ended and was not answered before.
+        The caller has seen to it that ``challenge`` is for this key, had not ended when the request came and was not
+        answered before.
+
+        Args:
+            now: when the request came: who has to wait for room or for a cloud is held to that, and not to the wait.
 
         Raises:
             RefusedEvidenceError, UnsupportedVersionError, UnavailableError

@@ -14,7 +14,8 @@ from functools import cache
 
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
-from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES
+from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES, OWN_KINDS
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITERS
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authorization.policy import (
     EVENTS,
@@ -27,7 +28,7 @@ from kubevouch.authorization.policy import (
     service_account,
 )
 from kubevouch.policy import approval_bindings, cluster_api
-from kubevouch.records import certificate_ledger
+from kubevouch.records import certificate_ledger, decision_releases
 from kubevouch.revocation import node_records
 from kubevouch.wellknown import (
     APPROVAL_BINDINGS_CONTROLLER,
@@ -45,6 +46,7 @@ from kubevouch.wellknown import (
     CSR_APPROVING_CONTROLLER,
     CSR_CLEANER_CONTROLLER,
     CSR_SIGNING_CONTROLLER,
+    DECISION_PROTECTION_CONTROLLER,
     DEFAULT_NAMESPACE,
     GARBAGE_COLLECTOR_CONTROLLER,
     JOIN_STATUS_CONTROLLER,
@@ -89,6 +91,7 @@ CONTROLLERS = (
     CERTIFICATE_LEDGER_CONTROLLER,
     LEDGER_CHECKPOINT_CONTROLLER,
     CERTIFICATE_REVOCATION_CONTROLLER,
+    DECISION_PROTECTION_CONTROLLER,
     CRL_PUBLISHER_CONTROLLER,
     BOOTSTRAP_SIGNER_CONTROLLER,
     TOKEN_CLEANER_CONTROLLER,
@@ -120,7 +123,9 @@ _ADMISSION = "admissionregistration.k8s.io"
 _CERTIFICATES = "certificates.k8s.io"
 _KUBEVOUCH = "kubevouch.io"
 _REQUESTS = "certificatesigningrequests"
+_OWN_DEFINITIONS = tuple(kind.definition_name for kind in OWN_KINDS)
 _ACCESS_REVIEWS = rule("create", "authorization.k8s.io", "subjectaccessreviews")
+_WRITER_GUARD = rule("get", _ADMISSION, "mutatingadmissionpolicies mutatingadmissionpolicybindings", [WRITERS])
 _SIGNED = (
     LEGACY_UNKNOWN_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
@@ -218,6 +223,7 @@ def kubevouch_controller_policy() -> Policy:
             rule("approve", _CERTIFICATES, "signers"),
             rule(_READ, _KUBEVOUCH, "certificaterequestpolicies certificateapprovals certificaterevocations"),
             _ACCESS_REVIEWS,
+            _WRITER_GUARD,
             rule(_READ, "", "nodes"),
             # What machines have, and whether such objects are served.
             rule(_READ, "cluster.x-k8s.io", "machines"),
@@ -273,6 +279,10 @@ def kubevouch_controller_policy() -> Policy:
             CERTIFICATE_POLICY_STATUS_CONTROLLER,
             rule(_READ, _KUBEVOUCH, "certificaterequestpolicies"),
             rule("update", _KUBEVOUCH, "certificaterequestpolicies/status"),
+            # Whether a policy's writer may approve, and who recorded the writer.
+            _ACCESS_REVIEWS,
+            _WRITER_GUARD,
+            EVENTS,
         )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
         # What the ledger has recorded.
@@ -304,6 +314,19 @@ def kubevouch_controller_policy() -> Policy:
             rule("update", _KUBEVOUCH, "certificaterevocations/status"),
             EVENTS,
         )
+        # What went without an admitted request is put back, and the definitions before it.
+        + _cluster_wide(
+            DECISION_PROTECTION_CONTROLLER,
+            rule(
+                f"create update {_READ}", _KUBEVOUCH, "certificaterequestpolicies certificaterevocations nodeidentities"
+            ),
+            rule("update", _KUBEVOUCH, "nodeidentities/status"),
+            rule("get update", "apiextensions.k8s.io", "customresourcedefinitions", _OWN_DEFINITIONS),
+            # No rule can say of which name what is created may be.
+            rule("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+            EVENTS,
+        )
+        + _kept_in(DECISION_PROTECTION_CONTROLLER, decision_releases.LAYOUT.names)
         + _kept_in(CRL_PUBLISHER_CONTROLLER, [CRL_NUMBERS_CONFIGMAP])
         + _cluster_wide(
             NODE_REMOVAL_CONTROLLER,

@@ -539,7 +539,7 @@ def _comprehension(loop: Comprehension) -> Step:
                 # A turn that costs nothing takes its time all the same.
                 run.work(1)
             elif run.cost > run.limit:
-                raise OutOfBudget
+                run.reach_limit()
         return result(run, inner)
 
     return step

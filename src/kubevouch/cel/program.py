@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubevouch.cel.values import EvaluationError, OutOfBudget, Run, plain, type_name
+from kubevouch.cel.values import EvaluationError, OutOfBudget, PausingRun, Run, plain, type_name
 
 PER_CALL_LIMIT = 1_000_000
 MAX_VALUE = 1 << 20
@@ -30,10 +30,15 @@ class NotRunnable(ExpressionError):
 
 
 class Budget:
-    """What a set of evaluations may cost together."""
+    """What a set of evaluations may cost together.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        pause: is called again and again in the course of long ones, on a thread on which they may wait for others.
+    """
+
+    def __init__(self, limit: int, pause: Callable[[], None] | None = None) -> None:
         self.left = limit
+        self.pause = pause
         # For work that costs nothing, but takes as long.
         self._work_left = limit
         # Pays too: what several sets may cost together.
@@ -147,7 +152,8 @@ class Program:
         turn: Turn | None = None,
     ) -> Any:
         """As :meth:`evaluate`, in the language's types, for use by other expressions."""
-        run = Run(PER_CALL_LIMIT, answers)
+        pause = None if budget is None else budget.pause
+        run = Run(PER_CALL_LIMIT, answers) if pause is None else PausingRun(PER_CALL_LIMIT, answers, pause)
         try:
             found = self._within(run, turn, lambda run: self._step(run, dict(variables)))
         except OutOfBudget as err:

@@ -24,7 +24,8 @@ _LIMIT = click.IntRange(1, 1_000_000)
 _HEX = re.compile(r"[0-9a-f]+", re.ASCII)
 # Those of ledger.entries, which would be loaded for --help; a test compares.
 KINDS = (
-    "approved", "denied", "intended", "issued", "failed", "discarded", "revoked", "policy", "begun", "restored", "all",
+    "approved", "denied", "intended", "issued", "failed", "discarded", "revoked", "policy", "in-force",
+    "released", "put-back", "begun", "restored", "all",
 )  # fmt: skip
 _COLUMNS = ("SERIAL", "SUBJECT", "SIGNER", "REQUESTER", "ISSUED", "ENDS")
 _CSV = (
@@ -199,7 +200,9 @@ def _show(found: list[Recorded], output: str, more: int | None) -> None:
 def _row(entry: Entry) -> tuple[str, ...]:
     signer = entry.signer.removeprefix("kubernetes.io/")
     serial = entry.serial or entry.kind
-    return (serial, entry.subject, signer, entry.requester, _time(entry.at), _time(entry.not_after))
+    # Decisions are about objects, not certificates.
+    subject = f"{entry.resource}/{entry.request}" if entry.resource else entry.subject
+    return (serial, subject, signer, entry.requester, _time(entry.at), _time(entry.not_after))
 
 
 def _time(moment: dt.datetime | None) -> str:

@@ -66,7 +66,7 @@ def show(found: ClusterStatus, now: dt.datetime, columns: int | None = None) -> 
         when = f"in {days}" if left > 0 else f"EXPIRED {human_duration(-left)} ago"
         ui.prose(label, f"{when}: {name}, {moment:%Y-%m-%d %H:%M} UTC", columns)
         label = ""
-    for finding in sorted(found.findings, key=lambda each: -severity_of(each.code)):
+    for finding in sorted(dict.fromkeys(found.findings), key=lambda each: -severity_of(each.code)):
         soon = severity_of(finding.code) is Severity.SOON
         mark = ui.styled("!", fg="yellow", bold=True) if soon else ui.styled("✗", fg="red")
         ui.say("  ", mark, " ", ui.styled(finding.code.value.code, bold=True))
@@ -78,11 +78,20 @@ def show(found: ClusterStatus, now: dt.datetime, columns: int | None = None) -> 
         ui.say("  kubevouch doctor cluster says what to do")
 
 
+def _missing(found: ClusterStatus) -> str:
+    if "data-directory" in found.failing:
+        return (
+            "the server's data directory was deleted, moved or made read-only; nothing is written or signed; read the"
+            " server's log before you stop it"
+        )
+    return ", ".join(found.failing) or "kubectl get --raw /readyz?verbose says what is missing"
+
+
 def _lines(found: ClusterStatus) -> Iterator[tuple[str, str]]:
     """What was learnt, and what was not and why."""
     from kubevouch.machinery.text.gotext import human_duration
 
-    ready = {True: "ready", False: "NOT READY (kubectl get --raw /readyz?verbose says what is missing)"}
+    ready = {True: "ready", False: f"NOT READY ({_missing(found)})"}
     state = found.unknown.get("server") or ("" if found.ready is None else ready[found.ready])
     yield "server", ", ".join(filter(None, (found.server, found.version, state)))
     texts: dict[str, str] = {}
@@ -99,6 +108,12 @@ def _lines(found: ClusterStatus) -> Iterator[tuple[str, str]]:
             if total
             else "none registered (a kubelet registers its Node when it starts)"
         )
+    if found.locks_deleted_nodes is not None:
+        texts["deleted nodes"] = (
+            "locked out: their certificates are refused"
+            if found.locks_deleted_nodes
+            else "keep their certificates until these end, and renew them (kubevouch up --lock-out-deleted-nodes)"
+        )
     if found.undecided is not None:
         oldest = human_duration(found.oldest_request.total_seconds())
         texts["requests"] = (
@@ -110,7 +125,7 @@ def _lines(found: ClusterStatus) -> Iterator[tuple[str, str]]:
         texts["tokens"] = (
             f"{found.tokens} valid" if found.tokens else "none valid: no machine can join (kubevouch token create)"
         )
-    for name in ("controllers", "nodes", "requests", "tokens"):
+    for name in ("controllers", "nodes", "deleted nodes", "requests", "tokens"):
         if name in texts:
             yield name, texts[name]
         elif name in found.unknown:

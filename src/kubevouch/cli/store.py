@@ -33,20 +33,13 @@ for _command in (copy, backup, restore, inspect, rewrite):
     store.add_command(_command)
 
 
-def _place(command: Any) -> Any:
-    command = click.argument("path", type=click.Path(path_type=Path), required=False)(command)
-    return click.option(
-        "--data-dir", type=FOLDER, help="Of kubevouch up, if no PATH is given.  [default: as for kubevouch up]"
-    )(command)
-
-
-def _path(path: Path | None, data_dir: Path | None) -> Path:
+def _path(place: str | None, data_dir: Path | None) -> Path:
     from kubevouch.standalone.options import default_data_dir
     from kubevouch.storage.options import DEFAULT_FILE
 
-    if path is not None and data_dir is not None:
-        raise click.UsageError("got PATH and --data-dir, expected one of them")
-    path = path or (data_dir or default_data_dir()) / DEFAULT_FILE
+    if place is not None and data_dir is not None:
+        raise click.UsageError("got a path and --data-dir, expected one of them")
+    path = Path(place) if place is not None else (data_dir or default_data_dir()) / DEFAULT_FILE
     if not path.is_file():
         raise ui.CLIError(f"got {path}, expected the file of a store", code=ExitCode.INVALID)
     return path
@@ -158,29 +151,65 @@ def _tree(path: Path, verified: Verified) -> dict[str, Any]:
 
 
 @store.command("accept-loss")
-@_place
+@click.argument("place", metavar="[STORE]", required=False)
+@click.option("--data-dir", type=FOLDER, help="Data directory of the server.  [default: as for kubevouch up]")
+@etcd_access_flags
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @ui.facts_option("store", "revision", "keptLog")
-def accept_loss(path: Path | None, data_dir: Path | None, yes: bool, output: str) -> None:
+def accept_loss(place: str | None, data_dir: Path | None, yes: bool, output: str, **flags: Any) -> None:
     """Go on with what a store still has, after damage or a restored backup.
 
-    Its resourceVersions jump beyond every one that a client may have seen, and watches begin anew.
+    STORE is the path of an SQLite file, or etcd://HOST:PORT[,HOST:PORT][/PREFIX] as given to kubevouch up --store. Its
+    resourceVersions jump beyond every one that a client may have seen, and watches begin anew. For etcd, stop all its
+    servers, and pass the --data-dir of each one that refuses to start.
     """
     from kubevouch.phases import store as phase
     from kubevouch.storage.interface import StoreInUse
     from kubevouch.util.clock import SystemClock
 
-    path = _path(path, data_dir)
-    if not yes and not ui.confirmed(f"Go on without what {path} has lost?"):
-        raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
+    if place is not None and place.startswith("etcd:"):
+        _accept_loss_of_etcd(place, data_dir, yes, output, flags)
+        return
+    path = _path(place, data_dir)
+    _confirm_loss(path, yes)
     try:
         revision, kept = phase.accept_loss(path, SystemClock().now())
     except StoreInUse as err:
         raise ui.CLIError(str(err), hint=_IN_USE, code=ExitCode.PREFLIGHT) from err
+    _tell_loss(path, revision, kept, output)
+
+
+def _confirm_loss(store: object, yes: bool) -> None:
+    if not yes and not ui.confirmed(f"Go on without what {store} has lost?"):
+        raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
+
+
+def _tell_loss(store: object, revision: int, kept: Path | None, output: str) -> None:
     if output != "text":
-        tree = {"store": str(path), "revision": revision, "keptLog": "" if kept is None else str(kept)}
-        ui.document(tree, output)
+        ui.document({"store": str(store), "revision": revision, "keptLog": "" if kept is None else str(kept)}, output)
         return
-    ui.step(f"{path} goes on at revision {revision}")
+    ui.step(f"{store} goes on at revision {revision}")
     if kept is not None:
         ui.say(f"  its log as it was is in {kept}; it may hold Secrets")
+
+
+def _accept_loss_of_etcd(place: str, data_dir: Path | None, yes: bool, output: str, flags: dict[str, Any]) -> None:
+    from kubevouch.phases import store as phase
+    from kubevouch.standalone import claims
+    from kubevouch.standalone.errors import NotHereError
+    from kubevouch.storage.options import EtcdSpec, parse_store
+    from kubevouch.util.clock import SystemClock
+
+    folder = data_dir_of(data_dir)
+    with naming():
+        spec = parse_store(place, folder, take_etcd_access(flags))
+    assert isinstance(spec, EtcdSpec)  # it begins with etcd:
+    if not folder.is_dir():
+        raise ui.CLIError(f"got {folder}, expected the data directory of a server", code=ExitCode.INVALID)
+    _confirm_loss(spec, yes)
+    try:
+        with claims.directory(folder):
+            revision = run_async(phase.accept_loss_of_etcd(spec, SystemClock(), lambda _: None))
+    except NotHereError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
+    _tell_loss(spec, revision, None, output)

@@ -253,6 +253,13 @@ def _tell_join(cluster: Running, *, attests: bool) -> None:
     )
 
 
+def _tell_deleted_nodes(*, locks: bool) -> None:
+    if locks:
+        ui.field("deleted nodes", "locked out: once a Node is deleted, its machine's certificates are refused")
+    else:
+        ui.field("deleted nodes", "keep their certificates, as in Kubernetes; --lock-out-deleted-nodes refuses them")
+
+
 def settle_in() -> asyncio.Event:
     """Make this process one that serves for long. The event is set when it is to end."""
     # What is loaded by now stays. Wire structs hold no cycles, so rare collections do: a tenth of a join's CPU time.
@@ -304,6 +311,7 @@ async def _up(options: settings.StandaloneOptions, running: AbstractAsyncContext
                 f"machines are sent to {cluster.shared.url}, and this server is {cluster.endpoint.url}; "
                 "--control-plane-endpoint sends them elsewhere, --secure-port and --bind-address listen elsewhere"
             )
+        _tell_deleted_nodes(locks=cluster.locks_deleted_nodes)
         _tell_join(cluster, attests=options.approval.attestation_config is not None)
         if not cluster.keeps_state:
             ui.warning("the store is in memory: everything but the certificates is gone when this process ends")

@@ -183,13 +183,10 @@ def no_answer(err: Exception, peer: Peer, now: dt.datetime) -> TransportError:
         )
     if isinstance(err, aiohttp.ClientProxyConnectionError):
         return ConnectFailed(f"no connection to the proxy {peer.proxy}: {_os_words(err.os_error)}", address=peer.proxy)
-    tls = next(
-        (item for item in _chain(err) if isinstance(item, ssl.SSLError) and not isinstance(item, aiohttp.ClientError)),
-        None,
-    )
+    tls = next(filter(_is_of_openssl, _chain(err)), None)
     if isinstance(tls, ssl.SSLCertVerificationError):
         return _unverified(tls, peer, now)
-    if tls is not None:
+    if isinstance(tls, ssl.SSLError):
         return _handshake(tls, peer)
     if isinstance(err, aiohttp.ClientConnectorDNSError):
         host = peer.address.rpartition(":")[0]
@@ -207,6 +204,11 @@ def no_answer(err: Exception, peer: Peer, now: dt.datetime) -> TransportError:
             hint="check host and port: another service listens there",
         )
     return ConnectFailed(f"{peer.address} closed the connection before it had answered", address=peer.address)
+
+
+def _is_of_openssl(err: BaseException) -> bool:
+    """aiohttp's own errors are ``ssl.SSLError`` by inheritance and lack ``verify_code`` and ``reason``."""
+    return isinstance(err, ssl.SSLError) and not isinstance(err, aiohttp.ClientError)
 
 
 def _chain(err: BaseException) -> Iterator[BaseException]:
@@ -332,7 +334,11 @@ _REFUSED_BY = re.compile(r"Connect call failed \('([0-9.]+)', ([0-9]+)\)", re.AS
 def in_words_of_go(err: BaseException) -> str:
     """Why there was no answer, as Go's HTTP client says it, for what Kubernetes hands on to its own clients."""
     for each in _chain(err):
-        if isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in _UNKNOWN_ISSUER:
+        if (
+            isinstance(each, ssl.SSLCertVerificationError)
+            and _is_of_openssl(each)
+            and each.verify_code in _UNKNOWN_ISSUER
+        ):
             return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
         if isinstance(each, TimeoutError):
             return "context deadline exceeded"

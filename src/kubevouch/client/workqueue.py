@@ -1,7 +1,8 @@
 """The queue between informers and workers.
 
 A key waits at most once, is worked on by one worker at a time, and if it is added meanwhile, once more afterwards
-(k8s.io/client-go util/workqueue, Kubernetes 1.36).
+(k8s.io/client-go util/workqueue, Kubernetes 1.36). Unlike there, keys belong to flows, such as all of one requester:
+flows take turns, however many keys each has, and none holds all workers.
 """
 
 from __future__ import annotations
@@ -72,18 +73,64 @@ class NoMetrics:
         pass
 
 
+class FlowTurns(Generic[K]):
+    """Keys that wait, by flow. Flows take turns, and within each the oldest key comes first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[K]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, flow: str, key: K) -> None:
+        self._waiting.setdefault(flow, deque()).append(key)
+        self._count += 1
+
+    def take(self, may: Callable[[str], bool]) -> tuple[str, K] | None:
+        """The next key, with its flow, of those that ``may`` have one; None if there is none."""
+        flow = next(filter(may, self._waiting), None)
+        if flow is None:
+            return None
+        keys = self._waiting.pop(flow)
+        key = keys.popleft()
+        if keys:
+            self._waiting[flow] = keys  # behind all others
+        self._count -= 1
+        return flow, key
+
+
+_PER_FREE_WORKER = 2
+"""How many keys of one flow may be worked on for each worker that is free: of one flow two thirds of all workers, of
+two flows two fifths each. So whoever comes finds one that is free."""
+
+
 class Workqueue(Generic[K]):
-    """Keys to work on. For one event loop; only :meth:`get` waits."""
+    """Keys to work on. For one event loop; only :meth:`get` waits.
+
+    Args:
+        flow: the flow of a key that is added; without it all keys are of one flow.
+        workers: how many keys are worked on at once; without it a flow may have any number of them.
+    """
 
     def __init__(
-        self, clock: Clock, *, limiter: RateLimiter[K] | None = None, metrics: WorkqueueMetrics | None = None
+        self,
+        clock: Clock,
+        *,
+        limiter: RateLimiter[K] | None = None,
+        metrics: WorkqueueMetrics | None = None,
+        flow: Callable[[K], str] | None = None,
+        workers: int | None = None,
     ) -> None:
         self._clock = clock
         self._limiter: RateLimiter[K] = limiter or controller_rate_limiter(clock)
         self._metrics = metrics or NoMetrics()
-        self._ready: deque[K] = deque()
+        self._flow = flow
+        self._workers = workers
+        self._ready: FlowTurns[K] = FlowTurns()
         self._dirty: dict[K, float] = {}  # keys to work on, with the time they were added
-        self._processing: dict[K, float] = {}  # keys being worked on, with the time they were taken
+        self._processing: dict[K, tuple[float, str]] = {}  # keys being worked on, when they were taken, their flow
+        self._held: dict[str, int] = {}  # how many workers each flow has
         self._getters: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
         self._due: dict[K, float] = {}
@@ -109,8 +156,15 @@ class Workqueue(Generic[K]):
         self._metrics.added()
         self._dirty[key] = self._clock.monotonic()
         if key not in self._processing:
-            self._ready.append(key)
-            self._wake_one()
+            self._make_ready(key)
+
+    def _make_ready(self, key: K) -> None:
+        self._ready.add("" if self._flow is None else self._flow(key), key)
+        self._wake_one()
+
+    def flow_of(self, key: K) -> str:
+        """Of a key that is worked on."""
+        return self._processing[key][1]
 
     async def get(self) -> K:
         """The next key, which has to be given to :meth:`done`.
@@ -118,23 +172,33 @@ class Workqueue(Generic[K]):
         Raises:
             WorkqueueShutDown: the queue is shut down, and no key waits.
         """
-        while not self._ready:
-            if self._shut_down:
+        while (taken := self._ready.take(self._may_have_worker)) is None:
+            if self._shut_down and not self._ready:
+                self._wake_one()
                 raise WorkqueueShutDown
             await self._wait()
-        key = self._ready.popleft()
+        flow, key = taken
         now = self._clock.monotonic()
         self._metrics.waited(now - self._dirty.pop(key))
-        self._processing[key] = now
+        self._processing[key] = now, flow
+        self._held[flow] = self._held.get(flow, 0) + 1
         return key
+
+    def _may_have_worker(self, flow: str) -> bool:
+        held = self._held.get(flow, 0)
+        return not held or self._workers is None or held < _PER_FREE_WORKER * (self._workers - len(self._processing))
 
     def done(self, key: K) -> None:
         """The work on ``key`` is over; if it was added meanwhile, it waits again."""
-        taken = self._processing.pop(key)
-        self._metrics.worked(self._clock.monotonic() - taken)
+        begun, flow = self._processing.pop(key)
+        self._metrics.worked(self._clock.monotonic() - begun)
+        self._held[flow] -= 1
+        if not self._held[flow]:
+            del self._held[flow]
         if key in self._dirty:
-            self._ready.append(key)
-            self._wake_one()
+            self._make_ready(key)
+        elif self._ready or self._shut_down:
+            self._wake_one()  # a flow that had enough workers may have another one
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add ``key`` later. Of several times for one key the earliest counts."""
@@ -225,5 +289,5 @@ class Workqueue(Generic[K]):
 
     def _read_gauges(self) -> WorkqueueGauges:
         now = self._clock.monotonic()
-        running = [now - taken for taken in self._processing.values()]
+        running = [now - taken for taken, _ in self._processing.values()]
         return WorkqueueGauges(len(self._ready), sum(running), max(running, default=0.0))

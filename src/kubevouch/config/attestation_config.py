@@ -28,6 +28,8 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STRENGTHS = tuple(map(str, Strength))
 CALLBACK = "callback"
 """The method by which a machine answers from the address at which it is known."""
+INSECURE = "insecure"
+"""The method that proves nothing: it has a signer for client certificates, and none for serving certificates."""
 MAX_ATTESTORS = 16
 MAX_GROUPS = 64
 LEAST_LIFETIME, MOST_LIFETIME = 600, 31_536_000

@@ -11,7 +11,7 @@ import binascii
 import datetime as dt
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from kubevouch.config import config_file
@@ -142,6 +142,27 @@ def parse_group_resource(text: str) -> GroupResource:
     """``plural``, ``plural.group`` or a pattern (schema.ParseGroupResource)."""
     resource, _, group = text.partition(".")
     return GroupResource(group, resource)
+
+
+def plan(config: EncryptionConfiguration) -> dict[GroupResource, bool]:
+    """Whether each resource or pattern that a valid configuration names is stored encrypted: by its first provider."""
+    found: dict[GroupResource, bool] = {}
+    for entry in config.resources:
+        for resource in map(parse_group_resource, entry.resources):
+            found.setdefault(resource, entry.providers[0].identity is None)
+    return found
+
+
+def weakened(former: Mapping[GroupResource, bool], now: Mapping[GroupResource, bool]) -> list[str]:
+    """The resources and patterns that the plan ``former`` stored encrypted, and ``now`` does not."""
+    return sorted(shown(each) for each in {*former, *now} if _encrypts(former, each) and not _encrypts(now, each))
+
+
+def _encrypts(plan: Mapping[GroupResource, bool], resource: GroupResource) -> bool:
+    for each in (resource, GroupResource(resource.group, ANY), EVERYTHING):
+        if each in plan:
+            return plan[each]
+    return False
 
 
 def validate(config: EncryptionConfiguration) -> list[FieldError]:
@@ -306,11 +327,12 @@ def _fault(config: EncryptionConfiguration) -> str:
         for resource in map(parse_group_resource, entry.resources):
             for mask in (GroupResource(resource.group, ANY), EVERYTHING):
                 if mask in earlier:
-                    masked, by = gotext.quote(_shown(resource)), gotext.quote(_shown(mask))
+                    masked, by = gotext.quote(shown(resource)), gotext.quote(shown(mask))
                     return f"resource {masked} is masked by earlier rule {by}"
             earlier.add(resource)
     return ""
 
 
-def _shown(resource: GroupResource) -> str:
+def shown(resource: GroupResource) -> str:
+    """As a file names it: the other direction of :func:`parse_group_resource`."""
     return "*." if resource == GroupResource("", ANY) else str(resource)

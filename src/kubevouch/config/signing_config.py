@@ -6,6 +6,7 @@ write those shall not learn of files of this machine, nor have it ask other URLs
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from kubevouch.config import config_file
@@ -79,6 +80,9 @@ class AuthoritySettings(Struct):
     cfssl: Annotated[CFSSLSettings | None, wire(8, "A CFSSL server.")] = None
     vault: Annotated[VaultSettings | None, wire(9, "Vault or OpenBao.")] = None
     acme: Annotated[ACMESettings | None, wire(10, "A CA that speaks ACME.")] = None
+    tolerated_extensions: Annotated[
+        list[str], wire(11, "Extensions that it adds, as OIDs, beside those that every CA may add.")
+    ] = []
 
 
 class SigningConfiguration(Struct):
@@ -96,6 +100,7 @@ def decode(text: bytes) -> SigningConfiguration:
     return found
 
 
+_OID = re.compile(r"[0-2](?:\.(?:0|[1-9][0-9]{0,38})){1,30}", re.ASCII)
 _WAYS = ("process", "webhook", "cfssl", "vault", "acme")
 _REQUIRED = (
     ("process", "socket"), ("webhook", "kubeconfig_file"), ("cfssl", "kubeconfig_file"), ("vault", "kubeconfig_file"),
@@ -133,7 +138,11 @@ def _usage_problems(authority: AuthoritySettings, where: str) -> list[FieldError
         resolve(authority.tolerated_usages)
     except UsageError as err:
         return [field.invalid(f"{where}.toleratedUsages", authority.tolerated_usages, str(err))]
-    return []
+    return [
+        field.invalid(f"{where}.toleratedExtensions[{position}]", oid, "expected an OID, such as 1.3.6.1.4.1.311.21.7")
+        for position, oid in enumerate(authority.tolerated_extensions)
+        if not _OID.fullmatch(oid)
+    ]
 
 
 def _way_problems(authority: AuthoritySettings, where: str) -> list[FieldError]:

@@ -9,7 +9,7 @@ import msgspec
 from kubevouch.api.catalog import NAMESPACES
 from kubevouch.attestation.interface import Attested, Verifier
 from kubevouch.client.interface import Client
-from kubevouch.config.attestation_config import AttestationConfiguration
+from kubevouch.config.attestation_config import INSECURE, AttestationConfiguration
 from kubevouch.wellknown import ATTESTED_CLIENT_SIGNER_PREFIX, ATTESTED_SERVING_SIGNER_PREFIX, KUBE_SYSTEM_NAMESPACE
 
 
@@ -27,11 +27,16 @@ class Attestation(msgspec.Struct, frozen=True):
     proven: dict[str, tuple[Attested, ...]] = msgspec.field(default_factory=dict)
 
     def signer_names(self) -> tuple[str, ...]:
-        """Those for client certificates, and those for serving certificates, of each method."""
+        """Those for client certificates, and those for serving certificates, of each method but insecure.
+
+        "An insecure provider CANNOT implement … kubelet serving certificate signing" (Cluster API proposal "Kubelet
+        authentication", 2021): nothing signs for that name, whoever approves.
+        """
         return tuple(
             f"{prefix}{name}"
             for name in self.verifiers
             for prefix in (ATTESTED_CLIENT_SIGNER_PREFIX, ATTESTED_SERVING_SIGNER_PREFIX)
+            if (name, prefix) != (INSECURE, ATTESTED_SERVING_SIGNER_PREFIX)
         )
 
 

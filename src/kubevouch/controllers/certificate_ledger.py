@@ -27,6 +27,7 @@ from kubevouch.records.certificate_ledger import LAYOUT, PREFIX, SHARDS, IssuedC
 from kubevouch.records.config_map_overflow import place
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
+from kubevouch.util.settled_time import SettledTime
 from kubevouch.util.turns import give_way
 
 log = get_logger("controllers.certificate_ledger")
@@ -51,6 +52,7 @@ class CertificateLedger:
         self._client = client
         self._csrs = csrs
         self._clock = clock
+        self._settled = SettledTime(clock)
         self._written: set[str] = set()
         self._noted: dict[str, IssuedCertificate | None] = {}
         self._begun = False
@@ -117,7 +119,7 @@ class CertificateLedger:
     async def _write(self, stored: Stored, more: Mapping[str, IssuedCertificate], further: Stored) -> set[str]:
         """The keys for which there is no room. What was written of the further ConfigMaps is put into ``further``."""
         data = data_of(stored)
-        placed = place(data, certificate_ledger.wanted(data, more, now=self._clock.now()))
+        placed = place(data, certificate_ledger.wanted(data, more, now=self._settled.now()))
         changed, first = placed.changed, f"{PREFIX}{SHARDS[0]}"
         if first in stored and stored[first] is None:
             changed.setdefault(first, {})

@@ -29,12 +29,14 @@ from kubevouch.api.meta_v1 import Condition
 from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
-from kubevouch.controllers.interface import DONE, Context, Request, Result
+from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import REVOKED, Entry, Query
 from kubevouch.ledger.interface import Ledger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
+from kubevouch.policy.standing_decisions import StandingDecisions
+from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
 from kubevouch.revocation.revocations import Revocations, Revoked, revoked_by
 from kubevouch.util.clock import Clock
@@ -44,8 +46,6 @@ log = get_logger("controllers.certificate_revocations")
 
 NAME = wellknown.CERTIFICATE_REVOCATION_CONTROLLER
 REVOKED_EVENT, LIFTED_EVENT = "CertificatesRevoked", "RevocationLifted"
-LIFTED = "removeFromCRL"
-"""Of a hold that is no more (RFC 5280 section 5.3.1)."""
 MAX_LISTED = MAX_NUMBERS
 """Certificates that a status lists. An API server of ours takes 20,000 elements; with the targets they have to fit."""
 # What was deleted while no controller ran.
@@ -71,9 +71,11 @@ class RevocationReconciler:
         clock: Clock,
         events: EventRecorder,
         *,
+        decisions: StandingDecisions | None = None,
         stands_by: bool = False,
     ) -> None:
         self._stands_by = stands_by
+        self._decisions = decisions or StandingDecisions()
         self._client = client
         self._revocations = revocations
         self._ledger = ledger
@@ -130,13 +132,17 @@ class RevocationReconciler:
                 obj.status, matched=len(certificates), until=Time.of(max(ends)),
                 serials=_together(obj.status.serials, serials), certificates=certificates,
             )  # fmt: skip
-        conditions = [_in_force(found, obj.spec.revoked)]
+        matched = len(found) + len(elsewhere.certificates)
+        if elsewhere.certificates:
+            # Another ledger may know more than the status lists.
+            matched = max(matched, obj.status.matched)
+        conditions = [_in_force(found, obj.spec.revoked, matched)]
         if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
             ended = "every certificate that it was about has ended"
             conditions.append(Condition(type=ENDED, status=wellknown.CONDITION_TRUE, reason="Expired", message=ended))
         return CertificateRevocationStatus(
             observed_generation=obj.metadata.generation,
-            matched=len(found) + len(elsewhere.certificates),
+            matched=matched,
             until=Time.of(max(ends)) if ends else obj.status.until,
             serials=serials,
             certificates=certificates,
@@ -177,6 +183,11 @@ class RevocationReconciler:
 
     async def _lifted(self, name: str) -> None:
         """Deleted, however long ago: nobody makes a revocation weaker unseen."""
+        if not self._decisions.has_loaded:
+            raise IgnorableError("it is not known yet what the server has lost")
+        if (CERTIFICATE_REVOCATIONS.plural, name) in self._decisions.held:
+            # Nobody has taken it back: it is put back.
+            return
         query = Query(kinds=frozenset({REVOKED}), request=name, newest_first=True, limit=1)
         former = await self._ledger.find(query)
         if not former or former[0].entry.reason == LIFTED:
@@ -227,16 +238,16 @@ def _not_named(found: Sequence[Entry], targets: RevocationTargets) -> list[Entry
     return [entry for entry in found if (entry.issuer_key, entry.serial) not in named]
 
 
-def _in_force(found: Sequence[Entry], targets: RevocationTargets) -> Condition:
+def _in_force(found: Sequence[Entry], targets: RevocationTargets, matched: int) -> Condition:
     """Whether everybody refuses them who asks: deny webhooks and deny lists know fingerprints, and go by the status."""
     reason, message = "Revoked", "the API server refuses them"
     by_themselves = RevocationTargets(
         users=targets.users, nodes=targets.nodes, certificates=targets.certificates, issued_until=targets.issued_until
     )
-    too_many = len(found) > MAX_LISTED and targets != by_themselves
+    too_many = matched > MAX_LISTED and targets != by_themselves
     if too_many:
         reason = "TooMany"
-        message = f"reaches {len(found)} certificates, of which {MAX_LISTED} are listed: revoke the rest by another"
+        message = f"reaches {matched} certificates, of which {MAX_LISTED} are listed: revoke the rest by another"
     elif _unknown(found, targets):
         message += "; of what it names the ledger knows not every certificate: "
         message += "only this API server, its CRLs and its OCSP answers refuse those, and no deny webhook or deny list"
@@ -270,7 +281,15 @@ def build(context: Context) -> QueueController:
     events = EventRecorder(client, context.clock, NAME)
     controller = QueueController(
         NAME,
-        RevocationReconciler(client, revocations, context.ledger, context.clock, events, stands_by=context.stands_by),
+        RevocationReconciler(
+            client,
+            revocations,
+            context.ledger,
+            context.clock,
+            events,
+            decisions=context.decisions,
+            stands_by=context.stands_by,
+        ),
         context.clock,
     )
     known: dict[str, Revoked] = {}

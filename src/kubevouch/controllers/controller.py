@@ -13,7 +13,8 @@ from kubevouch.client.cache.informer import EventHandler, SharedInformer
 from kubevouch.client.interface import TransportError
 from kubevouch.client.rate_limiters import RateLimiter
 from kubevouch.client.workqueue import Workqueue, WorkqueueShutDown
-from kubevouch.controllers.interface import IgnorableError, ReconcileError, Reconciler, Request
+from kubevouch.controllers.interface import IgnorableError, ReconcileError, Reconciler, Request, UnansweredError
+from kubevouch.controllers.outside_questions import OutsideQuestions
 from kubevouch.machinery.errors import APIStatusError, loggable
 from kubevouch.machinery.meta import Object
 from kubevouch.util.clock import Clock
@@ -21,6 +22,7 @@ from kubevouch.util.logger import get_logger
 from kubevouch.util.tasks import Supervisor
 from kubevouch.util.tracing import Kind, Origins, Tracer, active
 from kubevouch.util.turns import Pace, pace
+from kubevouch.util.worker import working_for
 
 log = get_logger("controllers")
 
@@ -29,6 +31,10 @@ T = TypeVar("T", bound=Object)
 _EXPECTED = (ReconcileError, APIStatusError, TransportError)
 
 Requests = Callable[[T], Iterable[Request]]
+
+
+def _namespace_of(request: Request) -> str:
+    return request.namespace
 
 
 class Trigger(Generic[T]):
@@ -72,8 +78,12 @@ class QueueController:
         workers: int = 1,
         limiter: RateLimiter[Request] | None = None,
         turn: Pace | None = None,
+        flow: Callable[[Request], str] | None = None,
     ) -> None:
-        """``turn``: what the workers keep to; that of the running loop if it is not given."""
+        """Args:
+        turn: what the workers keep to; that of the running loop if it is not given.
+        flow: for whom a request is worked on. Whoever has many keeps nobody else waiting. Without it, the namespace.
+        """
         self._name = name
         self._reconciler = reconciler
         self._clock = clock
@@ -82,7 +92,8 @@ class QueueController:
         self._busy = 0
         self._informers: list[SharedInformer[Any]] = []
         self._tracer: tuple[Tracer, Origins] | None = None
-        self.queue: Workqueue[Request] = Workqueue(clock, limiter=limiter)
+        self.queue: Workqueue[Request] = Workqueue(clock, limiter=limiter, flow=flow or _namespace_of, workers=workers)
+        self.questions = OutsideQuestions(clock, self.queue.add)
 
     @property
     def name(self) -> str:
@@ -90,7 +101,7 @@ class QueueController:
 
     @property
     def is_idle(self) -> bool:
-        return not self._busy and not len(self.queue)
+        return not self._busy and not len(self.queue) and not len(self.questions)
 
     def watch(
         self,
@@ -119,10 +130,13 @@ class QueueController:
         for informer in self._informers:
             await informer.wait_synced()
         log.info("controller started", controller=self._name)
-        async with Supervisor(self._clock) as tasks:
-            for number in range(self._workers):
-                tasks.start(f"{self._name}-{number}", self._work)
-            await tasks.wait()
+        try:
+            async with Supervisor(self._clock) as tasks:
+                for number in range(self._workers):
+                    tasks.start(f"{self._name}-{number}", self._work)
+                await tasks.wait()
+        finally:
+            await self.questions.close()
 
     def close(self) -> None:
         self.queue.shut_down()
@@ -145,8 +159,11 @@ class QueueController:
 
     async def _reconcile(self, request: Request) -> None:
         try:
-            with self._span(request):
+            with working_for(f"{self._name} {self.queue.flow_of(request)}"), self._span(request):
                 result = await self._reconciler.reconcile(request)
+        except UnansweredError:
+            # Its answer wakes it, so that no worker waits.
+            return
         except Exception as err:  # noqa: BLE001 - the worker boundary: one object's failure is no other's business
             self._report(request, err)
             self.queue.add_rate_limited(request)

@@ -32,11 +32,11 @@ from kubevouch.pki.x509.usages import CERT_SIGN, CRL_SIGN, DIGITAL_SIGNATURE, re
 from kubevouch.revocation.publication import CERTIFICATE_TYPE, CRL_TYPE, PREFIX, Document, Publication
 from kubevouch.revocation.revocations import Revocations, authority_id
 from kubevouch.signers.interface import SignerError
+from kubevouch.signers.key_threads import KeyThreads, sign_beside
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 from kubevouch.util.turns import give_way
-from kubevouch.util.worker import elsewhere
 
 log = get_logger("controllers.crl_publisher")
 
@@ -73,6 +73,7 @@ class CRLPublisher:
         self._publication = publication
         self._ledger = ledger
         self._clock = clock
+        self._threads = KeyThreads(1, clock)
         self._bases: dict[bytes, _Base] = {}
         self._signers_of: dict[bytes, dict[int, str]] = {}
 
@@ -127,11 +128,11 @@ class CRLPublisher:
             number=number, this_update=now, next_update=now + DELTA_LIFE, base=base.number,
             revoked=changes(base.revoked, revoked, now),
         )  # fmt: skip
-        certificate = await elsewhere(lambda: crl_certificate(authority))
+        certificate = await sign_beside(authority, self._threads, lambda: crl_certificate(authority))
         log.info("signed a CRL", issuer=issuer.hex(), number=number, revoked=len(revoked))
         return {
-            f"{folder}/full.crl": await _signed(authority, full),
-            f"{folder}/delta.crl": await _signed(authority, delta),
+            f"{folder}/full.crl": await self._signed(authority, full),
+            f"{folder}/delta.crl": await self._signed(authority, delta),
             f"{folder}/ca.crt": Document(certificate, CERTIFICATE_TYPE, now + FULL_LIFE),
         }
 
@@ -158,8 +159,23 @@ class CRLPublisher:
                 number=number, this_update=now, next_update=now + FULL_LIFE, revoked=part,
                 point=f"{self._publication.url}{path}",
             )  # fmt: skip
-            found[path] = await _signed(authority, template)
+            found[path] = await self._signed(authority, template)
         return found
+
+    async def _signed(self, authority: CertificateAuthority, template: CRLTemplate) -> Document:
+        own = authority.certificate
+
+        def sign() -> bytes:
+            return authority.signed(
+                lambda identifier: crl_builder.to_be_signed(
+                    template,
+                    issuer_name=own.subject_name,
+                    issuer_key_id=own.meaning.subject_key_id,
+                    identifier=identifier,
+                )
+            )
+
+        return Document(await sign_beside(authority, self._threads, sign), CRL_TYPE, template.next_update)
 
     async def _signer_of(self, issuer: str, serial: int) -> str:
         query = Query(kinds=frozenset({ISSUED}), serial=f"{serial:x}")
@@ -184,22 +200,6 @@ class CRLPublisher:
 
 def _folder(issuer: bytes) -> str:
     return f"{PREFIX}/crl/{issuer.hex()}"
-
-
-async def _signed(authority: CertificateAuthority, template: CRLTemplate) -> Document:
-    own = authority.certificate
-
-    def sign() -> bytes:
-        return authority.signed(
-            lambda identifier: crl_builder.to_be_signed(
-                template,
-                issuer_name=own.subject_name,
-                issuer_key_id=own.meaning.subject_key_id,
-                identifier=identifier,
-            )
-        )
-
-    return Document(await elsewhere(sign), CRL_TYPE, template.next_update)
 
 
 def file_of(signer_name: str) -> str:

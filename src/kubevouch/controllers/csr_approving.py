@@ -25,18 +25,29 @@ from kubevouch.controllers.approval import (
     certificate_policies,
     kubelet_client,
     kubelet_serving,
+    late_requests,
     node_attestation,
     revocations,
     webhook,
 )
 from kubevouch.controllers.approval.approval_news import ApprovalNews
 from kubevouch.controllers.approval.certificate_policies import PolicyApprover
-from kubevouch.controllers.approval.interface import ApprovalMetrics, Approver, Bound, RefusedError
+from kubevouch.controllers.approval.interface import ApprovalMetrics, Approver, Bound, HeldBackError, RefusedError
 from kubevouch.controllers.approval.kubelet_client import MachineBounds
 from kubevouch.controllers.approval.node_attestation import NodeAttestationApprover
 from kubevouch.controllers.bootstrap_secrets import requests_by_token
 from kubevouch.controllers.controller import QueueController
-from kubevouch.controllers.interface import DONE, Context, IgnorableError, ReconcileError, Request, Result, request_of
+from kubevouch.controllers.interface import (
+    DONE,
+    Context,
+    IgnorableError,
+    ReconcileError,
+    Request,
+    Result,
+    UnansweredError,
+    request_of,
+)
+from kubevouch.controllers.requester_flow import requester_flows
 from kubevouch.ledger.entries import APPROVED, DENIED, Entry, Query, bounded_trace, entry_of_request
 from kubevouch.ledger.interface import Ledger, LedgerError, written_for
 from kubevouch.machinery.errors import APIStatusError
@@ -58,6 +69,8 @@ _REMEMBERED = 1024
 _PENDING = 20_000
 _UNKNOWN_REASON = "NoApprover"
 """Of requests that no approver knows: a person has to decide."""
+_UNANSWERED_REASON = "Asked"
+"""Of requests about which somebody outside is asked."""
 
 APPROVERS: Sequence[Callable[[Context, QueueController], Approver | None]] = (
     revocations.build,
@@ -122,7 +135,11 @@ class CSRApprover:
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
         facts = facts_of(csr, wanted)
-        verdict = await judged(self._approvers, csr, facts, wanted)
+        try:
+            verdict = await judged(self._approvers, csr, facts, wanted)
+        except UnansweredError:
+            self._note_pending(csr, _UNANSWERED_REASON)
+            raise
         if verdict.outcome is Outcome.APPROVE:
             verdict = await self._within_bounds(csr, wanted, verdict)
         if verdict.outcome is Outcome.NO_OPINION:
@@ -137,12 +154,15 @@ class CSRApprover:
 
     async def _leave(self, csr: CertificateSigningRequest, verdict: Verdict) -> None:
         """Raises :class:`IgnorableError` if it has to come again by itself."""
-        name = csr.metadata.name
-        if name in self._pending or len(self._pending) < _PENDING:
-            self._pending[name] = csr.spec.signer_name, verdict.reason or _UNKNOWN_REASON
+        self._note_pending(csr, verdict.reason or _UNKNOWN_REASON)
         await self._news.waits(csr, verdict)
         if verdict.retry:
             raise IgnorableError(verdict.missing)
+
+    def _note_pending(self, csr: CertificateSigningRequest, reason: str) -> None:
+        name = csr.metadata.name
+        if name in self._pending or len(self._pending) < _PENDING:
+            self._pending[name] = csr.spec.signer_name, reason
 
     async def _within_bounds(
         self, csr: CertificateSigningRequest, wanted: CertificateRequest, approved: Verdict
@@ -153,6 +173,9 @@ class CSRApprover:
         except RefusedError as err:
             refused = Verdict(Outcome.DENY, err.bound, err.reason, str(err))
             return combine([refused, approved])
+        except HeldBackError as err:
+            held = Verdict(Outcome.NO_OPINION, err.bound, err.reason, missing=str(err), retry=True, blocks=True)
+            return combine([held, approved])
         return approved
 
     async def _record(self, csr: CertificateSigningRequest, wanted: CertificateRequest, verdict: Verdict) -> None:
@@ -182,8 +205,8 @@ class CSRApprover:
         )
         try:
             query = Query(
-                kinds=frozenset(_ENTRIES.values()), uid=meta.uid, since=written_for(entry.created), newest_first=True,
-                limit=1,
+                kinds=frozenset(_ENTRIES.values()), uid=meta.uid, nothing_before=written_for(entry.created),
+                newest_first=True, limit=1,
             )  # fmt: skip
             former = await self._ledger.find(query)
             if not any(_same(each.entry, entry) for each in former):
@@ -219,20 +242,21 @@ def _same(former: Entry, entry: Entry) -> bool:
 async def judged(
     approvers: Iterable[Approver], csr: CertificateSigningRequest, facts: RequestFacts, wanted: CertificateRequest
 ) -> Verdict:
-    """What all say together, in the order of ``approvers``; those outside are asked first.
+    """What all say together, in the order of ``approvers``.
+
+    None of them waits for somebody outside: with the last answer all look again, as what is true changes meanwhile.
 
     Raises:
         ReconcileError, APIStatusError, TransportError: what an approver raised, unless another one denies: it might
-            have denied, too.
+            have denied, too. UnansweredError before any other: the answer has all of them asked again.
     """
     said: dict[int, Sequence[Verdict]] = {}
     failure: Exception | None = None
-    # A slow answer from outside must not lie between what the others look at and the decision: what is true changes.
-    for place, approver in sorted(enumerate(approvers), key=lambda each: not each[1].is_outside):
+    for place, approver in enumerate(approvers):
         try:
             found = await approver.judge(csr, facts, wanted)
         except (ReconcileError, APIStatusError, TransportError) as err:
-            failure = failure or err
+            failure = err if failure is None or isinstance(err, UnansweredError) else failure
         else:
             said[place] = [found] if isinstance(found, Verdict) else found
     verdict = combine([verdict for _, each in sorted(said.items()) for verdict in each])
@@ -258,8 +282,13 @@ def build(context: Context) -> QueueController:
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
+        flow=requester_flows(context, informer.lister),
     )
     controller.watch(informer, on_add=_requests, on_update=_requests, on_delete=_requests)
+    # The first: nothing is taken by what waits.
+    late = late_requests.build(context)
+    if late is not None:
+        bounds.append(late)
     for make in APPROVERS:
         approver = make(context, controller)
         if approver is not None:

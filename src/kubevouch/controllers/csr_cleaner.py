@@ -80,11 +80,9 @@ def _older(moment: Time | None, now: dt.datetime, expiration: dt.timedelta) -> b
 
 def _has_expired(certificate: bytes, now: dt.datetime) -> bool:
     """Whether the first certificate has; what does not parse has not."""
-    block = pem.first_block(certificate)
-    if block is None:
-        return False
     try:
-        return now > x509_certificate.parse_der(block.contents).not_after
+        block = pem.first_block(certificate)
+        return block is not None and now > x509_certificate.parse_der(block.contents).not_after
     except ParseError:
         return False
 

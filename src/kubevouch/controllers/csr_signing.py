@@ -6,7 +6,7 @@ read, so that of two processes only one issues.
 
 from __future__ import annotations
 
-import datetime as dt
+import functools
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -33,13 +33,16 @@ from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import (
     DONE,
     Context,
+    IgnorableError,
     ReconcileError,
     Request,
     Result,
     SigningMetrics,
     request_of,
 )
+from kubevouch.controllers.outside_questions import RequestQuestions, request_questions
 from kubevouch.controllers.record_maps import RecordMaps
+from kubevouch.controllers.requester_flow import requester_flows
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import DISCARDED, Entry
 from kubevouch.ledger.interface import Ledger, LedgerError
@@ -55,7 +58,7 @@ from kubevouch.policy import node_identities, revoked_requests
 from kubevouch.policy.facts import facts_of
 from kubevouch.revocation import node_records
 from kubevouch.revocation.revocations import Revocations
-from kubevouch.signers.interface import Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
+from kubevouch.signers.interface import KEY_IN_FILE, Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -68,6 +71,8 @@ NAME = wellknown.CSR_SIGNING_CONTROLLER
 # Kubernetes has five for each signer; here they share commits of the store.
 WORKERS = 32
 STOPPED_REASON, UNAVAILABLE_REASON = wellknown.SIGNER_STOPPED, wellknown.SIGNER_UNAVAILABLE
+SIGNER_METHOD = "signer"
+"""What has room for questions to signers whose keys are elsewhere; each of them is a destination."""
 _MOST_TOLD = 1000
 """Requests of one signer that get an Event while it is away."""
 
@@ -89,6 +94,11 @@ def has_failed(csr: CertificateSigningRequest) -> bool:
         condition.type == wellknown.CSR_FAILED and condition.status in (wellknown.CONDITION_TRUE, "")
         for condition in csr.status.conditions
     )
+
+
+def _due(csr: CertificateSigningRequest) -> Approval | None:
+    """The evidence that it is to be signed now; None of what has a certificate, or never will."""
+    return None if csr.status.certificate or has_failed(csr) else approval_of(csr)
 
 
 class _Unwritten(NamedTuple):
@@ -119,6 +129,8 @@ class CSRSigner:
         self._clock = clock
         self._refusal = refusal
         self._metrics = metrics
+        self.questions: RequestQuestions | None = None
+        """By which signers are asked that have their keys elsewhere; None has the worker wait for them."""
         self._events = EventRecorder(client, clock, NAME)
         self._away: dict[str, set[str]] = {}
         """By the signer's name, the uids of those who were told."""
@@ -127,7 +139,7 @@ class CSRSigner:
 
     async def reconcile(self, request: Request) -> Result:
         csr = self._csrs.get(request.name)
-        approval = None if csr is None or csr.status.certificate or has_failed(csr) else approval_of(csr)
+        approval = None if csr is None else _due(csr)
         unwritten = self._unwritten.get(request.name)
         if unwritten is not None and (approval is None or csr is None or csr.metadata.uid != unwritten.uid):
             await self._tell_discarded(request.name, unwritten, csr)
@@ -140,9 +152,12 @@ class CSRSigner:
             return DONE
         now = self._clock.now()
         try:
-            wanted = await self._granted(_wanted(csr))
-            requester = Requester(csr.spec.username, csr.spec.uid, csr.spec.groups, csr.spec.extra)
-            certificate = await self._issue(signer, requester, approval, wanted, now)
+            if signer.kind == KEY_IN_FILE or self.questions is None:
+                certificate = await self._issue(signer, csr, approval)
+            else:
+                # What holds the key may take its time, and no worker waits for it.
+                ask = functools.partial(self._obtain, signer, request.name)
+                certificate = self.questions.answer(csr, SIGNER_METHOD, csr.spec.signer_name, ask, id(signer))
         except ParseError as err:
             raise ReconcileError(f"unable to parse csr {quote(request.name)}: {err}") from err
         except PolicyError as err:
@@ -160,7 +175,6 @@ class CSRSigner:
         self._tell_back(csr.spec.signer_name)
         text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
         status = msgspec.structs.replace(csr.status, certificate=text)
-        self._unwritten[request.name] = _Unwritten(csr.metadata.uid, wanted.signer_name, certificate)
         await self._write(csr, status, "error updating signature for csr")
         del self._unwritten[request.name]
         return DONE
@@ -188,29 +202,48 @@ class CSRSigner:
         seconds = min(grant.seconds, wanted.expiration_seconds or grant.seconds)
         return msgspec.structs.replace(wanted, expiration_seconds=max(seconds, int(MIN_TTL.total_seconds())))
 
-    async def _issue(
-        self, signer: Signer, requester: Requester, approval: Approval, wanted: Wanted, now: dt.datetime
-    ) -> Certificate:
+    async def _obtain(self, signer: Signer, name: str) -> Certificate:
+        """As :meth:`_issue`, for the request as it is by now: it may have waited for room.
+
+        Raises:
+            ReconcileError: nothing is to be signed any more.
+        """
+        csr = self._csrs.get(name)
+        approval = None if csr is None else _due(csr)
+        if csr is None or approval is None or self._refusal(csr):
+            raise IgnorableError(f"csr {quote(name)} is not to be signed any more")
+        return await self._issue(signer, csr, approval)
+
+    async def _issue(self, signer: Signer, csr: CertificateSigningRequest, approval: Approval) -> Certificate:
+        wanted = await self._granted(_wanted(csr))
+        spec, now = csr.spec, self._clock.now()
+        requester = Requester(spec.username, spec.uid, spec.groups, spec.extra)
         begun, outcome = self._clock.monotonic(), "failed"
         try:
             certificate = await issue(signer, requester, approval, wanted, now=now, ledger=self._ledger)
             outcome = "issued"
-            return certificate
         except SignerError as err:
             outcome = "unavailable" if isinstance(err, SignerUnavailable) else "failed"
             raise
         finally:
             self._metrics.signed(wanted.signer_name, signer.kind, outcome, self._clock.monotonic() - begun)
+        # From now on it is there, also if its request is gone by the time that somebody looks at it again.
+        self._unwritten[csr.metadata.name] = _Unwritten(csr.metadata.uid, wanted.signer_name, certificate)
+        return certificate
 
     async def _tell_discarded(self, name: str, unwritten: _Unwritten, csr: CertificateSigningRequest | None) -> None:
         """Write down that a certificate counts no more that could not be handed out, unless it was after all."""
         why = "its request was deleted"
         if csr is not None and csr.metadata.uid == unwritten.uid:
-            counts = pem.first_block(csr.status.certificate)
+            try:
+                counts = pem.first_block(csr.status.certificate)
+            except ParseError:
+                counts = None
             if counts is not None and counts.contents == unwritten.certificate.contents:
                 del self._unwritten[name]
                 return
-            why = "its request is approved no more" if counts is None else "another one was written for its request"
+            written = bool(csr.status.certificate)
+            why = "another one was written for its request" if written else "its request is approved no more"
         entry = Entry(
             kind=DISCARDED, at=self._clock.now(), request=name, uid=unwritten.uid, signer=unwritten.signer, message=why
         )
@@ -324,13 +357,18 @@ def build(context: Context) -> QueueController:
     def refusal(csr: CertificateSigningRequest) -> str:
         return _locked_out(csr, records) or _revoked(csr, context.revocations)
 
+    signer = CSRSigner(
+        client, informer.lister, signers, context.ledger, context.clock, refusal, context.signing_metrics
+    )
     controller = QueueController(
         NAME,
-        CSRSigner(client, informer.lister, signers, context.ledger, context.clock, refusal, context.signing_metrics),
+        signer,
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),
+        flow=requester_flows(context, informer.lister),
     )
+    signer.questions = request_questions(controller.questions, context)
     controller.watch(informer, on_add=requests, on_update=requests)
 
     def look_again(signer_name: str) -> None:

@@ -19,14 +19,16 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import EVENTS, NAMESPACES
 from kubevouch.api.core_v1.events import WARNING
 from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.api.kubevouch_v1alpha1 import GROUP as OWN_GROUP
 from kubevouch.api.meta_v1 import BACKGROUND, FOREGROUND, ORPHAN
-from kubevouch.client.cache.informer import SharedInformer
+from kubevouch.client.cache.informer import Registration, SharedInformer
 from kubevouch.client.interface import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, TransportError
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.custom_kinds import CustomKind, CustomKinds
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
 from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import DeleteOptions, Object, ObjectMeta, OwnerReference, Preconditions
 from kubevouch.machinery.scheme import Resource
@@ -383,14 +385,23 @@ def build(context: Context) -> QueueController | None:
     for informer in informers:
         controller.follow(informer, Trigger(controller.queue.add, graph, informer.resource))
 
+    handlers: dict[str, Registration[CustomObject]] = {}
+
     def came(kind: CustomKind) -> None:
         informer = context.informers.informer(kind.resource, client=client)
         graph.add(kind, informer)
-        informer.add_handler(Trigger(controller.queue.add, graph, kind.resource))
+        trigger = Trigger(controller.queue.add, graph, kind.resource)
+        handlers[str(kind.resource.group_resource)] = informer.add_handler(trigger)
 
     def went(kind: CustomKind) -> None:
         informer = graph.remove(kind)
-        if informer is not None:
+        if informer is None:
+            return
+        informer.remove_handler(handlers.pop(str(kind.resource.group_resource)))
+        if kind.resource.group == OWN_GROUP:
+            # Other controllers decide by it, and its definition is put back.
+            context.informers.rest(informer)
+        else:
             context.informers.forget(informer)
 
     CustomKinds(context.informers, client, came, went)

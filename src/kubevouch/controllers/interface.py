@@ -2,6 +2,7 @@
 
 ReconcileError         one object could not be brought in order now; it is tried again, later and later
 └── IgnorableError     … which is to be expected, so that only a debug line tells of it
+    └── UnansweredError    … as somebody outside is asked: the answer has it worked on again, and not a time
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kubevouch.machinery.meta import Object
 from kubevouch.machinery.scheme import Resource
 from kubevouch.pki.policy import DEFAULT_SIGNING_DURATION
 from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.records.node_recovery import RecoveryPolicy
 from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
@@ -49,6 +51,10 @@ class ReconcileError(Exception):
 
 class IgnorableError(ReconcileError):
     """Retried like any other error, but not worth an error line."""
+
+
+class UnansweredError(IgnorableError):
+    """Somebody outside is asked, whose answer wakes the request."""
 
 
 class Request(NamedTuple):
@@ -162,6 +168,7 @@ class Context(msgspec.Struct, frozen=True):
         connect: a client that acts as the controller of this name.
         signers: those that run, which may change.
         revocations: what is revoked, as it changes.
+        decisions: what stands until it is taken back, and what of it the server has lost.
         named_authorities: the CAs that the operator lets CertificateSigners name; None where they are not looked after.
         publication: what anybody may read of that; None publishes nothing.
         root_ca: the CA bundle to publish in every namespace, in PEM; asked for again and again.
@@ -187,6 +194,7 @@ class Context(msgspec.Struct, frozen=True):
         signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
         stands_by: another server leads, and does what only one may do.
+        shares_cluster: other processes may act on it in turn, each with a ledger of its own.
     """
 
     connect: Callable[[str], Client]
@@ -196,6 +204,7 @@ class Context(msgspec.Struct, frozen=True):
     named_authorities: NamedAuthorities | None = None
     ledger: Ledger = msgspec.field(default_factory=MemoryLedger)
     revocations: Revocations = msgspec.field(default_factory=Revocations.none)
+    decisions: StandingDecisions = msgspec.field(default_factory=StandingDecisions)
     publication: Publication | None = None
     root_ca: Callable[[], str] | None = None
     resources: Sequence[Resource[Any]] = ()
@@ -218,6 +227,7 @@ class Context(msgspec.Struct, frozen=True):
     signing_metrics: SigningMetrics = msgspec.field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()
     stands_by: bool = False
+    shares_cluster: bool = False
 
 
 def request_of(obj: Object) -> Request:

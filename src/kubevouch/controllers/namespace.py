@@ -192,6 +192,6 @@ def build(context: Context) -> QueueController:
     namespaces = context.informers.informer(NAMESPACES, client=client)
     content = _Content(context.resources, CustomKinds(context.informers, client))
     deleter = NamespaceDeleter(client, namespaces.lister, content, context.clock)
-    controller = QueueController(NAME, deleter, context.clock, workers=WORKERS)
+    controller = QueueController(NAME, deleter, context.clock, workers=WORKERS, flow=lambda request: request.name)
     controller.watch(namespaces, on_add=_requests, on_update=_requests)
     return controller

@@ -1,18 +1,20 @@
 """node-attestation-controller: asks machines what only the right one can answer, and clears questions away.
 
-A challenge lasts two minutes. One that was answered is kept until its request is decided, so that who is stopped in
-between finds it again. Source: kubevouch's own; the protocol is that of docs/attestation/README.md.
+A challenge lasts two minutes. One that a request answers, which came before its end, is kept until that request is
+decided: it may have to wait for its turn, and who is stopped in between finds it again. Source: kubevouch's own; the
+protocol is that of docs/attestation/README.md.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from kubevouch import wellknown
+from kubevouch.admission.attestation_challenge_budget import OpenChallenges
 from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, NODES
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Node
@@ -25,7 +27,9 @@ from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import (
 from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES, NODE_IDENTITIES
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
 from kubevouch.api.meta_v1 import Condition
+from kubevouch.attestation import request as blocks
 from kubevouch.attestation.interface import AttestationError, Challenge, Random, RefusedEvidenceError, UnavailableError
+from kubevouch.client.cache.informer import ChangeHandler
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.attestation import Attestation
@@ -36,6 +40,7 @@ from kubevouch.controllers.node_identities import IdentityKeeper
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import DeleteOptions, Preconditions
 from kubevouch.machinery.text.times import Time
+from kubevouch.pki.policy import attestation_provider
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
@@ -46,10 +51,7 @@ LASTS = dt.timedelta(minutes=2)
 NONCE_BYTES = 32
 MAX_CONTENT = 16 << 10
 """Octets that a method may ask with, and remember: a machine chooses some of them."""
-MAX_OF_ONE = 5000
-MAX_BYTES_OF_ONE = 32 << 20
-"""Challenges that one requester may have at a time, as open requests: a fleet joins with one token."""
-REQUESTER_INDEX, UID_INDEX = "requester", "uid"
+CHALLENGE_INDEX, UID_INDEX = "challenge", "uid"
 WORKERS = 8
 _KEPT_SECONDS = 30.0
 _NAMES = "nodeidentities"
@@ -65,6 +67,7 @@ class ChallengeMaker:
         csrs: Lister[CertificateSigningRequest],
         attestation: Attestation,
         clock: Clock,
+        unanswered: OpenChallenges,
         random: Random = secrets.token_bytes,
     ) -> None:
         self._client = client
@@ -72,6 +75,7 @@ class ChallengeMaker:
         self._csrs = csrs
         self._attestation = attestation
         self._clock = clock
+        self._unanswered = unanswered
         self._random = random
 
     async def reconcile(self, request: Request) -> Result:
@@ -81,25 +85,42 @@ class ChallengeMaker:
         now = self._clock.now()
         left = (ends_at(challenge, now) - now).total_seconds()
         if left < 0:
-            if self._is_awaited(challenge):
+            if self._is_awaited(challenge, now):
                 return Result(requeue_after=_KEPT_SECONDS)
             await self._delete(challenge)
             return DONE
         if not challenge.status.conditions:
-            if self._is_too_many(challenge):
-                await self._delete(challenge)
+            await self._make_room(challenge.spec.requester, now)
+            if challenge.metadata.name not in self._unanswered.objects:
                 return DONE
             await self._ask(challenge, now)
         # A second later: whoever has asked in its last moment counts.
         return Result(requeue_after=left + 1.0)
 
-    def _is_awaited(self, challenge: AttestationChallenge) -> bool:
-        """Whether a request that nobody has decided has answered it."""
-        used_by = challenge.status.used_by
-        return bool(used_by) and any(is_open(each) for each in self._csrs.by_index(UID_INDEX, used_by))
+    def _is_awaited(self, challenge: AttestationChallenge, now: dt.datetime) -> bool:
+        """Whether a request that nobody has decided answers it, and has come in time: it may wait for its turn."""
+        used_by, name, ends = challenge.status.used_by, challenge.metadata.name, ends_at(challenge, now)
+        if used_by:
+            return any(map(is_open, self._csrs.by_index(UID_INDEX, used_by)))
+        named = filter(is_open, self._csrs.by_index(CHALLENGE_INDEX, name))
+        came = (each.metadata.creation_timestamp for each in named)
+        return any(each is not None and each.datetime() <= ends for each in came)
 
-    def _is_too_many(self, challenge: AttestationChallenge) -> bool:
-        return are_too_many(self._challenges.by_index(REQUESTER_INDEX, challenge.spec.requester))
+    async def _make_room(self, requester: str, now: dt.datetime) -> None:
+        """Delete what is too much of one requester: the oldest of its largest source that no request answers."""
+        unanswered = self._unanswered
+        while unanswered.are_too_many(requester):
+            _, names = unanswered.objects.largest_source(requester)
+            for name in names:
+                found = self._challenges.get(name)
+                if found is None or not self._is_awaited(found, now):
+                    break
+            else:
+                # Requests answer all of them, and those have budgets of their own.
+                return
+            unanswered.objects.discard(name)
+            if found is not None:
+                await self._delete(found)
 
     async def _ask(self, challenge: AttestationChallenge, now: dt.datetime) -> None:
         """Raises :class:`IgnorableError` while who has to be asked is away."""
@@ -187,11 +208,6 @@ def ends_at(challenge: AttestationChallenge, now: dt.datetime) -> dt.datetime:
     return (now if created is None else created.datetime()) + LASTS
 
 
-def are_too_many(challenges: Collection[AttestationChallenge]) -> bool:
-    """Of one requester, who chooses how long each is."""
-    return len(challenges) > MAX_OF_ONE or sum(len(each.spec.opening) for each in challenges) > MAX_BYTES_OF_ONE
-
-
 def _refused(reason: str, message: str, now: dt.datetime) -> AttestationChallengeStatus:
     return AttestationChallengeStatus(conditions=[_condition(REFUSED, reason, message, now)])
 
@@ -203,8 +219,15 @@ def _condition(kind: str, reason: str, message: str, now: dt.datetime) -> Condit
     )  # fmt: skip
 
 
-def _requester(challenge: AttestationChallenge) -> Iterable[str]:
-    return (challenge.spec.requester,)
+def _named(csr: CertificateSigningRequest) -> Iterable[str]:
+    """The challenges that a request answers while nobody has decided it."""
+    if not is_open(csr) or not attestation_provider(csr.spec.signer_name):
+        return ()
+    try:
+        proofs = blocks.parse(csr.spec.request or b"")
+    except RefusedEvidenceError:
+        return ()
+    return {each.challenge for each in proofs if each.challenge}
 
 
 def _uid(csr: CertificateSigningRequest) -> Iterable[str]:
@@ -218,13 +241,26 @@ def build(context: Context) -> QueueController | None:
     client = context.connect(NAME)
     challenges = context.informers.informer(ATTESTATION_CHALLENGES, client=client)
     csrs = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
-    challenges.indexer.add_index(REQUESTER_INDEX, _requester)
     csrs.indexer.add_index(UID_INDEX, _uid)
-    maker = ChallengeMaker(client, challenges.lister, csrs.lister, context.attestation, context.clock)
+    csrs.indexer.add_index(CHALLENGE_INDEX, _named)
+    # Another API server keeps what the requester has written there.
+    unanswered = OpenChallenges(trusts_annotations=context.count is not None)
+    challenges.add_handler(
+        ChangeHandler(lambda obj, gone: unanswered.changed(obj.metadata.name, None if gone else obj))
+    )
+    maker = ChallengeMaker(client, challenges.lister, csrs.lister, context.attestation, context.clock, unanswered)
     identities = context.informers.informer(NODE_IDENTITIES, client=client)
     nodes = context.informers.informer(NODES, client=client)
     keeper = IdentityKeeper(client, identities.lister, nodes.lister, context.attestation.config, context.clock)
-    controller = QueueController(NAME, _Both(maker, keeper), context.clock, workers=WORKERS)
+
+    def flow(request: Request) -> str:
+        """A node of its own, or the requester of a challenge."""
+        if request.resource == _NAMES:
+            return request.name
+        challenge = challenges.lister.get(request.name)
+        return "" if challenge is None else challenge.spec.requester
+
+    controller = QueueController(NAME, _Both(maker, keeper), context.clock, workers=WORKERS, flow=flow)
 
     def changed(challenge: AttestationChallenge) -> Iterable[Request]:
         return (request_of(challenge),)

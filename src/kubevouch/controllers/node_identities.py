@@ -7,9 +7,12 @@ ours refuses it (:mod:`kubevouch.api.kubevouch_v1alpha1.guards`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from kubevouch import wellknown
+from kubevouch.admission.node_restriction import forbidden_labels
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.events import WARNING
@@ -33,7 +36,8 @@ from kubevouch.util.logger import get_logger
 
 log = get_logger("controllers.node_identities")
 
-FAILED_EVENT, RELEASED_EVENT = "AttestationFailed", "NodeReleased"
+FAILED_EVENT, RELEASED_EVENT, LABEL_EVENT = "AttestationFailed", "NodeReleased", "LabelRefused"
+_REMEMBERED = 4096
 
 
 class IdentityKeeper:
@@ -52,6 +56,8 @@ class IdentityKeeper:
         self._nodes = nodes
         self._config = config
         self._events = EventRecorder(client, clock, wellknown.NODE_ATTESTATION_CONTROLLER)
+        # By Node, the labels that were told to be left out.
+        self._told: dict[str, frozenset[str]] = {}
 
     async def reconcile(self, request: Request) -> Result:
         """Raises APIStatusError, TransportError."""
@@ -130,8 +136,9 @@ class IdentityKeeper:
 
     async def _mark(self, identity: NodeIdentity, node: Node, failed: Condition | None) -> None:
         """Labels and the taint, as they should be; whatever else the Node has stays."""
-        claims = ((each.name, each.value) for each in identity.status.claims)
-        labels = node_attestation.labels_for(self._config.node_labels, claims)
+        closed = forbidden_labels(self._config.node_labels)
+        labels = node_attestation.labels_for(self._config.node_labels, identity.status.claims, closed)
+        await self._tell_of_tenants(identity, node, closed)
         wanted = {**node.metadata.labels, **labels}
         taints = tainted(node.spec.taints, self._config.on_failed_renewal.taint, failed)
         if wanted == node.metadata.labels and taints == node.spec.taints:
@@ -142,6 +149,20 @@ class IdentityKeeper:
             spec=msgspec.structs.replace(node.spec, taints=taints),
         )
         await self._client.update(NODES, changed)
+
+    async def _tell_of_tenants(self, identity: NodeIdentity, node: Node, closed: Iterable[str]) -> None:
+        """An Event for labels that are not set, for who has configured them."""
+        theirs = {each.name for each in identity.status.claims if each.tenant_controlled}
+        refused = [label for label in closed if self._config.node_labels[label] in theirs]
+        if refused and not set(refused) <= self._told.get(node.metadata.uid, frozenset()):
+            if len(self._told) >= _REMEMBERED:
+                del self._told[next(iter(self._told))]
+            self._told[node.metadata.uid] = frozenset(refused)
+            about = ObjectReference(kind=NODES.kind, api_version="v1", name=node.metadata.name, uid=node.metadata.uid)
+            why = "whoever rents the machine writes the claim, and no node sets such a label on itself"
+            message = f"attestation sets no label {', '.join(refused)}: {why}"
+            log.warning("a label is not set", node=node.metadata.name, labels=refused, why=why)
+            await self._events.record(about, WARNING, LABEL_EVENT, message)
 
 
 def failed_renewal(identity: NodeIdentity) -> Condition | None:

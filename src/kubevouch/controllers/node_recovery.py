@@ -16,6 +16,7 @@ from kubevouch.client.cache.lister import Lister
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import DONE, Context, Request, Result, request_of
 from kubevouch.controllers.recovery_records import RecoveryRecords
+from kubevouch.controllers.requester_flow import requester_flows
 from kubevouch.records import node_recovery
 from kubevouch.records.node_recovery import CloneError, Record
 
@@ -69,6 +70,12 @@ def build(context: Context) -> QueueController | None:
     client = context.connect(NAME)
     informer = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
     records = RecoveryRecords(client, context.clock, NAME)
-    controller = QueueController(NAME, KeyRegistrar(informer.lister, records), context.clock, workers=WORKERS)
+    controller = QueueController(
+        NAME,
+        KeyRegistrar(informer.lister, records),
+        context.clock,
+        workers=WORKERS,
+        flow=requester_flows(context, informer.lister),
+    )
     controller.watch(informer, on_add=_requests, on_update=_issued)
     return controller

@@ -9,7 +9,8 @@ Works with v1 and v1beta1, whichever there is.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,7 +43,17 @@ from kubevouch.client.rate_limiters import CSR_BASE_SECONDS, controller_rate_lim
 from kubevouch.controllers import certificate_signers, csr_signing
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import Allowance, EventRecorder
-from kubevouch.controllers.interface import DONE, Context, ReconcileError, Request, Result, SigningMetrics, request_of
+from kubevouch.controllers.interface import (
+    DONE,
+    Context,
+    IgnorableError,
+    ReconcileError,
+    Request,
+    Result,
+    SigningMetrics,
+    request_of,
+)
+from kubevouch.controllers.outside_questions import OutsideQuestions, Question
 from kubevouch.ledger import entries
 from kubevouch.ledger.interface import Ledger, LedgerError, allowed
 from kubevouch.machinery.errors import APIStatusError
@@ -60,7 +71,7 @@ from kubevouch.policy import pod_certificates
 from kubevouch.policy.pod_certificates import Found, PodCertificateRules
 from kubevouch.policy.verdict import Outcome, Verdict
 from kubevouch.revocation.revocations import Revocations
-from kubevouch.signers.interface import Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
+from kubevouch.signers.interface import KEY_IN_FILE, Approval, Requester, Signer, SignerError, SignerUnavailable, Wanted
 from kubevouch.signers.issuance import issue
 from kubevouch.signers.registry import Signers
 from kubevouch.util.clock import Clock
@@ -119,6 +130,8 @@ class PodCertificateSigner:
         self._events = events
         self._metrics = metrics
         self._allowance = Allowance(clock)
+        self.questions: OutsideQuestions | None = None
+        """By which signers are asked that have their keys elsewhere; None has the worker wait for them."""
 
     async def reconcile(self, request: Request) -> Result:
         stored = self._requests.get(request.name, request.namespace)
@@ -186,8 +199,14 @@ class PodCertificateSigner:
             return await self._wait(asked, f"a signer that signs for an hour at least; this one does for {longest}")
         await self._record(entries.APPROVED, asked, wanted, verdict)
         approval = Approval(verdict.reason, verdict.message, Time.of(now))
+        sign = functools.partial(self._sign, asked, signer, _for_pods(signer.rules, whole), approval, wanted, now)
         try:
-            certificate = await self._sign(asked, signer, _for_pods(signer.rules, whole), approval, wanted, now)
+            if signer.kind == KEY_IN_FILE or self.questions is None:
+                certificate = await sign()
+            else:
+                # What holds the key may take its time, and no worker waits for it.
+                ask = functools.partial(self._sign_if_due, asked, rules, sign)
+                certificate = self.questions.answer(_question(asked, signer), ask)
         except PolicyError as err:
             # The signer permits less than its own words about pods: that is for its operator to put right, while a
             # denial would be for ever.
@@ -210,6 +229,15 @@ class PodCertificateSigner:
             return await self._wait(asked, f"a certificate that the API server takes: {faults[0].body[-500:]}")
         await self._write(asked, status)
         return DONE
+
+    async def _sign_if_due(
+        self, asked: PodCertificateRequest, rules: PodCertificateRules, sign: Callable[[], Awaitable[Certificate]]
+    ) -> Certificate:
+        """For a request that may have waited for room: its pod may be gone by now."""
+        verdict = pod_certificates.decide(asked, await self._found(asked), rules, self._revocations)
+        if verdict.outcome is not Outcome.APPROVE:
+            raise IgnorableError(f"{_name(asked)} is not to be signed any more")
+        return await sign()
 
     async def _sign(
         self,
@@ -314,6 +342,14 @@ def _as_v1beta1(stored: Any) -> PodCertificateRequest:
     return v1.to_v1beta1(stored) if isinstance(stored, v1.PodCertificateRequest) else stored
 
 
+def _question(asked: PodCertificateRequest, signer: Signer) -> Question:
+    """A node asks for its pods: it has the room of one source."""
+    spec = asked.spec
+    return Question(
+        request_of(asked), asked.metadata.uid, csr_signing.SIGNER_METHOD, spec.signer_name, spec.node_name, id(signer)
+    )
+
+
 def _requester(asked: PodCertificateRequest) -> Requester:
     """Whose certificate it is, as its tokens say it; who made the request is not written down anywhere."""
     spec = asked.spec
@@ -397,6 +433,7 @@ def build(context: Context) -> QueueController | None:
             for request in requests(stored):
                 controller.queue.add(request)
 
+    reconciler.questions = controller.questions
     context.signers.on_change(look_again)
     controller.follow(objects, ChangeHandler(lambda obj, _: look_again(obj.spec.signer_name)))
     return controller

@@ -10,6 +10,8 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+import msgspec
+
 from kubevouch import wellknown
 from kubevouch.api.catalog import NODES
 from kubevouch.api.core_v1 import Node
@@ -29,6 +31,7 @@ from kubevouch.revocation.node_records import LAYOUT, SHARDS, NodeRecord, NodeRe
 from kubevouch.revocation.node_revocation import of_node
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
+from kubevouch.util.settled_time import SettledTime
 
 log = get_logger("controllers.removed_nodes")
 
@@ -64,9 +67,15 @@ class RemovedNodes:
         self._client = client
         self._nodes = nodes
         self._clock = clock
+        self._settled = SettledTime(clock)
         self._lock = lock
         self._lifetime = lifetime
         self._recovery = recovery
+        self._deleted: dict[str, str] = {}
+
+    def note_deletion(self, node: Node) -> None:
+        """Remember a Node that went, until its record is written: one deleted within the batch has no record yet."""
+        self._deleted[node.metadata.name] = node.metadata.uid
 
     async def reconcile(self, request: Request) -> Result:
         shard = request.name
@@ -79,7 +88,15 @@ class RemovedNodes:
         stored = {first: await find(self._client, first), **await find_further(self._client, further)}
         data = data_of(stored)
         former, now = node_records.records_of(data.values(), shard), self._clock.now()
-        records = node_records.followed(former, nodes, now, now + self._lifetime, lock=self._lock, why=DELETED)
+        deleted = {name: uid for name, uid in self._deleted.items() if shard_of(name) == shard}
+        known = former | {
+            name: msgspec.structs.replace(record, uid=uid)
+            for name, uid in deleted.items()
+            if not (record := former.get(name, node_records.NONE)).uid
+        }
+        records = node_records.followed(
+            known, nodes, now, now + self._lifetime, lock=self._lock, why=DELETED, settled=self._settled.now()
+        )
         gone = dict.fromkeys(former.keys() - records.keys(), node_records.NONE)
         changes = gone | {name: record for name, record in records.items() if former.get(name) != record}
         full = None
@@ -90,9 +107,12 @@ class RemovedNodes:
         for name, entries in placed.changed.items():
             # A conflict with somebody else's write raises, and comes again.
             await write(self._client, stored[name], name, entries)
-        await self._tell(former, {name: each for name, each in records.items() if name not in placed.left_over})
+        await self._tell(known, {name: each for name, each in records.items() if name not in placed.left_over})
         if full is not None:
             raise ReconcileError(f"{first}: {full}") from full
+        for name, uid in deleted.items():
+            if self._deleted.get(name) == uid:
+                del self._deleted[name]
         return Result(_SWEEP_SECONDS) if records else DONE
 
     async def _tell(self, former: Mapping[str, NodeRecord], records: Mapping[str, NodeRecord]) -> None:
@@ -126,18 +146,26 @@ class RemovedNodes:
 class _Nodes:
     """Hears of Nodes that come, a little later, and of those that go, at once."""
 
-    def __init__(self, queue: Workqueue[Request]) -> None:
+    def __init__(self, queue: Workqueue[Request], reconciler: RemovedNodes) -> None:
         self._queue = queue
+        self._reconciler = reconciler
 
     def on_add(self, obj: Node, *, initial: bool) -> None:  # noqa: ARG002
         self._queue.add_after(_request(obj), BATCH_SECONDS)
 
     def on_update(self, old: Node, new: Node) -> None:
         if old.metadata.uid != new.metadata.uid or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
-            self._queue.add(_request(new))
+            self._gone(old)
 
     def on_delete(self, obj: Node, *, missed: bool) -> None:  # noqa: ARG002
-        self._queue.add(_request(obj))
+        if obj.metadata.deletion_timestamp is None:
+            self._gone(obj)
+        else:  # Noted when it was marked. Since then somebody may have lifted the lock.
+            self._queue.add(_request(obj))
+
+    def _gone(self, node: Node) -> None:
+        self._reconciler.note_deletion(node)
+        self._queue.add(_request(node))
 
 
 def _request(node: Node) -> Request:
@@ -166,7 +194,7 @@ def build(context: Context) -> QueueController:
         recovery=recovery,
     )
     controller = QueueController(NAME, reconciler, context.clock)
-    controller.follow(informer, _Nodes(controller.queue))
+    controller.follow(informer, _Nodes(controller.queue, reconciler))
     for shard in SHARDS:
         controller.queue.add(Request(shard))
     return controller

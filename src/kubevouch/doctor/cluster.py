@@ -22,7 +22,7 @@ from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
-from kubevouch.doctor import kubelets, ledger, reach, rights, signers
+from kubevouch.doctor import definitions, kubelets, ledger, policies, reach, rights, signers
 from kubevouch.doctor.findings import Code, Finding, Report, argument, fitting, limited
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature, signature_of
@@ -290,13 +290,16 @@ class _Examination:
 
     async def _look(self, client: Client) -> None:
         checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._signers)
-        for check in (self._trust, *checks, self._recovery, self._kubelets):
+        for check in (self._trust, *checks, self._definitions, self._policies, self._recovery, self._kubelets):
             try:
                 await check(client)
             except APIStatusError as err:
                 self._found.append(Code.ACCESS_REFUSED.found(f"the API server answers {err.code}: {err}"))
                 if err.code == 401:
                     return
+
+    async def _definitions(self, client: Client) -> None:
+        self._found += await definitions.examine(client)
 
     async def _cluster_info(self, client: Client) -> None:
         found = await stored.find(
@@ -363,6 +366,9 @@ class _Examination:
 
     async def _signers(self, client: Client) -> None:
         self._found += await signers.examine(client, now=self._clock.now())
+
+    async def _policies(self, client: Client) -> None:
+        self._found += await policies.examine(client)
 
     async def _kubelets(self, client: Client) -> None:
         nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items

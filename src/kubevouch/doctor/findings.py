@@ -498,6 +498,25 @@ class Code(Enum):
         "The CA of a CertificateSigner ends soon. Certificates are cut short from now on, and then there are none.",
         "kubevouch signer rotate NAME",
     )  # fmt: skip
+    DEFINITION_BROKEN = Kind(
+        "definition-broken", Area.CLUSTER,
+        "The definition of a kind that kubevouch decides by is gone, or serves or keeps less than it has to. What was "
+        "revoked, banned or required stays in force as far as the controllers' ledger has it; nothing can be added.",
+        "kubectl apply -f deploy/crds",
+    )  # fmt: skip
+    POLICY_NOT_AUTHORIZED = Kind(
+        "policy-not-authorized", Area.CLUSTER,
+        "A CertificateRequestPolicy approves nothing: its writer may not approve for the signers that it selects, or "
+        "is not recorded by an admission policy in force. Requests that it would approve wait. Somebody who may "
+        "approve takes it over, or creates it again.",
+        "kubectl annotate --overwrite certificaterequestpolicy NAME kubevouch.io/writer=me",
+    )  # fmt: skip
+    POLICY_WRITER_UNKNOWN = Kind(
+        "policy-writer-unknown", Area.CLUSTER,
+        "A CertificateRequestPolicy was written before this server recorded writers. It stays in force, and nobody who "
+        "may approve has answered for it since.",
+        "kubectl annotate --overwrite certificaterequestpolicy NAME kubevouch.io/writer=me",
+    )  # fmt: skip
     RECOVERY_LOCKED = Kind(
         "recovery-locked", Area.CLUSTER,
         "Nobody may recover as this node: an operator has revoked it, or its recovery key was used by two machines, "

@@ -21,6 +21,7 @@ from kubevouch.doctor import cluster, kubelets
 from kubevouch.doctor.findings import Area, Code, Finding, Report
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
+from kubevouch.phases import deleted_nodes
 from kubevouch.phases.bootstrap_token import list_tokens
 from kubevouch.reviews import csr_review
 from kubevouch.util.clock import Clock
@@ -32,6 +33,8 @@ _REFUSED = {
     401: "refuses the credential of this kubeconfig",
     403: "refuses it to this kubeconfig's user",
 }
+_FAILED = re.compile(r"\[-\]([A-Za-z0-9./_-]{1,100}) failed")
+_MOST_CHECKS = 20
 # A queue of controller-runtime's or client-go's kind has the name of its controller.
 _QUEUE = re.compile(r'workqueue_depth\{name="([^"\\]{1,100})"\} (\d{1,9})(?:\.0)?', re.ASCII)
 
@@ -72,8 +75,10 @@ class ClusterStatus(msgspec.Struct):
 
     Args:
         unknown: why not, by what it is: server, controllers, nodes, requests, tokens.
+        failing: checks of ``/readyz`` that do not pass.
         controllers: keys that wait, by controller.
         ends: when what is dated ends, by what it is.
+        locks_deleted_nodes: None also in a cluster that knows no such decision, as Kubernetes' own.
         oldest_request: how long the oldest undecided request has waited.
     """
 
@@ -82,11 +87,13 @@ class ClusterStatus(msgspec.Struct):
     unknown: dict[str, str] = msgspec.field(default_factory=dict)
     version: str = ""
     ready: bool | None = None
+    failing: tuple[str, ...] = ()
     controllers: Mapping[str, int] | None = None
     nodes: tuple[int, int] | None = None
     undecided: int | None = None
     oldest_request: dt.timedelta = dt.timedelta()
     tokens: int | None = None
+    locks_deleted_nodes: bool | None = None
     ends: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
 
     @property
@@ -98,7 +105,12 @@ class ClusterStatus(msgspec.Struct):
         """The stable form for scripts."""
         tree: dict[str, Any] = {
             "severity": self.severity.name.lower().replace("_", "-"),
-            "server": {"url": self.server, "version": self.version, "ready": self.ready},
+            "server": {
+                "url": self.server,
+                "version": self.version,
+                "ready": self.ready,
+                "failing": list(self.failing),
+            },
             "ends": {name: str(Time.of(moment)) for name, moment in self.ends.items()},
             "unknown": self.unknown,
             "findings": [each.tree() | {"severity": severity_of(each.code).name.lower()} for each in self.findings],
@@ -107,6 +119,8 @@ class ClusterStatus(msgspec.Struct):
             tree["controllers"] = [{"name": name, "waiting": depth} for name, depth in self.controllers.items()]
         if self.nodes is not None:
             tree["nodes"] = {"total": self.nodes[0], "ready": self.nodes[1]}
+        if self.locks_deleted_nodes is not None:
+            tree["deletedNodes"] = {"lockedOut": self.locks_deleted_nodes}
         if self.undecided is not None:
             tree["requests"] = {"undecided": self.undecided, "oldestSeconds": int(self.oldest_request.total_seconds())}
         if self.tokens is not None:
@@ -119,6 +133,12 @@ def controllers_in(metrics: str) -> dict[str, int]:
     found = (each for line in metrics.splitlines() if (each := _QUEUE.fullmatch(line)) is not None)
     depths = [(each[1], int(each[2])) for each in found]
     return dict(sorted(depths)[:_MOST_CONTROLLERS])
+
+
+def checks_failing(verbose: str) -> tuple[str, ...]:
+    """The checks that did not pass, from what ``/readyz?verbose`` answers."""
+    found = (_FAILED.match(line) for line in verbose.splitlines())
+    return tuple(each[1] for each in found if each is not None)[:_MOST_CHECKS]
 
 
 def waited(requests: Iterable[CertificateSigningRequest], now: dt.datetime) -> dt.timedelta:
@@ -163,10 +183,12 @@ async def _server(client: Client, found: ClusterStatus, _now: dt.datetime) -> in
         found.version = str(tree.get("gitVersion", "")) if isinstance(tree, dict) else ""
     except ValueError:
         found.version = ""
-    code = (await client.raw("GET", "/readyz")).status
-    if code in _REFUSED:
-        return code
-    found.ready = code == 200
+    answer = await client.raw("GET", "/readyz?verbose")
+    if answer.status in _REFUSED:
+        return answer.status
+    found.ready = answer.status == 200
+    if not found.ready:
+        found.failing = checks_failing(answer.body.decode(errors="replace"))
     return None
 
 
@@ -180,6 +202,7 @@ async def _controllers(client: Client, found: ClusterStatus, _now: dt.datetime) 
 async def _nodes(client: Client, found: ClusterStatus, _now: dt.datetime) -> None:
     nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items
     found.nodes = (len(nodes), sum(map(kubelets.is_ready, nodes)))
+    found.locks_deleted_nodes = await deleted_nodes.stored(client)
 
 
 async def _requests(client: Client, found: ClusterStatus, now: dt.datetime) -> None:

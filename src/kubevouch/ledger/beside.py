@@ -18,6 +18,7 @@ import msgspec
 from kubevouch.ledger import chain, opening, proofs, reading
 from kubevouch.ledger.entries import Query, Recorded
 from kubevouch.ledger.errors import damaged, translated
+from kubevouch.ledger.interface import LedgerUnavailable
 from kubevouch.ledger.schema import ORIGIN
 from kubevouch.util.clock import Clock
 from kubevouch.util.files import Stamp, read_regular, stamp, write_atomically
@@ -160,10 +161,21 @@ class LedgerBeside:
             self._kept = now
 
     def _save(self) -> None:
-        if self._state is not None and self._seen != self._saved:
-            write_atomically(self._state, msgspec.json.encode(self._seen))
+        # A file that somebody has deleted is written again: without it the next process would believe anything.
+        if self._state is not None and (self._seen != self._saved or not self._state.exists()):
+            try:
+                write_atomically(self._state, msgspec.json.encode(self._seen))
+            except OSError as err:
+                # Whoever signed on would forget with its end what it has seen.
+                raise LedgerUnavailable(
+                    f"{self._state}: got {(err.strerror or str(err)).lower()}, expected to write down what was seen of"
+                    " the ledger; make its folder writable"
+                ) from err
         self._saved = self._seen
 
     def _close(self) -> None:
-        self._save()
+        try:
+            self._save()
+        except LedgerUnavailable as err:
+            log.error("what was seen of the ledger is not kept", err=str(err))
         self._disconnect()

@@ -29,6 +29,9 @@ FAILED = "failed"
 DISCARDED = "discarded"
 """A certificate that was signed and never handed out: another one of the same request counts."""
 REVOKED, POLICY = "revoked", "policy"
+IN_FORCE, RELEASED, PUT_BACK = "in-force", "released", "put-back"
+"""Of an object that stands until an admitted request takes it back (``policy.standing_decisions``): what it says, that
+it was taken back, and that it went or became weaker by other ways and was put back."""
 BEGUN, RESTORED = "begun", "restored"
 """Of the ledger itself: since when it is kept, for what was issued before is not in it, or only as it was found; and
 that it goes on from a copy, for what was written to the other after it is not here."""
@@ -73,6 +76,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
         key: SHA-256 of the SubjectPublicKeyInfo, in hexadecimal digits.
         token: the ID of the bootstrap token that let the machine in.
         node: the machine's name.
+        resource: of ``in-force``, ``released`` and ``put-back``: the plural of the object whose name is ``request``.
+        document: the object as JSON, or a part of it.
+        part, parts: which part of how many: the document is those of consecutive entries in their order.
     """
 
     kind: str
@@ -104,6 +110,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     not_after: dt.datetime | None = None
     token: str = ""
     node: str = ""
+    resource: str = ""
+    document: bytes = b""
+    part: int = 0
+    parts: int = 0
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -119,6 +129,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         name: the common name, the node's name, or an alternative name; upper and lower case are the same.
         since, until: of ``at``; from, and before.
+        nothing_before: of ``at``, and no condition: nothing older is looked for, so a ledger that knows all since then
+            need not read. Older ones are given all the same: a clock may have been set back.
         ends_after, ends_before: of ``not_after``; from, and before.
         after, before: sequences, both exclusive: where the last page ended.
         newest_first: from the end on.
@@ -137,6 +149,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     since: dt.datetime | None = None
     until: dt.datetime | None = None
+    nothing_before: dt.datetime | None = None
     ends_after: dt.datetime | None = None
     ends_before: dt.datetime | None = None
     after: int = -1

@@ -20,11 +20,13 @@ from kubevouch.ledger import chain, checkpoints, proofs, reading, schema, terms
 from kubevouch.ledger.checkpoints import CHECKPOINT, HEAD, CheckpointError, checkpoint_of
 from kubevouch.ledger.entries import Entry, encode, terms_of
 from kubevouch.ledger.errors import damaged, translated
+from kubevouch.ledger.interface import LedgerUnavailable
 from kubevouch.ledger.proofs import Frontier
 from kubevouch.ledger.schema import NODE_LEVEL, SEGMENT
 from kubevouch.storage.interface import Revision
 from kubevouch.storage.sqlite.files import Lock
 from kubevouch.storage.sqlite.mark import Mark
+from kubevouch.util.held_files import HeldFiles, NotInPlaceError
 from kubevouch.util.logger import get_logger
 
 LOG_BYTES = 8 << 20
@@ -58,6 +60,7 @@ class LedgerFile:
         origin: str,
         key: Ed25519PrivateKey,
         copied: str,
+        held: HeldFiles,
     ) -> None:
         """``copied``: when this was copied from another ledger, that may have gone on; empty if it was not."""
         self.path = path
@@ -68,6 +71,7 @@ class LedgerFile:
         self._lock = lock
         self._mark = mark
         self._key = key
+        self._held = held
         self._frontier = Frontier()
         self._link = b""
         self._summary = ""
@@ -108,7 +112,11 @@ class LedgerFile:
             for number in range(first // SEGMENT, frontier.size // SEGMENT):
                 self._fill_segment(number)
             self._connection.execute("UPDATE meta SET value = ? WHERE name = 'head'", (head,))
+            self.expect_in_place()
             self._connection.execute("COMMIT")
+        except LedgerUnavailable:
+            self._roll_back()
+            raise
         except sqlite3.Error as error:
             self._roll_back()
             raise translated(error, self.path) from error
@@ -116,6 +124,13 @@ class LedgerFile:
         self._frontier, self._link, self._is_certain = frontier, link, True
         self._copy_log(sum(len(row[-1]) for row in rows))
         return first
+
+    def expect_in_place(self) -> None:
+        """Raises LedgerUnavailable: a file of it was deleted, moved or replaced, and what is written is lost."""
+        try:
+            self._held.expect_in_place()
+        except NotInPlaceError as error:
+            raise LedgerUnavailable(str(error)) from error
 
     def checkpoint(self, now: dt.datetime) -> tuple[int, str]:
         """How many entries there are by now, and the signed note of it, which is kept; the same again for as many.

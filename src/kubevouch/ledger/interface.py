@@ -77,7 +77,7 @@ async def signed_before(
     """What was intended, issued, or failed for exactly this request, the newest first.
 
     Args:
-        created: when the request was made: before then, nothing was done for it.
+        created: when the request was made: before then, nothing was done for it, unless a clock was set back meanwhile.
     """
     return await _of_request(ledger, _SIGNING, uid, digest, written_for(created))
 
@@ -92,9 +92,13 @@ async def allowed(ledger: ReadableLedger, uid: str, digest: str) -> Entry | None
 
 
 async def _of_request(
-    ledger: ReadableLedger, kinds: frozenset[str], uid: str, digest: str, since: dt.datetime | None = None
+    ledger: ReadableLedger,
+    kinds: frozenset[str],
+    uid: str,
+    digest: str,
+    nothing_before: dt.datetime | None = None,
 ) -> Sequence[Entry]:
     if not uid:
         return ()
-    recorded = await ledger.find(Query(kinds=kinds, uid=uid, since=since, newest_first=True))
+    recorded = await ledger.find(Query(kinds=kinds, uid=uid, nothing_before=nothing_before, newest_first=True))
     return [each.entry for each in recorded if each.entry.digest == digest]

@@ -18,9 +18,10 @@ from kubevouch.ledger.file import LedgerFile
 from kubevouch.ledger.interface import LedgerInUse, LedgerUnavailable
 from kubevouch.storage.interface import Revision, StoreDamaged, StoreInUse
 from kubevouch.storage.sqlite.files import Lock, companion
-from kubevouch.storage.sqlite.mark import Mark, Noted, read_mark, write_mark
+from kubevouch.storage.sqlite.mark import Mark, Noted, mark_of, read_mark, write_mark
 from kubevouch.storage.sqlite.schema import run_script
 from kubevouch.util import files
+from kubevouch.util.held_files import HeldFiles
 
 DEFAULT_FILE = "ledger.db"
 """In the data directory of ``kubevouch up``."""
@@ -65,7 +66,9 @@ def open_ledger(path: Path, now: dt.datetime) -> LedgerFile:
             mark = _mark(path, connection)
             undo.callback(mark.close)
             copied = reading.one(connection, "SELECT value FROM meta WHERE name = 'copied'")
-            opened = LedgerFile(path, connection, lock, mark, origin, key, copied or "")
+            # By now SQLite has made all of its own.
+            held = HeldFiles((path, mark_of(path), *(companion(path, each) for each in ("-wal", "-shm", ".lock"))))
+            opened = LedgerFile(path, connection, lock, mark, origin, key, copied or "", held)
             opened.expect_whole()
             connection.execute("DELETE FROM meta WHERE name = 'copied'")
             undo.pop_all()

@@ -93,7 +93,8 @@ class _Recent:
         _, kinds = self._requests.get(query.uid, (None, frozenset()))
         if query.kinds & kinds:
             return False
-        return self.since is None or (query.since is not None and query.since > self.since)
+        since = query.since or query.nothing_before
+        return self.since is None or (since is not None and since > self.since)
 
 
 _KINDS: dict[frozenset[str], frozenset[str]] = {}
@@ -174,6 +175,10 @@ class SQLiteLedger:
         for bucket in self._absent.begin(wanted):
             self._readers.submit(self._learn, bucket)
         return await finding
+
+    def expect_in_place(self) -> None:
+        """Raises LedgerUnavailable: a file of it was deleted, moved or replaced. May be called in any thread."""
+        self._file.expect_in_place()
 
     async def checkpoint(self) -> tuple[int, str]:
         """How many entries there are by now, and the signed note of it. Raises LedgerError."""

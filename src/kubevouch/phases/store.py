@@ -10,9 +10,12 @@ from kubevouch.api import catalog
 from kubevouch.api.storage_keys import ROOT, prefix_part
 from kubevouch.machinery.codec.encrypted_values import ENCRYPTED
 from kubevouch.machinery.scheme import Resource
-from kubevouch.storage.interface import Revision
+from kubevouch.storage.copying.copy import Told
+from kubevouch.storage.interface import Revision, StoreUnavailable
+from kubevouch.storage.options import EtcdSpec
 from kubevouch.storage.sqlite import acceptance, verification
 from kubevouch.storage.sqlite.verification import Verified
+from kubevouch.util.clock import Clock
 
 
 class StillDamagedError(Exception):
@@ -46,6 +49,20 @@ def accept_loss(path: Path, now: dt.datetime) -> tuple[Revision, Path | None]:
         if verified.damaged:
             raise StillDamagedError(f"{real}: got {verified.damaged[0]}, expected to miss the newest writes only")
         return acceptance.jump(real, now)
+
+
+async def accept_loss_of_etcd(spec: EtcdSpec, clock: Clock, told: Told) -> Revision:
+    """As :func:`accept_loss`, for the servers of one data directory on etcd; returns its revision from now on.
+
+    Raises:
+        StoreUnavailable, CopyError, OSError
+    """
+    assert spec.mark is not None  # it was named with a data directory
+    try:
+        from kubevouch.storage.etcd.place import EtcdPlace
+    except ImportError as err:
+        raise StoreUnavailable("a store on etcd needs the extra: pip install 'kubevouch[etcd]'") from err
+    return await EtcdPlace(spec.etcd, str(spec)).accept_loss(spec.mark, clock, told)
 
 
 def judged(key: str, value: bytes) -> str:

@@ -60,6 +60,11 @@ class CertificateAuthority:
         self._signing: Signing = key if isinstance(key, Signing) else signing(key)
 
     @property
+    def has_key(self) -> bool:
+        """Whether the key is in this process. To sign with one that is elsewhere may take for ever."""
+        return self._key is not None
+
+    @property
     def key(self) -> PrivateKey:
         """Raises :class:`AuthorityError` when the key is elsewhere."""
         if self._key is None:
@@ -189,13 +194,13 @@ def load_key_pair(
 
 def _first_certificate(certificate_pem: bytes) -> Certificate:
     skipped = []
-    for block in pem.blocks(certificate_pem):
-        if block.type == pem.CERTIFICATE:
-            try:
+    try:
+        for block in pem.blocks(certificate_pem):
+            if block.type == pem.CERTIFICATE:
                 return x509_certificate.parse_der(block.contents)
-            except ParseError as error:
-                raise AuthorityError(str(error)) from error
-        skipped.append(block.type)
+            skipped.append(block.type)
+    except ParseError as error:
+        raise AuthorityError(str(error)) from error
     raise AuthorityError(_no_certificate(skipped))
 
 

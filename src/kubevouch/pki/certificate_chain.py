@@ -10,6 +10,9 @@ from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.x509_certificate import Certificate, parse_concatenated
 
+_LEAST_BLOCK_BYTES = 256
+"""No certificate fits into a shorter block: kube-apiserver takes as many as fit into a request."""
+
 
 def verify_certificate_chain(text: bytes) -> list[Certificate]:
     """Every certificate in ``text``, which must hold at least one PEM block and only plain CERTIFICATE blocks.
@@ -21,7 +24,7 @@ def verify_certificate_chain(text: bytes) -> list[Certificate]:
     """
     chain: list[Certificate] = []
     seen = False
-    for block in pem.blocks(text):
+    for block in pem.blocks(text, most=max(pem.MAX_BLOCKS, len(text) // _LEAST_BLOCK_BYTES)):
         if block.type != pem.CERTIFICATE:
             raise ParseError(f"only CERTIFICATE PEM blocks are allowed, found {quote(block.type)}")
         if block.headers:

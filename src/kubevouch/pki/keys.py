@@ -5,6 +5,7 @@ Kubernetes writes RSA keys as PKCS #1 and EC keys as SEC 1, and reads those and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kubevouch.machinery.text.gotext import quote, string_slice
-from kubevouch.pki.errors import KeyMaterialError
+from kubevouch.pki.errors import KeyMaterialError, ParseError
 from kubevouch.pki.x509 import der, pem, public_key
 from kubevouch.pki.x509.public_key import CURVES, PublicKey
 from kubevouch.pki.x509.signature import PrivateKey
@@ -124,7 +125,7 @@ def load_pem(text: bytes, *, trusted: bool = False, in_tpm: bool = False) -> Pri
         KeyMaterialError: with Go's text; no part of the input is in it.
     """
     skipped = []
-    for block in pem.blocks(text):
+    for block in _blocks(text):
         if block.type == _IN_TPM and in_tpm:
             return _resident_key(block.contents)
         if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
@@ -138,6 +139,13 @@ def load_pem(text: bytes, *, trusted: bool = False, in_tpm: bool = False) -> Pri
         'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after skipping PEM blocks of the '
         f"following types: {string_slice(skipped)}"
     )
+
+
+def _blocks(text: bytes) -> Iterator[pem.Block]:
+    try:
+        yield from pem.blocks(text)
+    except ParseError as err:
+        raise KeyMaterialError(str(err)) from err
 
 
 _IN_TPM = "TSS2 PRIVATE KEY"
@@ -166,8 +174,12 @@ _ENCRYPTED = "ENCRYPTED PRIVATE KEY"
 
 
 def is_encrypted(text: bytes) -> bool:
-    """Whether a passphrase has to be known for the first private key of a PEM file."""
-    for block in pem.blocks(text):
+    """Whether a passphrase has to be known for the first private key of a PEM file.
+
+    Raises:
+        KeyMaterialError: nobody reads so much PEM.
+    """
+    for block in _blocks(text):
         if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
             return block.type == _ENCRYPTED or "ENCRYPTED" in block.headers.get("Proc-Type", "")
     return False
@@ -180,7 +192,7 @@ def decrypt_pem(text: bytes, passphrase: bytes) -> bytes:
         KeyMaterialError: the passphrase is another one, or the key is encrypted as OpenSSL did before PKCS #8, where a
             passphrase is hashed once with MD5.
     """
-    block = next(each for each in pem.blocks(text) if each.type.endswith("PRIVATE KEY"))
+    block = next(each for each in _blocks(text) if each.type.endswith("PRIVATE KEY"))
     if block.type != _ENCRYPTED:
         raise KeyMaterialError(
             "the private key is encrypted in OpenSSL's old form, expected PKCS #8: openssl pkcs8 -topk8 converts it"

@@ -6,23 +6,31 @@ Source: docs/adr/0021-policies-that-approve-and-deny.md.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from kubevouch import wellknown
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     APPROVE,
     APPROVE_OR_DENY,
     AUDIT,
+    MAX_NAMES,
+    READY,
     REQUIRE,
+    AllowedSubject,
     CertificateRequestPolicy,
+    CertificateRequestPolicySpec,
     PeopleBound,
     PolicySelector,
 )
 from kubevouch.api.kubevouch_v1alpha1.guards import authors_of
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import Writer, writer_of
 from kubevouch.cel.environment import Budget, Turn
+from kubevouch.machinery.text.times import Time
 from kubevouch.pki.name_patterns import Patterns
+from kubevouch.pki.x509.usages import identifies_clients
 from kubevouch.policy import people
 from kubevouch.policy.constraints import (
     Check,
@@ -41,7 +49,12 @@ from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
 APPROVED_REASON = "ApprovedByPolicy"
 DENIED_REASON = "DeniedByPolicy"
 USE_RULE = "requester may use it"
+WRITER_RULE = "writer may approve"
+SUBJECT_RULE = "subject is no administrator"
 ANY_SIGNER = "*"
+TOO_EXPENSIVE = "TooExpensive"
+"""The reason for which a policy is not Ready, and not evaluated."""
+NAMES_RULE = "names"
 
 
 class _Selector:
@@ -83,6 +96,9 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
         selector: None if it cannot be read; then the policy is about every request.
         people: who has to agree; the ``authors`` of the policy do not count.
         patterns: how many each name may have to be held against.
+        writer: who wrote the spec last; None if that is not recorded.
+        created: when the policy was created; None if it is not stored.
+        subjects: the common names and the organizations that it names to the letter.
     """
 
     name: str
@@ -97,6 +113,9 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
     people: PeopleBound | None = None
     authors: frozenset[str] = frozenset()
     patterns: int = 0
+    writer: Writer | None = None
+    created: Time | None = None
+    subjects: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     @property
     def approver(self) -> str:
@@ -118,6 +137,19 @@ class CompiledPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def selects(self, facts: RequestFacts) -> bool:
         return self.selector is None or self.selector.selects(facts)
 
+    def covered_subject(self, facts: RequestFacts, *, is_old: bool = False) -> tuple[str, tuple[str, ...]]:
+        """The user and the groups of a client certificate that the policy does not name to the letter; else empty.
+
+        Args:
+            is_old: it was written before writers were recorded: nobody answers for what it names.
+        """
+        subject = facts.subject
+        if not subject.common_name or not identifies_clients(facts.usages):
+            return "", ()
+        names, organizations = (frozenset[str](), frozenset[str]()) if is_old else self.subjects
+        user = "" if subject.common_name in names else subject.common_name
+        return user, tuple(each for each in subject.organizations if each not in organizations)
+
 
 def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
     """Never raises: what is wrong with it is its ``fault``."""
@@ -134,6 +166,9 @@ def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
         expressions = Expressions(spec)
     except PolicyFault as err:
         faults.append(str(err))
+    expensive = cost_fault(policy)
+    if expensive:
+        faults.append(expensive)
     return CompiledPolicy(
         name=policy.metadata.name,
         generation=policy.metadata.generation,
@@ -147,10 +182,29 @@ def compile_policy(policy: CertificateRequestPolicy) -> CompiledPolicy:
         people=spec.people,
         authors=authors_of(policy),
         patterns=count_patterns(spec),
+        writer=writer_of(policy),
+        created=policy.metadata.creation_timestamp,
+        subjects=_subjects(spec),
     )
 
 
-_MANY = tuple(f"{'h' * 40}-{number}.example.com" for number in range(100))
+def _subjects(spec: CertificateRequestPolicySpec) -> tuple[frozenset[str], frozenset[str]]:
+    subject = spec.subject or AllowedSubject()
+    listed = (subject.common_name, subject.organizations)
+    names, organizations = (frozenset() if each is None else frozenset(each.patterns) for each in listed)
+    return names, organizations
+
+
+def cost_fault(policy: CertificateRequestPolicy) -> str:
+    """What its status says if it is not Ready as it is too expensive; empty otherwise. It is not evaluated then."""
+    for condition in policy.status.conditions:
+        if condition.type == READY and condition.status == wellknown.CONDITION_FALSE:
+            is_current = condition.observed_generation == policy.metadata.generation
+            return condition.message if is_current and condition.reason == TOO_EXPENSIVE else ""
+    return ""
+
+
+_MANY = tuple(f"{'h' * 40}-{number}.example.com" for number in range(MAX_NAMES))
 _LARGE = RequestFacts(
     name="large",
     signer_name="example.com/large",
@@ -164,23 +218,23 @@ _LARGE = RequestFacts(
     key_bits=4096,
     subject=SubjectFacts(common_name=_MANY[0], organizations=_MANY[:16]),
     dns_names=_MANY,
-    ip_addresses=tuple(f"10.0.0.{number}" for number in range(100)),
+    ip_addresses=tuple(f"10.0.0.{number}" for number in range(MAX_NAMES)),
     email_addresses=_MANY,
     uris=_MANY,
     created=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
 )
 
 
-def fault_of(policy: CertificateRequestPolicy) -> tuple[str, str]:
+def fault_of(policy: CertificateRequestPolicy, pause: Callable[[], None] | None = None) -> tuple[str, str]:
     """Why the policy cannot be evaluated, or not for a request with a hundred names of each kind, as the reason and the
-    message of a condition; both empty if it can."""
+    message of a condition; both empty if it can. ``pause``: see :class:`kubevouch.cel.environment.Budget`."""
     compiled = compile_policy(policy)
     if compiled.fault or compiled.expressions is None:
         return "Invalid", compiled.fault
     around = Surroundings(now=dt.datetime(2026, 1, 1, 1, tzinfo=dt.UTC))
-    for step in compiled.expressions.look(_LARGE, around, Budget(POLICY_BUDGET), None):
+    for step in compiled.expressions.look(_LARGE, around, Budget(POLICY_BUDGET, pause), None):
         if step.result == StepResult.ERROR and "cost" in step.got:
-            return "TooExpensive", f"spec.{step.rule}: with {len(_MANY)} names of each kind: {step.got}"
+            return TOO_EXPENSIVE, f"spec.{step.rule}: with {len(_MANY)} names of each kind: {step.got}"
     return "", ""
 
 
@@ -193,11 +247,22 @@ def needs_of(policies: Iterable[CompiledPolicy]) -> RecordNeeds:
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is looked at beside the request; ``approvals`` may be about others, too."""
+    """All that is looked at beside the request; ``approvals`` may be about others, too, and those in ``void`` count no
+    more, by their names with why."""
 
     around: Surroundings
     records: Records = Records()
     approvals: Sequence[CertificateApproval] = ()
+    void: Mapping[str, str] = {}
+
+
+def votes_of(
+    policies: Iterable[CompiledPolicy], facts: RequestFacts, approvals: Iterable[CertificateApproval]
+) -> tuple[CertificateApproval, ...]:
+    """Those of ``approvals`` that one of the policies would count."""
+    bounds = [(each.authors, each.people.groups) for each in policies if each.people is not None]
+    about = (each for each in approvals if people.is_about(each, facts))
+    return tuple(each for each in about if not all(people.objection(each, facts, *bound) for bound in bounds))
 
 
 def look(
@@ -213,14 +278,39 @@ def look(
     """
     if policy.fault or policy.expressions is None:
         return (Step("policy", StepResult.ERROR, policy.fault, "a policy that can be evaluated"),)
-    budget = Budget(POLICY_BUDGET)
+    budget = Budget(POLICY_BUDGET, whole.pause)
     budget.whole = whole
     steps = [step for check in policy.checks for step in check(facts, known.records)]
-    steps += policy.expressions.look(facts, known.around, budget, turn)
+    if policy.expressions.are_there:
+        crowd = _crowd(facts)
+        # Whether the policy is Ready was tried with as many. More are for a person to judge.
+        steps += [crowd] if crowd is not None else policy.expressions.look(facts, known.around, budget, turn)
     if policy.people is not None:
-        said = people.count(known.approvals, facts, authors=policy.authors, groups=policy.people.groups)
+        bound = policy.people
+        said = people.count(known.approvals, facts, authors=policy.authors, groups=bound.groups, void=known.void)
         steps.append(people.look(policy.people, said))
     return tuple(steps)
+
+
+def _crowd(facts: RequestFacts) -> Step | None:
+    """The step that stands for all expressions where the requester has named more than they may have to look at."""
+    lists = {
+        "DNS names": facts.dns_names,
+        "IP addresses": facts.ip_addresses,
+        "e-mail addresses": facts.email_addresses,
+        "URIs": facts.uris,
+        "extensions": facts.extensions,
+    }
+    subject = facts.subject
+    lists |= {f"values of subject.{each}": getattr(subject, each) for each in _SUBJECT_LISTS}
+    for kind, values in lists.items():
+        if len(values) > MAX_NAMES:
+            expected = f"at most {MAX_NAMES} of each kind, or a person who decides"
+            return Step(NAMES_RULE, StepResult.ERROR, f"{len(values)} {kind}", expected)
+    return None
+
+
+_SUBJECT_LISTS = tuple(each.name for each in msgspec.structs.fields(SubjectFacts) if each.type is not str)
 
 
 def would_approve(policy: CompiledPolicy, steps: Sequence[Step]) -> bool:
@@ -228,21 +318,25 @@ def would_approve(policy: CompiledPolicy, steps: Sequence[Step]) -> bool:
     return policy.may_approve and all(step.result == StepResult.MET for step in steps)
 
 
-def decide(policy: CompiledPolicy, steps: Sequence[Step], may_use: bool | None = None) -> Verdict:
+def decide(
+    policy: CompiledPolicy, steps: Sequence[Step], may_use: bool | None = None, rights: Sequence[Step] = ()
+) -> Verdict:
     """What a policy that selects the request says of it.
 
     Args:
         steps: of :func:`look`.
         may_use: whether the requester may use the policy; None where that was not asked, as nothing depends on it.
+        rights: what else the API server was asked before an approval: the rights of the policy's writer, and what the
+            subject may do. One that is not met leaves the request to others.
     """
-    verdict = _decide(policy, tuple(steps), may_use)
+    verdict = _decide(policy, tuple(steps), may_use, tuple(rights))
     if not policy.is_audit:
         return verdict
     told = Step("mode", StepResult.SKIPPED, _would(verdict), "Enforce, for that to follow")
     return Verdict(Outcome.NO_OPINION, verdict.approver, steps=(told, *verdict.steps))
 
 
-def _decide(policy: CompiledPolicy, steps: tuple[Step, ...], may_use: bool | None) -> Verdict:
+def _decide(policy: CompiledPolicy, steps: tuple[Step, ...], may_use: bool | None, rights: tuple[Step, ...]) -> Verdict:
     by = policy.approver
     unmet = next((step for step in steps if step.result == StepResult.UNMET), None)
     if policy.may_deny and unmet is not None:
@@ -258,11 +352,12 @@ def _decide(policy: CompiledPolicy, steps: tuple[Step, ...], may_use: bool | Non
     if first is not None:
         final = any(step.result in (StepResult.UNMET, StepResult.SKIPPED) for step in steps)
         return _waiting(policy, first, steps, retry=not final)
+    lacking = next((step for step in rights if step.result != StepResult.MET), None)
+    if may_use and lacking is not None:
+        return _waiting(policy, lacking, (*steps, *rights), retry=True)
     if may_use:
-        used = Step(USE_RULE, StepResult.MET)
-        return Verdict(
-            Outcome.APPROVE, by, APPROVED_REASON, f"policy {policy.name}: all rules are met", steps=(*steps, used)
-        )
+        used = (*steps, Step(USE_RULE, StepResult.MET), *rights)
+        return Verdict(Outcome.APPROVE, by, APPROVED_REASON, f"policy {policy.name}: all rules are met", steps=used)
     refused = Step(USE_RULE, StepResult.UNMET, "no", f"the right to use certificaterequestpolicies/{policy.name}")
     return _waiting(policy, refused, (*steps, refused), retry=True)
 
@@ -274,7 +369,8 @@ def _waiting(
     policy: CompiledPolicy, first: Step, steps: tuple[Step, ...], *, retry: bool, blocks: bool = False
 ) -> Verdict:
     """``retry``: no event tells of the time, of what was issued before, and of a right that is given."""
-    reason = "NotPermitted" if first.rule == USE_RULE else _REASONS.get(first.result, "PolicyNotMet")
+    of_rights = first.rule in (USE_RULE, WRITER_RULE, SUBJECT_RULE)
+    reason = "NotPermitted" if of_rights else _REASONS.get(first.result, "PolicyNotMet")
     missing = _clause(first)
     return Verdict(Outcome.NO_OPINION, policy.approver, reason, "", missing, steps, retry, blocks)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubevouch import wellknown
+from kubevouch.config.attestation_config import INSECURE
 from kubevouch.machinery.custom_object import CustomObject
 from kubevouch.machinery.text import names
 from kubevouch.pki import rotation
@@ -45,7 +46,6 @@ _MOST_ADDRESSES = 100
 _MOST_ATTESTORS = 16
 _MOST_IDENTITIES = 16
 _MAX_TEXT = 1024
-_INSECURE = "insecure"
 
 
 class Reference(NamedTuple):
@@ -162,7 +162,7 @@ def signers_of(cluster: ClusterFacts, attestors: Sequence[str] | None) -> Signer
     if not chosen:
         return Signers()
     # What proves nothing gets no serving certificate either, says the proposal.
-    serving = "" if chosen == _INSECURE else f"{wellknown.ATTESTED_SERVING_SIGNER_PREFIX}{chosen}"
+    serving = "" if chosen == INSECURE else f"{wellknown.ATTESTED_SERVING_SIGNER_PREFIX}{chosen}"
     return Signers(client_signer(chosen), serving)
 
 

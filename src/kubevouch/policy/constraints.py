@@ -163,14 +163,42 @@ def _subject_check(field: str, allowed: AllowedTexts | None) -> Check:
         found = getattr(facts.subject, field)
         return ((found,) if found else ()) if isinstance(found, str) else found
 
-    return _texts(f"subject.{_WIRE_NAMES[field]}", allowed, values)
+    return _texts(f"subject.{_WIRE_NAMES[field]}", allowed, values, is_identity=field in _IDENTITIES)
 
 
+def is_written_out(value: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern names a user or a group that belongs to Kubernetes, and no wildcard merely covers it.
+
+    ``system:kube-scheduler`` and ``system:masters`` have to be there to the letter. Of names with three parts and more
+    the last may be a wildcard: ``system:node:*``, ``system:serviceaccount:team-a:*``.
+    """
+    if not is_reserved(value) or value in patterns:
+        return True
+    parents, _, _ = value.rpartition(":")
+    if ":" not in parents:
+        return False
+    return Patterns(each for each in patterns if each.partition("*")[0].startswith(f"{parents}:")).permit(value)
+
+
+def is_reserved(value: str) -> bool:
+    """Whether it is a name that Kubernetes has given a meaning to."""
+    return value.startswith(_RESERVED)
+
+
+_IDENTITIES = ("common_name", "organizations")
+"""What of a subject is a user and groups to Kubernetes."""
+_RESERVED = ("system:", "kubeadm:")
+"""What the names of Kubernetes' own users and groups, administrators' among them, begin with."""
 _WIRE_NAMES = {each.name: each.encode_name for each in msgspec.structs.fields(AllowedSubject)}
 
 
 def _texts(
-    rule: str, allowed: AllowedTexts | None, values: Callable[[RequestFacts], Sequence[str]], kind: Kind = Kind.TEXT
+    rule: str,
+    allowed: AllowedTexts | None,
+    values: Callable[[RequestFacts], Sequence[str]],
+    kind: Kind = Kind.TEXT,
+    *,
+    is_identity: bool = False,
 ) -> Check:
     patterns = None if allowed is None else patterns_of(allowed.patterns, rule, kind)
 
@@ -183,7 +211,11 @@ def _texts(
             return "plain ASCII, without what readers of paths take away"
         return ""
 
-    return _listed(rule, values, allowed, None if allowed is None else fault)
+    def is_covered_only(value: str) -> bool:
+        assert patterns is not None
+        return is_identity and not is_written_out(value, patterns.texts)
+
+    return _listed(rule, values, allowed, None if allowed is None else fault, is_covered_only)
 
 
 def _hosts(allowed: AllowedHosts | None) -> Check:
@@ -234,7 +266,9 @@ def _listed(
     values: Callable[[RequestFacts], Sequence[str]],
     allowed: AllowedTexts | AllowedHosts | AllowedAddresses | None,
     fault: Callable[[str], str] | None,
+    is_covered_only: Callable[[str], bool] = lambda _: False,
 ) -> Check:
+    """``is_covered_only``: the value is another's name, which wildcards do not approve and do not deny."""
     if allowed is not None and allowed.required and not _lists(allowed):
         raise PolicyFault(f"{rule} is required, and nothing is allowed")
 
@@ -249,6 +283,10 @@ def _listed(
             if expected:
                 yield Step(rule, StepResult.UNMET, value, expected)
                 return
+        covered = next(filter(is_covered_only, found), None)
+        if covered is not None:
+            yield Step(rule, StepResult.SKIPPED, covered, "a pattern that writes it out")
+            return
         if found:
             yield Step(rule, StepResult.MET, _shown(found), _one_of(_lists(allowed)))
         elif allowed.required:

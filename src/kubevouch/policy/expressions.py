@@ -188,6 +188,10 @@ class Expressions:
             self._validations.append(_Validation(rule, declared, program, message, bool(names & MUTABLE)))
             self.names |= names
 
+    @property
+    def are_there(self) -> bool:
+        return bool(self._validations)
+
     def look(self, facts: RequestFacts, around: Surroundings, budget: Budget, turn: Turn | None) -> Iterator[Step]:
         """One step for each validation, in their order.
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from kubevouch.api.attested import Attested, Claim, Strength, at_least
 from kubevouch.api.core_v1.nodes import Node
-from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
+from kubevouch.api.kubevouch_v1alpha1.node_identities import AttestedClaim, NodeIdentity
 from kubevouch.config.attestation_config import (
     CALLBACK,
+    INSECURE,
     LEAST_LIFETIME,
     REQUIRED,
     AttestationConfiguration,
@@ -39,6 +40,7 @@ from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.inventory import Machine, may_be_called
 from kubevouch.policy.node_identities import strongest
+from kubevouch.policy.unattested import Objection
 from kubevouch.wellknown import (
     BOOTSTRAP_USER_PREFIX,
     CONDITION_TRUE,
@@ -445,17 +447,22 @@ def seconds_for(
     return left
 
 
-def serving_objection(facts: RequestFacts, named: NodeIdentity | None) -> str:
-    """Why an attested signer gives nobody this serving certificate yet; empty for nothing.
+def serving_objection(facts: RequestFacts, named: NodeIdentity | None) -> Objection | None:
+    """Why an attested signer gives nobody this serving certificate, or not yet; None for nothing.
 
     The names in it are judged as with ``kubernetes.io/kubelet-serving``.
     """
     provider = attestation_provider(facts.signer_name)
+    # "An insecure provider CANNOT implement certificate rotation or kubelet serving certificate signing."
+    if provider == INSECURE or (named is not None and named.status.strength == Strength.INSECURE):
+        text = "the node has proven nothing (insecure), and such a node never gets a serving certificate"
+        return Objection("insecure", text, denied=True)
     if named is None or not named.status.identity or facts.username != facts.subject.common_name:
-        return f"{facts.username[:_SHOWN]} is no node that has proven what it is"
+        return Objection("not-attested", f"{facts.username[:_SHOWN]} is no node that has proven what it is")
     if named.status.provider != provider:
-        return f"node {named.metadata.name} has proven what it is by {named.status.provider}, and not by {provider}"
-    return ""
+        text = f"node {named.metadata.name} has proven what it is by {named.status.provider}, and not by {provider}"
+        return Objection("not-attested", text)
+    return None
 
 
 def serving_seconds(config: AttestationConfiguration, named: NodeIdentity) -> int:
@@ -472,17 +479,24 @@ def is_of_machine(step: str) -> bool:
     return step not in _OF_REQUEST
 
 
-def labels_for(wanted: Mapping[str, str], claims: Iterable[tuple[str, str]]) -> dict[str, str]:
+def labels_for(
+    wanted: Mapping[str, str], claims: Iterable[Claim | AttestedClaim], closed: Collection[str] = ()
+) -> dict[str, str]:
     """The labels that a Node gets of claims; what no label can hold, or two sources contradict, gives none.
 
     Args:
         wanted: by label, the name of the claim.
-        claims: names and values.
+        closed: labels that no node may set on itself; nor may whoever rents the machine and writes its tags.
     """
     values: dict[str, set[str]] = {}
-    for name, value in claims:
-        values.setdefault(name, set()).add(value)
-    found = {label: values.get(claim, set()) for label, claim in wanted.items()}
+    tenants: set[str] = set()
+    for each in claims:
+        values.setdefault(each.name, set()).add(each.value)
+        if each.tenant_controlled:
+            tenants.add(each.name)
+    found = {
+        label: values.get(claim, set()) for label, claim in wanted.items() if not (label in closed and claim in tenants)
+    }
     return {
         label: next(iter(value))
         for label, value in found.items()

@@ -95,10 +95,12 @@ def decide(asked: Asked, named: NodeIdentity | None, others: Iterable[NodeIdenti
     # 3. One name has one machine.
     if not former.identity:
         _verify_expected(asked, named)
+        _verify_first(asked)
         return Decided(event=CLAIM, status=_written(asked, NodeIdentityStatus(history=former.history), CLAIM, now))
     if not is_same(asked.proofs, former):
         if named is None or not _may_replace(asked, named, now):
             raise IdentityRefusedError("name-taken", _taken(asked, former))
+        _verify_first(asked)
         fresh = NodeIdentityStatus(history=former.history, replaced_until=_until(named))
         return Decided(event=REPLACE, status=_written(asked, fresh, REPLACE, now))
     # 4. A proof that anybody who has seen it can show again is good for one key, or for who is the node already.
@@ -111,6 +113,9 @@ def decide(asked: Asked, named: NodeIdentity | None, others: Iterable[NodeIdenti
         )
     if any(each.request_uid == asked.uid for each in former.granted) and same_key:
         return Decided(event=AGAIN, status=_written(asked, former, "", now))
+    # 5. What proves nothing is never renewed.
+    if strongest(asked.proofs) == Strength.INSECURE:
+        raise IdentityRefusedError("insecure", _never_renewed(asked))
     return Decided(event=RENEW, status=_written(asked, former, RENEW, now))
 
 
@@ -189,11 +194,20 @@ def attested_of(status: NodeIdentityStatus) -> Attested:
 
 
 def is_same(proofs: Sequence[Attested], status: NodeIdentityStatus) -> bool:
-    """Whether it is the machine that has the name: the method that it was claimed by says so, and no other denies."""
+    """Whether it is the machine that has the name.
+
+    The method that it was last written down by says so, no other denies, and none that is missing is worth more than
+    those that are shown: who has only the weaker of two proofs is anybody who has come by that one.
+    """
     shown = dict(identities_of(proofs))
     if not status.identity or shown.get(status.provider) != status.identity:
         return False
-    return all(shown.get(provider, identity) == identity for provider, identity in recorded(status))
+    known = dict(recorded(status))
+    if any(shown.get(provider, identity) != identity for provider, identity in known.items()):
+        return False
+    worth = max(rank(each.strength) for each in proofs if each.provider in known)
+    missing = (each for each in status.also if each.provider in known and each.provider not in shown)
+    return all(rank(Strength(each.strength)) <= worth for each in missing)
 
 
 def recorded(status: NodeIdentityStatus) -> tuple[tuple[str, str], ...]:
@@ -211,6 +225,20 @@ def _places_last(proofs: Sequence[Attested]) -> list[Attested]:
 def keys_of(status: NodeIdentityStatus) -> frozenset[str]:
     """Hexadecimal SHA-256 of the keys that the machine has certificates of."""
     return frozenset({status.key_fingerprint, *(each.key_fingerprint for each in status.granted)}) - {""}
+
+
+def verify_not_banned_by(lost: Iterable[NodeIdentity], asked: Asked) -> None:
+    """By bans that stand although the server has lost them.
+
+    Raises:
+        IdentityRefusedError
+    """
+    wanted = set(identities_of(asked.proofs))
+    wanted |= {("provider id", each.provider_id) for each in asked.proofs if each.provider_id}
+    for each in lost:
+        known = {*recorded(each.status), ("provider id", each.status.provider_id)}
+        if each.metadata.name == asked.node_name or wanted & known or asked.key in keys_of(each.status):
+            _verify_not_banned(each)
 
 
 def _verify_not_banned(*identities: NodeIdentity) -> None:
@@ -249,6 +277,19 @@ def _verify_expected(asked: Asked, named: NodeIdentity | None) -> None:
         )  # fmt: skip
 
 
+def _verify_first(asked: Asked) -> None:
+    """A node that has let go of its name and asks as itself renews, in other words."""
+    if asked.own and strongest(asked.proofs) == Strength.INSECURE:
+        raise IdentityRefusedError("insecure", _never_renewed(asked))
+
+
+def _never_renewed(asked: Asked) -> str:
+    return (
+        f"{asked.proofs[0].provider} proves nothing, and is never renewed: node {asked.node_name} joins again with a "
+        "bootstrap token, after kubevouch node forget, or by another method"
+    )
+
+
 def _may_replace(asked: Asked, named: NodeIdentity, now: dt.datetime) -> bool:
     expected = named.spec.expect_new_hardware
     if expected is None or not expects_new_hardware(named, now):
@@ -273,6 +314,13 @@ def _until(named: NodeIdentity) -> Time | None:
 def _taken(asked: Asked, former: NodeIdentityStatus) -> str:
     since = f" since {former.first_seen}" if former.first_seen is not None else ""
     name = asked.node_name
+    shown = dict(identities_of(asked.proofs))
+    missing = [f"{each.provider} {each.identity[:_SHOWN]}" for each in former.also if each.provider not in shown]
+    if all(shown.get(provider, identity) == identity for provider, identity in recorded(former)) and missing:
+        return (
+            f"node {name} has proven that it is {', '.join(missing)} too, which is worth more than "
+            f"{_shown(asked.proofs[0])} alone: show both, or kubevouch node forget {name} lets any machine come"
+        )
     return (
         f"node {name} is {former.provider} {former.identity[:_SHOWN]}{since}, got {_shown(asked.proofs[0])}: kubevouch "
         f"node replace {name} --expect-new-hardware lets another machine take its place"

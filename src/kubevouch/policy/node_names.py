@@ -127,8 +127,8 @@ def _taken(asked: Asked, inventory: Inventory, why: str) -> Verdict:
     token = f"kubevouch token create --node-name {name}"
     if inventory.registered:
         what = (
-            f"If that machine is gone, delete its Node (kubectl delete node {name}); if this one takes its place, give "
-            f"it a token for the name ({token}); otherwise give it another name"
+            f"If that machine is gone, delete its Node (kubectl delete node {name}); if this one takes its place, or "
+            f"deleted nodes are locked out, give it a token for the name ({token}); otherwise give it another name"
         )
     else:
         what = (

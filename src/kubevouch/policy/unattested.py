@@ -10,8 +10,9 @@ import msgspec
 
 from kubevouch.api.attested import Strength, at_least
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
-from kubevouch.config.attestation_config import RENEWAL, AttestationConfiguration
+from kubevouch.config.attestation_config import INSECURE, RENEWAL, AttestationConfiguration
 from kubevouch.pki.node_user import node_name_of
+from kubevouch.pki.policy import attestation_provider
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.wellknown import (
     ATTESTED_CLIENT_SIGNER_PREFIX,
@@ -70,6 +71,27 @@ def objection(
             "proof-missing", f"machines prove here what they are, and a bootstrap token is none: {methods}"
         )
     return None
+
+
+def forgotten(facts: RequestFacts, last_signer: str, config: AttestationConfiguration) -> Objection | None:
+    """What speaks against a node that asks as itself, and whose name was let go or went with its Node.
+
+    Its certificate counts until it ends, and is no way to one that nobody has to prove anything for.
+
+    Args:
+        last_signer: of the newest client certificate that the ledger has of the name; empty for none.
+    """
+    provider = attestation_provider(last_signer)
+    if not provider:
+        return None
+    name = node_name_of(facts.subject.common_name)
+    if facts.signer_name == KUBELET_SERVING_SIGNER:
+        text = f"node {name} has proven nothing (insecure), which serves nobody"
+        return Objection("insecure", text) if provider == INSECURE else None
+    if config.fallbacks.self_renewal and provider != INSECURE:
+        return None
+    text = f"node {name} was let go and comes with a certificate for a proof: it proves anew what it is, or joins again"
+    return Objection("renewal-without-proof", text)
 
 
 def _is_kept(named: NodeIdentity) -> bool:

@@ -18,7 +18,7 @@ import datetime as dt
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -265,6 +265,19 @@ def accept_for_authentication(secret: Secret, token_secret: str, now: dt.datetim
         return groups_of(secret)
     except TokenSettingsError as err:
         raise TokenRefusedError(f"{about}has invalid value for key {EXTRA_GROUPS_KEY}: {err}.") from err
+
+
+def lost_since(secret: Secret | None, groups: Sequence[str], now: dt.datetime) -> str:
+    """Why a user whom a token once let in with ``groups`` would not get these today, as a clause; empty if he would."""
+    if secret is None:
+        return "its bootstrap token is gone"
+    try:
+        still = accept_for_authentication(secret, _text(secret.data, TOKEN_SECRET_KEY), now)
+    except TokenRefusedError as err:
+        return f"its bootstrap token counts no more: {err}"
+    given = (each for each in groups if (each + ":").startswith(wellknown.BOOTSTRAPPERS_GROUP_PREFIX))
+    lost = sorted(set(given) - set(still))
+    return f"its bootstrap token no longer gives {', '.join(lost)}" if lost else ""
 
 
 def accept_for_signing(secret: Secret, now: dt.datetime) -> Token:

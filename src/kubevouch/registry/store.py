@@ -537,7 +537,7 @@ class ResourceStore(ResourceReader[T]):
     def _spend(self, ctx: Context, value: bytes) -> None:
         """Raises ``APIStatusError`` (429)."""
         if not ctx.own:
-            self._write_budget.spend(ctx.user, len(value))
+            self._write_budget.spend(ctx.user, len(value), ctx.source)
 
     async def _is_stale(self, key: str) -> bool:
         """Whether an update that changes nothing is written all the same: that is how Kubernetes rotates keys."""
@@ -586,6 +586,7 @@ class ResourceStore(ResourceReader[T]):
             annotations=ctx.annotations,
             versions=versions,
             options=ctx.options,
+            source=ctx.source,
         )
 
 

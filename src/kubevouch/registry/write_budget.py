@@ -16,6 +16,7 @@ from kubevouch import wellknown
 from kubevouch.authentication.interface import UserInfo
 from kubevouch.machinery import errors
 from kubevouch.records.node_recovery import RECOVERERS_GROUP
+from kubevouch.util.addresses import source_prefix
 from kubevouch.util.clock import Clock
 
 # More writers than any cluster has nodes; who was not seen for longest begins anew.
@@ -38,6 +39,8 @@ class Allowance(msgspec.Struct, frozen=True):
 NODE = Allowance(16 << 10, 4 << 20)
 # A fleet joins with one token, hundreds a second, with requests of 1 to 4 KB: those are bounded by their number.
 BOOTSTRAP = Allowance(16 << 10, 4 << 20, free=8 << 10)
+# All who have one token together: whoever has stolen it writes from one address, and leaves others theirs.
+BOOTSTRAP_IN_ALL = Allowance(256 << 10, 64 << 20, free=8 << 10)
 WORKLOAD = Allowance(256 << 10, 64 << 20)
 CONTROL_PLANE = Allowance(1 << 20, 256 << 20)
 
@@ -67,8 +70,9 @@ class WriteBudget:
         """Everybody has everything again."""
         self._left.clear()
 
-    def spend(self, user: UserInfo, size: int) -> None:
-        """``user`` writes an object of ``size`` bytes. Who has anything left may, and then has less than nothing.
+    def spend(self, user: UserInfo, size: int, source: str = "") -> None:
+        """``user`` writes an object of ``size`` bytes from the address ``source``. Who has anything left may, and then
+        has less than nothing.
 
         Raises:
             APIStatusError: 429, with the time until there is something left.
@@ -76,17 +80,25 @@ class WriteBudget:
         allowance = allowance_of(user)
         if allowance is None or size <= allowance.free:
             return
+        accounts = [(user.name, allowance)]
+        if allowance is BOOTSTRAP and source:
+            accounts = [(f"{user.name} {source_prefix(source)}", BOOTSTRAP), (user.name, BOOTSTRAP_IN_ALL)]
         now = self._clock.monotonic()
-        left, at = self._left.get(user.name, (float(allowance.burst), now))
-        left = min(allowance.burst, left + max(now - at, 0.0) * allowance.rate)
-        if left <= 0:
-            self.refused += 1
-            raise errors.too_many_requests(
-                f"{user.name} has written too much: objects of {allowance.rate >> 10} KiB a second in all may be "
-                f"written, {allowance.burst >> 20} MiB at once",
-                math.floor(-left / allowance.rate) + 1,
-            )
-        self._left[user.name] = (left - (size - allowance.free), now)
-        self._left.move_to_end(user.name)
-        if len(self._left) > MAX_WRITERS:
-            self._left.popitem(last=False)
+        left = {name: self._left_of(name, each, now) for name, each in accounts}
+        for name, each in accounts:
+            if left[name] <= 0:
+                self.refused += 1
+                raise errors.too_many_requests(
+                    f"{user.name} has written too much: objects of {each.rate >> 10} KiB a second in all may be "
+                    f"written, {each.burst >> 20} MiB at once",
+                    math.floor(-left[name] / each.rate) + 1,
+                )
+        for name, each in accounts:
+            self._left[name] = (left[name] - (size - each.free), now)
+            self._left.move_to_end(name)
+            if len(self._left) > MAX_WRITERS:
+                self._left.popitem(last=False)
+
+    def _left_of(self, name: str, allowance: Allowance, now: float) -> float:
+        left, at = self._left.get(name, (float(allowance.burst), now))
+        return min(allowance.burst, left + max(now - at, 0.0) * allowance.rate)

@@ -22,6 +22,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import (
     ALLOWED_MACHINES,
     CERTIFICATE_APPROVALS,
     CERTIFICATE_REQUEST_POLICIES,
+    CERTIFICATE_REVOCATIONS,
 )
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import CertificateApproval
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import CertificateRequestPolicy
@@ -49,6 +50,7 @@ from kubevouch.policy.inventory import machine_of
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.policy.verdict import Outcome, Step, Verdict, combine
 from kubevouch.reviews import justification
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.util.clock import Clock
 
 T = TypeVar("T", bound=Object)
@@ -255,9 +257,13 @@ async def gathered(client: Client, policies: Listed, ledger: ReadableLedger | No
     expect = machines.add_documents()
     expect(machine_of(each, f"allowedmachine/{each.metadata.name}") for each in await listed(client, ALLOWED_MACHINES))
     records = PolicyRecords(ledger or _Nowhere(), csrs)  # type: ignore[arg-type]  # it finds nothing of any type
+    revocations = Revocations.none()
+    if any(each.people is not None for each in await policies.current()):
+        revocations.load(await listed(client, CERTIFICATE_REVOCATIONS))
     return PolicyApprover(
-        client, policies, records, Lister(nodes), Lister(approvals), machines, clock, trusts_annotations=True
-    )
+        client, policies, records, Lister(nodes), Lister(approvals), machines, clock, trusts_annotations=True,
+        revocations=revocations,
+    )  # fmt: skip
 
 
 async def listed(client: Client, resource: Resource[T]) -> Sequence[T]:

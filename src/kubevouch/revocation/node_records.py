@@ -133,6 +133,7 @@ def followed(
     *,
     lock: bool,
     why: str,
+    settled: dt.datetime | None = None,
 ) -> dict[str, NodeRecord]:
     """The records after a look at the Nodes.
 
@@ -141,12 +142,13 @@ def followed(
             certificates live here is made to last as long.
         nodes: UIDs by name. A Node of another UID is another one: the former was deleted.
         lock: whether the certificates of a deleted Node are locked out.
+        settled: by which what has ended is forgotten; ``now`` unless given.
     """
     found = {}
     for name, record in records.items():
         if record.uid and nodes.get(name) != record.uid:
             record = removed(record, now, until, lock=lock, why=why)
-        found[name] = current(_lasting(record, until - now), now)
+        found[name] = current(_lasting(record, until - now), settled or now)
     for name, uid in nodes.items():
         found[name] = msgspec.structs.replace(found.get(name, NONE), uid=uid)
     return {name: record for name, record in found.items() if record != NONE}

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
@@ -66,7 +66,7 @@ def marks_of(chain: Sequence[Certificate]) -> tuple[Mark, ...]:
     Args:
         chain: verified, the client's own first and the anchor last; an anchor that is the client's own stands alone.
     """
-    links = pairwise(chain) if len(chain) > 1 else ((chain[0], chain[0]),)
+    links = itertools.pairwise(chain) if len(chain) > 1 else ((chain[0], chain[0]),)
     return tuple(mark_of(certificate, authority_id(issuer)) for certificate, issuer in links)
 
 
@@ -160,6 +160,8 @@ class Revocations:
     def __init__(self) -> None:
         self.lockouts = Lockouts()
         self._objects: dict[str, tuple[CertificateRevocation, Revoked]] = {}
+        # What the server has lost, although nobody has taken it back.
+        self._kept: dict[str, tuple[CertificateRevocation, Revoked]] = {}
         self._serials: dict[bytes, _Index[int]] = {}
         self._certificates: _Index[bytes] = _Index()
         self._keys: _Index[bytes] = _Index()
@@ -224,6 +226,10 @@ class Revocations:
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
         self._requesters, self.loaded = fresh._requesters, lambda: True
+        for obj, revoked in self._kept.values():
+            self._index(obj, revoked)
+        for obj, _ in list(self._objects.values()):
+            self._drop_covered(obj)
         self.tell()
 
     def changed(self, name: str, obj: CertificateRevocation | None) -> None:
@@ -237,11 +243,43 @@ class Revocations:
             self._add(obj)
         if former is not None:
             self._drop(*former)
+        if obj is not None:
+            self._drop_covered(obj)
         self.tell()
+
+    def keep(self, obj: CertificateRevocation) -> None:
+        """The server has lost it and nobody has taken it back: it counts until the same is there again."""
+        self.keep_no_more(obj.metadata.name)
+        revoked = revoked_by(obj)
+        self._kept[obj.metadata.name] = obj, revoked
+        self._index(obj, revoked)
+        self.tell()
+
+    def keep_no_more(self, name: str) -> None:
+        """It was put back, or taken back."""
+        former = self._kept.pop(name, None)
+        if former is not None:
+            self._drop(*former)
+            self.tell()
+
+    def covers(self, obj: CertificateRevocation) -> bool:
+        """Whether an object of this name revokes all that ``obj`` does."""
+        found = self._objects.get(obj.metadata.name)
+        return found is not None and _covers(found[0], obj)
+
+    def _drop_covered(self, obj: CertificateRevocation) -> None:
+        """What was kept, once an object that says as much is there."""
+        kept = self._kept.get(obj.metadata.name)
+        if kept is not None and _covers(obj, kept[0]):
+            del self._kept[obj.metadata.name]
+            self._drop(*kept)
 
     def _add(self, obj: CertificateRevocation) -> None:
         revoked = revoked_by(obj)
         self._objects[obj.metadata.name] = obj, revoked
+        self._index(obj, revoked)
+
+    def _index(self, obj: CertificateRevocation, revoked: Revoked) -> None:
         for index, key in self._entries(obj):
             index.add(key, revoked)
         for period in obj.spec.revoked.periods:
@@ -270,16 +308,17 @@ class Revocations:
     # -------------------------------------------------------------- questions
 
     def __len__(self) -> int:
-        """How many objects there are."""
-        return len(self._objects)
+        """How many objects there are, with those that the server has lost."""
+        return len(self._objects) + len(self._kept.keys() - self._objects.keys())
 
     def __iter__(self) -> Iterator[Revoked]:
         """Each object's own."""
-        return (revoked for _, revoked in self._objects.values())
+        lost = (revoked for name, (_, revoked) in self._kept.items() if name not in self._objects)
+        return itertools.chain((revoked for _, revoked in self._objects.values()), lost)
 
     def object(self, name: str) -> CertificateRevocation | None:
-        """As it was told last."""
-        found = self._objects.get(name)
+        """As it was told last, also if the server has lost it since."""
+        found = self._objects.get(name) or self._kept.get(name)
         return None if found is None else found[0]
 
     @property
@@ -291,7 +330,7 @@ class Revocations:
 
     def find(self, mark: Mark) -> Revoked | None:
         """What has revoked the certificate; None for one that counts."""
-        if not self._objects:
+        if not self._objects and not self._kept:
             return None
         serials = self._serials.get(mark.issuer)
         hits = (
@@ -348,6 +387,12 @@ class Revocations:
     def serials(self, issuer: bytes) -> Sequence[int]:
         """The revoked serial numbers of one issuer: what its CRL is about."""
         return tuple(self._serials.get(issuer, ()))
+
+
+def _covers(obj: CertificateRevocation, kept: CertificateRevocation) -> bool:
+    """Whether ``obj`` revokes all that ``kept`` does."""
+    one, other = (msgspec.structs.replace(each.spec.revoked, issued_until=None) for each in (obj, kept))
+    return one == other and revoked_by(obj).until >= revoked_by(kept).until
 
 
 def _says(obj: CertificateRevocation) -> tuple[object, ...]:

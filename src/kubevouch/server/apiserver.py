@@ -41,7 +41,7 @@ from kubevouch.registry.write_budget import WriteBudget
 from kubevouch.revocation.publication import PREFIX as PUBLICATION_PREFIX
 from kubevouch.revocation.publication import Publication
 from kubevouch.revocation.revocations import Revocations
-from kubevouch.server import node_proxy, version
+from kubevouch.server import node_proxy, version, watch_grounds
 from kubevouch.server.audit.build import BuildAudit
 from kubevouch.server.chain import chain
 from kubevouch.server.custom_resources import CustomKind, CustomResources, no_custom_kind
@@ -96,7 +96,10 @@ DRAIN_SECONDS = 5.0
 
 
 class Security(msgspec.Struct, frozen=True):
-    """Who is it, may they, should it: built by the wiring over the caches that the server fills."""
+    """Who is it, may they, should it: built by the wiring over the caches that the server fills.
+
+    ``on_change`` takes what is to be called when files say something else of whom to believe, or of who may what.
+    """
 
     authenticator: UnionAuthenticator
     tokens: TokenAuthenticator
@@ -105,6 +108,7 @@ class Security(msgspec.Struct, frozen=True):
     admission: AdmissionChain
     recovery: NodeRecovery | None = None
     revocations: Revocations = msgspec.field(default_factory=Revocations)
+    on_change: Callable[[Callable[[], None]], None] = lambda _changed: None
 
 
 _GUARDS = (
@@ -262,6 +266,8 @@ class APIServer:
             self._install_token_requests(issuer)
         self._standing = WatchStanding(self.security.authenticator, self.security.authorizer, clock, self._timers)
         self.security.revocations.on_change(self._standing.judge_credentials)
+        self.security.on_change(self._standing.judge_all)
+        watch_grounds.follow(self._standing, self.caches.by_plural)
         environment = Environment(clock, scheme, self.security.authorizer, admission, self._timers)
         self._discovery = Discovery(self.served, address)
         self._router = Router(environment, self.served, self._discovery)

@@ -13,11 +13,13 @@ from kubevouch.pki.x509 import ocsp
 from kubevouch.revocation.publication import PREFIX, Document, Publication
 from kubevouch.server.request import NOT_FOUND, BytesResult, Request, Result
 from kubevouch.signers.interface import SignerError
+from kubevouch.signers.key_threads import KeyThreads, sign_beside
 from kubevouch.util.clock import Clock
-from kubevouch.util.worker import elsewhere
 
 _OCSP = f"{PREFIX}/ocsp/"
 _MAX_ID = 128
+# At once, with keys in tokens, which others sign certificates with.
+_TOKEN_SIGNATURES = 2
 
 
 Answer = Callable[[str, str, bytes], Awaitable[Result]]
@@ -43,6 +45,7 @@ class PublishedHere:
     def __init__(self, publication: Publication, clock: Clock) -> None:
         self._publication = publication
         self._clock = clock
+        self._threads = KeyThreads(_TOKEN_SIGNATURES, clock)
 
     async def answer(self, method: str, path: str, octets: bytes) -> Result:
         """An :data:`Answer`."""
@@ -66,8 +69,8 @@ class PublishedHere:
         if isinstance(found, Document):
             return self._reply(found)
         try:
-            # A key may be in a token, which takes its time.
-            return self._reply(self._publication.keep(found, await elsewhere(found.sign)))
+            signed = await sign_beside(found.authority, self._threads, found.sign)
+            return self._reply(self._publication.keep(found, signed))
         except (PKIError, SignerError) as err:
             raise errors.service_unavailable(f"the answer cannot be signed now: {err}") from err
 

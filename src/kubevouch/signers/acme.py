@@ -52,6 +52,8 @@ class ACMEIssuer:
 
     kind = "acme"
     own_subject = True
+    # notAfter of an order (RFC 8555 section 7.1.3) is refused by most CAs, and the library has no way to say it.
+    own_lifetimes = True
 
     def __init__(self, settings: ACMESettings, folder: Path, clock: Clock, seconds: float) -> None:
         """Raises :class:`SignerError`: acme is not installed, or the account's key cannot be used."""

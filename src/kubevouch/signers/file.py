@@ -23,7 +23,7 @@ from kubevouch.signers.keys import FileSource, KeyOptions, KeySource, TokenSourc
 from kubevouch.util.clock import Clock, SystemClock
 from kubevouch.util.files import Stamp, stamp
 from kubevouch.util.logger import get_logger
-from kubevouch.util.worker import elsewhere
+from kubevouch.util.worker import with_key
 
 log = get_logger("signers.file")
 
@@ -103,7 +103,8 @@ class FileSigner:
         """See ``signers.interface.Signer``."""
         self._desk.verify_open(decision)
         if self._look() != self._stamps:
-            await elsewhere(self._follow)
+            # An RSA key takes half a second to read.
+            await with_key(self._follow)
         return await self._desk.issue(self._usable(), decision)
 
     def chain_of(self, certificate: Certificate) -> Sequence[Certificate]:  # noqa: ARG002 - kube-controller-manager's

@@ -14,10 +14,10 @@ from kubevouch.pki.errors import IssuedMismatchError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.pki.x509.public_key import KeyKind
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.signers.interface import Decision, SigningStopped, UndecidedError
+from kubevouch.signers.interface import KEY_IN_FILE, Decision, SigningStopped, UndecidedError
 from kubevouch.signers.key_threads import KeyThreads
 from kubevouch.util.logger import get_logger
-from kubevouch.util.worker import elsewhere
+from kubevouch.util.worker import with_key
 
 log = get_logger("signers.held")
 
@@ -32,7 +32,7 @@ class Desk:
     def __init__(self, threads: KeyThreads | None = None) -> None:
         self._threads = threads
         self._stopped = ""
-        self.kind = "file" if threads is None else "pkcs11"
+        self.kind = KEY_IN_FILE if threads is None else "pkcs11"
 
     def verify_open(self, decision: Decision) -> None:
         """Raises :class:`UndecidedError` without a decision, :class:`SigningStopped` once it has stopped."""
@@ -64,7 +64,7 @@ class Desk:
             if self._threads is not None:
                 return await self._threads.run(issue)
             # RSA signs in up to 50 ms, an elliptic curve in less than a thread needs to begin.
-            return await elsewhere(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
+            return await with_key(issue) if authority.certificate.public_key.kind is KeyKind.RSA else issue()
         except IssuedMismatchError as err:
             self._stopped = str(err)
             log.critical("signing has stopped: a certificate is not what was allowed", csr=wanted.name, err=str(err))

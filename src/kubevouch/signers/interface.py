@@ -1,5 +1,6 @@
 """The contract of signers, and what one is told.
 
+OverlongError          a PolicyError: another program's certificate that lasts longer than what was granted
 SignerError            a signer that cannot be set up or will not sign
 ├── UndecidedError     no decision, or no approval, stands behind the request
 ├── SignerUnavailable  what holds the key cannot be reached now: the request waits
@@ -16,10 +17,14 @@ from typing import Protocol
 import msgspec
 
 from kubevouch.machinery.text.times import Time
+from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
+from kubevouch.pki.policy import attestation_provider
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
 
+KEY_IN_FILE = "file"
+"""The kind of a signer whose key is here: nobody is asked, and nothing is waited for."""
 UNAVAILABLE_RETRY_SECONDS = 5.0
 """How soon a signer that is away is asked again: its return is noticed within this time."""
 
@@ -49,6 +54,14 @@ class SigningStopped(SignerError):
     """The signer once made a certificate that was not allowed. A human has to look."""
 
 
+class OverlongError(PolicyError):
+    """Another program has issued ``certificate``, which lasts longer than what was granted. Nobody gets it."""
+
+    def __init__(self, message: str, certificate: Certificate) -> None:
+        super().__init__(message)
+        self.certificate = certificate
+
+
 class Requester(msgspec.Struct, frozen=True):
     """Who asked, as the API server stamped it."""
 
@@ -76,6 +89,11 @@ class Wanted(msgspec.Struct, frozen=True):
     usages: Sequence[str]
     expiration_seconds: int | None = None
     created: dt.datetime | None = None
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether ``expiration_seconds`` is what evidence is worth, and no wish of the requester."""
+        return bool(attestation_provider(self.signer_name))
 
 
 _SEAL = object()

@@ -19,7 +19,16 @@ from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules, verify_signable
 from kubevouch.pki.x509 import x509_certificate, x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.signers.interface import Approval, Decision, Requester, Signer, UndecidedError, Wanted, seal
+from kubevouch.signers.interface import (
+    Approval,
+    Decision,
+    OverlongError,
+    Requester,
+    Signer,
+    UndecidedError,
+    Wanted,
+    seal,
+)
 from kubevouch.util.logger import get_logger
 
 log = get_logger("signers.issuance")
@@ -78,7 +87,15 @@ async def issue(
         # Once, however often a signer is asked that does not sign now.
         await ledger.append(asked)
     log.debug("certificate allowed", csr=wanted.name, requester=requester.username)
-    certificate = await signer.sign(decision)
+    try:
+        certificate = await signer.sign(decision)
+    except OverlongError as err:
+        # It is out of our hands and valid: whoever looks for what to revoke finds it here.
+        discarded = entries.with_certificate(asked, err.certificate, entries.DISCARDED)
+        await ledger.append(msgspec.structs.replace(discarded, message=str(err)))
+        log.error("a certificate lasts longer than what was granted, and is not given out", csr=wanted.name,
+                  uid=wanted.uid, signer=wanted.signer_name, by=signer.kind, why=str(err))  # fmt: skip
+        raise
     await ledger.append(entries.with_certificate(asked, certificate))
     log.info(
         "certificate issued",

@@ -126,9 +126,13 @@ def token_key(uri: str, public_key: PublicKey, options: KeyOptions, clock: Clock
         try:
             return _secret(source).decode()
         except UnicodeDecodeError:
-            raise KeyMaterialError(f"the PIN in {source} is not UTF-8") from None
+            fault = f"the PIN in {source} is not UTF-8"
         except OSError as err:
-            raise KeyMaterialError(f"the PIN in {source} cannot be read: {(err.strerror or '').lower()}") from err
+            # Whoever takes pin-source for the PIN itself must not read it here, nor in what caused this.
+            shown = source if Path(source).is_absolute() else "the file that pin-source names"
+            fault = f"the PIN in {shown} cannot be read: {(err.strerror or '').lower()}; expected pin-source=file:/PATH"
+        # Outside of the handlers: an error that is raised in one keeps the other as its context.
+        raise KeyMaterialError(fault)
 
     return TokenKey(name, public_key, pin, clock)
 

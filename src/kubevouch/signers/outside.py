@@ -46,7 +46,7 @@ def remote_signer(settings: AuthoritySettings, folder: Path, rules: SigningRules
         rules,
         clock,
         seconds=settings.timeout_seconds,
-        tolerated=frozenset(resolve(settings.tolerated_usages).extended),
+        tolerated=frozenset((*resolve(settings.tolerated_usages).extended, *settings.tolerated_extensions)),
     )
 
 

@@ -19,6 +19,7 @@ MAX_BYTES = 4096
 _VALUE = re.compile(r"(?:[A-Za-z0-9\-._~:\[\]@!$'()*+,=&/?|]|%[0-9A-Fa-f]{2})*")
 _PATH = frozenset({"token", "manufacturer", "serial", "model", "object", "type", "id", "slot-id"})
 _QUERY = frozenset({"module-path", "pin-source"})
+_PIN_VALUE = "pin-value="
 _EXAMPLE = "pkcs11:token=ca;object=cluster-ca?module-path=/usr/lib/softhsm/libsofthsm2.so"
 
 
@@ -49,7 +50,14 @@ class KeyName(msgspec.Struct, frozen=True):
 
 
 def is_uri(location: str) -> bool:
-    """Whether a location names a key in a token; scheme names do not differ by case (RFC 3986 section 3.1)."""
+    """Whether a location names a key in a token; scheme names do not differ by case (RFC 3986 section 3.1).
+
+    What has a PIN in it is meant as one, and refused by :func:`parse`: as a file's name it would stand in an error.
+    """
+    return _has_scheme(location) or _PIN_VALUE in location.lower()
+
+
+def _has_scheme(location: str) -> bool:
     return location[: len(SCHEME)].lower() == SCHEME
 
 
@@ -59,7 +67,7 @@ def parse(text: str) -> KeyName:
     Raises:
         KeyMaterialError: it is no such URI, or names no key; a PIN in it is not repeated.
     """
-    if not is_uri(text) or len(text) > MAX_BYTES:
+    if not _has_scheme(text) or len(text) > MAX_BYTES:
         raise KeyMaterialError(f"got no PKCS#11 URI, expected one such as {_EXAMPLE}")
     path, _, query = text[len(SCHEME) :].partition("?")
     where, settings = _attributes(path, ";", _PATH), _attributes(query, "&", _QUERY)

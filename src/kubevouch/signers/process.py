@@ -83,6 +83,7 @@ class SigningProcess:
 
     kind = "process"
     own_subject = False
+    own_lifetimes = False
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -13,20 +13,27 @@ from kubevouch.pki.certificate_chain import chain_behind
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import AuthorityError, IssuedMismatchError, ParseError, PolicyError, SignatureError
 from kubevouch.pki.issuance import SigningRules, verify_signable
-from kubevouch.pki.issued_elsewhere import Expectation
+from kubevouch.pki.issued_elsewhere import CLOCKS_DIFFER, Expectation
 from kubevouch.pki.policy import lifetime, verify_no_escalation
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.pki.x509.x509_request import CertificateRequest
-from kubevouch.signers.interface import Decision, SignerUnavailable, SigningStopped, UndecidedError
+from kubevouch.signers.interface import (
+    Decision,
+    OverlongError,
+    SignerUnavailable,
+    SigningStopped,
+    UndecidedError,
+)
 from kubevouch.util.clock import Clock, wait_at_most
 from kubevouch.util.files import Stamp, stamp
 from kubevouch.util.logger import get_logger
 
 log = get_logger("signers.remote")
 
-AT_ONCE = 8
-"""Requests that wait for one signer. More are sent away for a moment: who waits holds a worker that others need."""
+AT_ONCE = 32
+"""Requests that wait for one signer: 16 of nodes and 16 of pods, see ``controllers.outside_questions``. More are sent
+away for a moment."""
 _BUSY_RETRY_SECONDS = 0.2
 _MAX_INTERMEDIATES = 32
 
@@ -42,6 +49,11 @@ class Issuer(Protocol):
     @property
     def own_subject(self) -> bool:
         """Whether it leaves the subject of a request out, or puts one of the names there."""
+        ...
+
+    @property
+    def own_lifetimes(self) -> bool:
+        """Whether it cannot be told how long a certificate may last, and issues for as long as it is configured."""
         ...
 
     async def obtain(self, decision: Decision) -> bytes:
@@ -87,7 +99,9 @@ class Anchors:
 class RemoteSigner:
     """See ``signers.interface.Signer``.
 
-    A certificate that is not what was allowed stops the signer for good: what answers is broken, or somebody else.
+    A certificate that is not what was allowed stops the signer for good: what answers is broken, or somebody else. One
+    that only lasts longer than this request may have it is refused, and the signer goes on: otherwise any requester
+    could stop it by asking for a short one.
     """
 
     def __init__(
@@ -103,7 +117,7 @@ class RemoteSigner:
         """
         Args:
             seconds: how long one answer may take.
-            tolerated: OIDs of extended key usages that the issuer adds.
+            tolerated: OIDs of extended key usages and of extensions that the issuer adds.
         """
         self._issuer = issuer
         self._anchors = anchors
@@ -141,6 +155,7 @@ class RemoteSigner:
             raise UndecidedError(f"got {type(decision).__name__}, expected a decision")
         self._expect_running()
         expected = self._expectation(decision)
+        latest = self._clock.now() + self._granted(decision)
         if self._waiting >= AT_ONCE:
             raise SignerUnavailable(f"{AT_ONCE} requests wait for the {self._issuer.kind}", _BUSY_RETRY_SECONDS)
         self._waiting += 1
@@ -163,6 +178,12 @@ class RemoteSigner:
                 csr=decision.wanted.name, signer=decision.wanted.signer_name, by=self._issuer.kind, err=str(err),
             )  # fmt: skip
             raise
+        if leaf.not_after > latest + CLOCKS_DIFFER:
+            raise OverlongError(
+                f"the {self._issuer.kind} issued a certificate until {leaf.not_after:%Y-%m-%dT%H:%M:%SZ}, granted is "
+                f"until {latest:%Y-%m-%dT%H:%M:%SZ}: it is not given out",
+                leaf,
+            )
         for each in behind[-_MAX_INTERMEDIATES:]:
             self._intermediates.pop(each.contents, None)
             self._intermediates[each.contents] = each
@@ -182,7 +203,7 @@ class RemoteSigner:
         """What is asked for, once everything holds that would have to hold if the key were here."""
         wanted, rules = decision.wanted, decision.rules
         request = wanted.request
-        _expect_its_own_words(request, self._issuer.kind)
+        _expect_its_own_words(request, self._issuer.kind, self._tolerated)
         grant = verify_signable(
             wanted.signer_name, request, wanted.usages, rules, expiration_seconds=wanted.expiration_seconds
         )
@@ -206,15 +227,23 @@ class RemoteSigner:
         )
 
     def _latest(self, decision: Decision) -> dt.datetime:
-        """CAs that have lifetimes of their own may use all that the signer grants, whatever was asked for."""
+        """The end that no request may go beyond: what signs for longer is not the CA that was configured."""
         return self._clock.now() + lifetime(None, decision.rules.signing_duration)
 
+    def _granted(self, decision: Decision) -> dt.timedelta:
+        """For how long this request may have a certificate. A CA with lifetimes of its own may use all that the signer
+        grants where the request only wishes for less."""
+        wanted, most = decision.wanted, decision.rules.signing_duration
+        is_wish = self._issuer.own_lifetimes and not wanted.is_granted
+        return lifetime(None if is_wish else wanted.expiration_seconds, most)
 
-def _expect_its_own_words(request: CertificateRequest, kind: str) -> None:
+
+def _expect_its_own_words(request: CertificateRequest, kind: str, tolerated: frozenset[str]) -> None:
     """What another program signs it reads in the request itself.
 
     Raises:
-        PolicyError: what was allowed is not what is written there, as in requests for pods.
+        PolicyError: what was allowed is not what is written there, as in requests for pods; or more is written there
+            than any certificate may say.
     """
     try:
         written = x509_request.parse_der(request.contents)
@@ -222,3 +251,7 @@ def _expect_its_own_words(request: CertificateRequest, kind: str) -> None:
         written = None
     if written is None or (written.subject, written.alt_names) != (request.subject, request.alt_names):
         raise PolicyError(f"the {kind} reads names in requests, and those in this one are not the ones to sign")
+    try:
+        issued_elsewhere.verify_copyable(written, tolerated)
+    except PolicyError as err:
+        raise PolicyError(f"the {kind} may copy what a request says: {err}") from err

@@ -35,6 +35,8 @@ class Dialect(Protocol):
     """How one of them is asked."""
 
     kind: str
+    own_lifetimes: bool
+    """As ``signers.remote.Issuer`` has it."""
 
     def question(self, decision: Decision) -> bytes:
         """A JSON document."""
@@ -64,6 +66,10 @@ class HTTPSIssuer:
     @property
     def kind(self) -> str:
         return self._dialect.kind
+
+    @property
+    def own_lifetimes(self) -> bool:
+        return self._dialect.own_lifetimes
 
     async def obtain(self, decision: Decision) -> bytes:
         """See ``signers.remote.Issuer``."""
@@ -99,6 +105,7 @@ class SigningWebhook:
     """Our own form: the ledger's entry of the request goes in, so that the service sees all that was decided."""
 
     kind = "webhook"
+    own_lifetimes = False
 
     def question(self, decision: Decision) -> bytes:
         wanted, requester = decision.wanted, decision.requester
@@ -149,6 +156,8 @@ class CFSSL:
     """``cfssl serve``: its endpoints ``sign`` and ``authsign`` (github.com/cloudflare/cfssl doc/api)."""
 
     kind = "cfssl"
+    # Its API has no field for it; the profile says how long.
+    own_lifetimes = True
 
     def __init__(self, profile: str = "", auth_key_file: Path | None = None) -> None:
         self._profile = profile
@@ -191,6 +200,7 @@ class Vault:
     """``sign/ROLE`` of the PKI engine of Vault and OpenBao."""
 
     kind = "vault"
+    own_lifetimes = False
 
     def question(self, decision: Decision) -> bytes:
         ttl = lifetime(decision.wanted.expiration_seconds, decision.rules.signing_duration)

@@ -136,11 +136,12 @@ class Access:
                 chosen.append(known[kind])
         return chosen
 
-    async def keep(self, apply: Callable[[], None]) -> None:
+    async def keep(self, apply: Callable[[], None], changed: Callable[[], None] = lambda: None) -> None:
         """Read the files again when they change, for ever. What cannot be used changes nothing.
 
         Args:
             apply: called when the authorizers have to be asked for again.
+            changed: called when a file says something else and counts.
         """
         options = self._options
         watched = {path: stamp(path) for path in (options.authentication_config, options.authorization_config) if path}
@@ -150,15 +151,17 @@ class Access:
                 now = stamp(path)
                 if now != before:
                     watched[path] = now
-                    await self._reload(path, apply)
+                    if await self._reload(path, apply):
+                        changed()
 
-    async def _reload(self, path: Path, apply: Callable[[], None]) -> None:
+    async def _reload(self, path: Path, apply: Callable[[], None]) -> bool:
+        """Whether something else counts now."""
         former = self._in_use[path]
         kind = _kind(self._options, path)
         failed = True
         try:
             if _read(path) == former:
-                return
+                return False
             if kind == _AUTHENTICATION:
                 await self._reload_authentication()
             else:
@@ -171,6 +174,7 @@ class Access:
         if self._recorder is not None:
             self._recorder.config_reloaded(kind, self._clock.now(), failed=failed)
             self._recorder.config_in_use(kind, self._in_use[path])
+        return not failed
 
     def record_into(self, recorder: AccessMetrics) -> None:
         """Count files and issuers from now on."""

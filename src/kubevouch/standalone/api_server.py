@@ -23,17 +23,20 @@ from kubevouch.server.owner import Owner
 from kubevouch.server.runtime_config import RuntimeConfig, RuntimeConfigError
 from kubevouch.standalone import network, service_accounts
 from kubevouch.standalone.access import Access, AccessError
-from kubevouch.standalone.encryption_options import EncryptionOptions
+from kubevouch.standalone.data_in_place import CHECK, DataInPlace
+from kubevouch.standalone.encryption_options import RECORD as ENCRYPTION_RECORD
 from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.service_accounts import ServiceAccountError
 from kubevouch.storage.interface import Store
-from kubevouch.storage.options import InvalidStoreSpec, StoreSpec, parse_store, root_of
+from kubevouch.storage.options import InvalidStoreSpec, MemorySpec, StoreSpec, parse_store, root_of
 from kubevouch.util.clock import Clock
+from kubevouch.util.tasks import Supervisor
 
 if TYPE_CHECKING:
     from kubevouch.standalone.encryption import EncryptionAtRest
+    from kubevouch.standalone.encryption_record import EncryptionRecord
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
@@ -45,6 +48,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     audit: BuildAudit
     tracing: Tracing | None
     encryption: EncryptionAtRest | None = None
+    encrypted_before: EncryptionRecord | None = None
+    """Set where nothing is encrypted any more."""
 
     def deciphered(self, store: Store) -> Store:
         """``store`` with its values as they were before they were encrypted at rest."""
@@ -81,8 +86,8 @@ def server_settings(options: StandaloneOptions, clock: Clock) -> ServerSettings:
         service_accounts.check(accounts)
         access = Access(options.access, accounts.audiences, clock, own_issuers=accounts.issuers)
         audit = prepare(options.audit, clock)
-        encryption = _encryption(options, clock, store)
-        return ServerSettings(store, runtime_config, access, audit, _tracing(options), encryption)
+        encryption, before = _encryption(options, clock, store)
+        return ServerSettings(store, runtime_config, access, audit, _tracing(options), encryption, before)
     except (
         AccessError,
         AuditOptionsError,
@@ -101,12 +106,16 @@ async def api_server(
     clock: Clock,
     pki: ControlPlanePKI,
     endpoint: Endpoint,
+    data: DataInPlace,
     at_first_start: Callable[[Client], Awaitable[None]] | None = None,
     owner: Owner | None = None,
 ) -> AsyncIterator[StandaloneServer]:
     """A server that has loaded ``store``, and has put in place what a cluster has unless an ``owner`` did.
 
     It does not listen yet.
+
+    Args:
+        data: without which it is not ready and changes nothing.
 
     Raises:
         InvalidOptionsError
@@ -131,23 +140,47 @@ async def api_server(
             service_address=network.service_addresses(options.service_cluster_ip_range)[0],
             replicated=settings.store.is_shared,
             owner=owner,
+            last_links=(data.refuse_changes,),
         )
     except (AccessError, AuditOptionsError, ServiceAccountError) as err:
         raise InvalidOptionsError(str(err)) from err
+    made.api.add_check(CHECK, data.check)
     async with contextlib.AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(Supervisor(clock))
+        tasks.start("data-in-place", data.keep)
         if encryption is not None:
             await stack.enter_async_context(encryption.beside(made.api))
-        yield await stack.enter_async_context(made)
+        server = await stack.enter_async_context(made)
+        # Not before the store could be read: a start that fails changes nothing.
+        if encryption is not None:
+            encryption.remember()
+        elif settings.encrypted_before is not None:
+            settings.encrypted_before.keep({})
+        yield server
 
 
-def _encryption(options: StandaloneOptions, clock: Clock, store: StoreSpec) -> EncryptionAtRest | None:
-    """Raises :class:`InvalidOptionsError`."""
-    if options.encryption == EncryptionOptions():
-        return None
+def _encryption(
+    options: StandaloneOptions, clock: Clock, store: StoreSpec
+) -> tuple[EncryptionAtRest | None, EncryptionRecord | None]:
+    """What encrypts; without it, the record of a server that encrypted before and is told not to any more.
+
+    Raises:
+        InvalidOptionsError
+    """
+    settings = options.encryption
+    folder = None if isinstance(store, MemorySpec) else options.data_dir
+    is_known = folder is not None and (folder / ENCRYPTION_RECORD).exists()
+    if settings.config is None and not settings.automatic_reload and not is_known:
+        return None, None
     # 30 ms of a start, for those who encrypt.
     from kubevouch.standalone.encryption import at_rest
+    from kubevouch.standalone.encryption_record import EncryptionRecord
 
-    return at_rest(options.encryption, clock, root_of(store))
+    record = EncryptionRecord(folder, allow_cleartext=settings.allow_cleartext)
+    made = at_rest(settings, clock, root_of(store), record)
+    if made is None:
+        record.check({})
+    return made, record if made is None else None
 
 
 def _check_tls(options: ServerOptions) -> None:

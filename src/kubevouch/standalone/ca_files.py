@@ -43,6 +43,8 @@ class CAFiles:
         self._context: ssl.SSLContext | None = None
         self._bundle = self._bundle_stamp()
         self._serving = self._serving_stamps()
+        self._told: dict[str, str] = {}
+        """What was told last of each file that cannot be used: once is enough, however long it lasts."""
 
     def serve_with(self) -> ssl.SSLContext:
         """The server's TLS context, whose certificate is replaced in place.
@@ -78,8 +80,9 @@ class CAFiles:
                 verify_apart(self._pki.folder, anchors.certificates, [self._pki.front_proxy])
                 self._trust(anchors)
             except (CertsError, PKIError) as err:
-                log.error("the client CA bundle is not taken over", err=str(err))
+                self._tell("the client CA bundle is not taken over", err)
             else:
+                self._told.clear()
                 self._bundle = seen
                 log.info("the client CA bundle was read again")
         stamps = self._serving_stamps()
@@ -90,10 +93,16 @@ class CAFiles:
                 named = sni.table(self._options.named, self._options.tls)
                 self._context.load_cert_chain(self._files.certificate, self._files.key)
             except (TLSOptionsError, ssl.SSLError, OSError) as err:
-                log.error("the serving certificate is not taken over", err=str(err))
+                self._tell("the serving certificate is not taken over", err)
             else:
+                self._told.clear()
                 self._serving, self._named = stamps, named
                 log.info("the serving certificate was read again")
+
+    def _tell(self, what: str, err: Exception) -> None:
+        if self._told.get(what) != str(err):
+            self._told[what] = str(err)
+            log.error(what, err=str(err))
 
     def _bundle_stamp(self) -> Stamp | None:
         return stamp(pair_at(self._pki.folder, CA).certificate)

@@ -31,6 +31,8 @@ from kubevouch.phases.certificates.certs import Pair, pair_at
 from kubevouch.pki.control_plane import CA
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.policy.kubelet_serving import ServingRules
+from kubevouch.policy.standing_decisions import StandingDecisions
+from kubevouch.server.metrics import decisions
 from kubevouch.signers.authorities import NAMED_FOLDER, NamedAuthorities
 from kubevouch.signers.catalog import PairFiles, SigningOptions, build_signers
 from kubevouch.signers.registry import Signers
@@ -58,9 +60,10 @@ def controller_user(name: str) -> UserInfo:
 class RunningControllers:
     """Controllers at work; close it before the server."""
 
-    def __init__(self, server: StandaloneServer, manager: Manager) -> None:
+    def __init__(self, server: StandaloneServer, manager: Manager, decisions: StandingDecisions | None = None) -> None:
         self._server = server
         self.manager = manager
+        self.decisions = decisions or StandingDecisions()
         self._task = asyncio.create_task(manager.run(), name="controllers")
         server.api.components["controller-manager"] = self._health
 
@@ -131,7 +134,8 @@ def start(
 ) -> RunningControllers:
     """As :func:`start_controllers`."""
     reach = connect or (lambda name: server.api.loopback(controller_user(name), name))
-    return RunningControllers(server, plan.manager(reach, management))
+    manager = plan.manager(reach, management)
+    return RunningControllers(server, manager, plan.decisions)
 
 
 class ControllerPlan:
@@ -180,6 +184,9 @@ class ControllerPlan:
         self._serving = serving
         self._grace_period = node_monitor_grace_period
         self._ledger = MemoryLedger() if ledger is None else ledger
+        self.decisions = StandingDecisions()
+        """Of the controllers that were made last."""
+        server.api.metrics.read_at_scrape(lambda: decisions.collect(self.decisions.counts()))
         pair = pair_at(server.pki.folder, CA)
         if not isinstance(signing, SigningOptions):
             signing = _signing_options(signing or ClusterSigning(), pair, self._identity, server.clock)
@@ -211,10 +218,14 @@ class ControllerPlan:
         server, signing = self._server, self._signing
         informers = InformerFactory(connect("informers"), server.clock)
         named = signing.named or server.pki.folder / NAMED_FOLDER
+        standing = StandingDecisions()
+        if not stands_by:
+            self.decisions = standing
         context = Context(
             connect=connect,
             informers=informers,
             clock=server.clock,
+            decisions=standing,
             signers=Signers(self._signers),
             ledger=self._ledger,
             revocations=server.revocations,
@@ -225,7 +236,7 @@ class ControllerPlan:
             trust_bundles=_trust_bundles(server, self._root_ca),
             recovery=server.recovery,
             allow_name_takeover=self._identity.allow_name_takeover,
-            lock_out_deleted_nodes=self._identity.lock_out_deleted_nodes,
+            lock_out_deleted_nodes=bool(self._identity.lock_out_deleted_nodes),
             certificate_lifetime=max(signing.rules.signing_duration, *signing.durations.values(), dt.timedelta()),
             count=lambda resource, namespace: _count(server, resource, namespace),
             node_monitor_grace_period=self._grace_period,
@@ -238,6 +249,7 @@ class ControllerPlan:
             approval_metrics=server.api.metrics.approvals,
             signing_metrics=server.api.metrics.signing,
             stands_by=stands_by,
+            shares_cluster=server.is_replicated,
         )
         selected = self._selected
         if stands_by:

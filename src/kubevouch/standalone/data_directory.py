@@ -21,6 +21,7 @@ from kubevouch.pki.control_plane import CA, SUPER_ADMIN, ControlPlaneNames
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone import addresses, claims, network, shared_pki
 from kubevouch.standalone.api_server import ServerSettings, api_server
+from kubevouch.standalone.data_in_place import DataInPlace
 from kubevouch.standalone.first_start import FirstStart
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, SUPER_ADMIN_FILE, Kubeconfigs, Moved
 from kubevouch.standalone.options import StandaloneOptions
@@ -44,6 +45,7 @@ class Prepared(msgspec.Struct, frozen=True):
         published: where cluster-info sends machines; None if there is none, or nothing that can be used.
         shared: where kubeconfigs that are new send their users.
         moved: what names another server since this start.
+        data: whether the directory is in place; whoever opens further files there adds them.
     """
 
     server: StandaloneServer
@@ -55,6 +57,7 @@ class Prepared(msgspec.Struct, frozen=True):
     published: Endpoint | None
     shared: Endpoint
     moved: tuple[Moved, ...]
+    data: DataInPlace
 
     def sent(self) -> Endpoint:
         """Where machines are sent, as far as anything says so."""
@@ -79,6 +82,7 @@ async def prepared(
         if settings.tracing is not None:
             stack.push_async_callback(asyncio.to_thread, settings.tracing.tracer.close)
         stack.enter_context(claims.directory(options.data_dir))
+        data = DataInPlace(options.data_dir, clock)
         admin = options.data_dir / ADMIN_FILE
         # A first start that was cut short may have made the second one only.
         recorded = addresses.recorded(admin) or addresses.recorded(options.data_dir / SUPER_ADMIN_FILE)
@@ -104,8 +108,9 @@ async def prepared(
             # of another PKI, need not know the group of admin.conf.
             kubeconfigs.ensure(SUPER_ADMIN_FILE, SUPER_ADMIN)
         first_start = FirstStart(options, pki, kubeconfigs, shared, clock)
+        await stack.enter_async_context(data.watching_store(store))
         server = await stack.enter_async_context(
-            api_server(options, settings, store, clock, pki, endpoint, first_start)
+            api_server(options, settings, store, clock, pki, endpoint, data, first_start)
         )
         await own_kinds.ensure(server.client)
         decided, moved = await keep_endpoint(server, options, endpoint)
@@ -113,7 +118,9 @@ async def prepared(
             server, options, endpoint, decided, replicated=settings.store.is_shared
         )
         await cluster_info.tell_recovery(server.client, allowed=options.recovery is not None)
-        yield Prepared(server, store, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere))
+        yield Prepared(
+            server, store, sockets, names, kubeconfigs, decided, published, shared, (*moved, *elsewhere), data
+        )
 
 
 async def _opened(stack: contextlib.AsyncExitStack, settings: ServerSettings, clock: Clock) -> Store:

@@ -21,6 +21,7 @@ from kubevouch.server.apiserver import APIServer
 from kubevouch.server.health import HealthError
 from kubevouch.server.metrics.encryption import EncryptionMetrics
 from kubevouch.standalone.encryption_options import EncryptionOptions
+from kubevouch.standalone.encryption_record import EncryptionRecord, Plan
 from kubevouch.standalone.errors import InvalidOptionsError, NotHereError
 from kubevouch.storage.encryption.ciphers import SecretboxUnavailable
 from kubevouch.storage.encryption.configured import transformers
@@ -62,6 +63,7 @@ class _InUse:
     """A file's content, and what was made of it."""
 
     content: bytes
+    plan: Plan
     transformers: ResourceTransformers
     plugins: Sequence[KMSProvider]
     # Those of calls under way, with a call as long again (kmsCloseGracePeriod).
@@ -85,17 +87,24 @@ class EncryptionAtRest:
 
     Args:
         root: what keys begin with where they are stored.
+        record: of what was stored encrypted before; None for who only reads.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, reloads: bool, root: str = ROOT) -> None:
-        """Raises :class:`EncryptionOptionsError`."""
+    def __init__(
+        self, path: Path, clock: Clock, *, reloads: bool, root: str = ROOT, record: EncryptionRecord | None = None
+    ) -> None:
+        """Raises :class:`EncryptionOptionsError`; with a ``record``, :class:`EncryptionWeakened` too."""
         self.metrics = EncryptionMetrics(CollectorRegistry())
         self.reloads = reloads
         self._path = path
         self._clock = clock
         # Before it is read: a change that comes meanwhile counts.
         self._stamp = stamp(path)
-        self._in_use = self._made(*_load(path))
+        self._record = record
+        content, config = _load(path)
+        if record is not None:
+            record.check(encryption_config.plan(config))
+        self._in_use = self._made(content, config)
         self.encryption = Encryption(self._in_use.transformers, root)
         self.metrics.in_use(self._in_use.content)
         self._closing: set[asyncio.Task[None]] = set()
@@ -144,7 +153,7 @@ class EncryptionAtRest:
             made = transformers(config, self.metrics, plugin)
         except (SecretboxUnavailable, KMSUnavailable) as err:
             raise EncryptionOptionsError(str(err)) from err
-        return _InUse(content, made, plugins, 2 * seconds, [])
+        return _InUse(content, encryption_config.plan(config), made, plugins, 2 * seconds, [])
 
     def _recovered(self) -> None:
         self.encryption.recovered()
@@ -170,6 +179,11 @@ class EncryptionAtRest:
             if tasks:
                 await asyncio.wait(tasks)
             await self._in_use.close()
+
+    def remember(self) -> None:
+        """What is stored encrypted from now on. Raises as ``EncryptionRecord.keep``."""
+        if self._record is not None:
+            self._record.keep(self._in_use.plan)
 
     async def close(self) -> None:
         """For who has only read, without :meth:`running`."""
@@ -223,7 +237,9 @@ class EncryptionAtRest:
                 return
             made = self._made(content, config)
             await self._expect_well(made.plugins, SWITCH_SECONDS)
-        except (EncryptionOptionsError, PluginsUnavailable) as err:
+            if self._record is not None:
+                self._record.keep(made.plan)
+        except (InvalidOptionsError, PluginsUnavailable, OSError) as err:
             log.error("the encryption configuration cannot be used, the former one stays", err=str(err))
             self.metrics.reloaded(self._clock.now(), failed=True)
             if made is not None:
@@ -247,14 +263,17 @@ class EncryptionAtRest:
             await former.close()
 
 
-def at_rest(options: EncryptionOptions, clock: Clock, root: str = ROOT) -> EncryptionAtRest | None:
+def at_rest(
+    options: EncryptionOptions, clock: Clock, root: str = ROOT, record: EncryptionRecord | None = None
+) -> EncryptionAtRest | None:
     """What the options ask for; None stores everything as it is.
 
     Args:
         root: what keys begin with where they are stored.
+        record: of what was stored encrypted before.
 
     Raises:
-        EncryptionOptionsError
+        EncryptionOptionsError, EncryptionWeakened
     """
     if options.config is None:
         if options.automatic_reload:
@@ -262,7 +281,7 @@ def at_rest(options: EncryptionOptions, clock: Clock, root: str = ROOT) -> Encry
                 "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
             )
         return None
-    return EncryptionAtRest(options.config, clock, reloads=options.automatic_reload, root=root)
+    return EncryptionAtRest(options.config, clock, reloads=options.automatic_reload, root=root, record=record)
 
 
 def _load(path: Path) -> tuple[bytes, EncryptionConfiguration]:

@@ -7,7 +7,7 @@ import msgspec
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.interface import Client
 from kubevouch.config.kubeadm_v1beta4 import APIServerComponent, ClusterConfiguration, InitConfiguration, Networking
-from kubevouch.phases import bootstrap_token, cluster_info, cluster_settings, upload_config
+from kubevouch.phases import bootstrap_token, cluster_info, cluster_settings, deleted_nodes, upload_config
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.phases.cluster_settings import ClusterSettings
 from kubevouch.pki.control_plane import SUPER_ADMIN
@@ -42,6 +42,7 @@ class FirstStart(msgspec.Struct, frozen=True):
             tuple(each.url for each in addresses.others(self.options, self.kubeconfigs.here)),
         ))  # fmt: skip
         await upload_config.upload(client, self._settings())
+        await deleted_nodes.settle(client, self.options.identity.lock_out_deleted_nodes, otherwise=True)
         if self.options.token_ttl is not None and self.options.access.bootstrap_token_auth:
             await bootstrap_token.ensure(client, self.options.token_ttl, now=self.clock.now())
 

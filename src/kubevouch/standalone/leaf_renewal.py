@@ -12,7 +12,7 @@ from kubevouch.phases.certificates.control_plane_files import Credential, Layout
 from kubevouch.pki.control_plane import APISERVER_KUBELET_CLIENT, FRONT_PROXY_CLIENT
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
-from kubevouch.util.worker import elsewhere
+from kubevouch.util.worker import elsewhere, working_for
 
 log = get_logger("standalone.leaf_renewal")
 
@@ -46,7 +46,8 @@ class LeafRenewal:
             return
         try:
             # A key of some kinds takes a second to make.
-            outcome = await elsewhere(lambda: self._renew(credential))
+            with working_for("leaf renewal"):
+                outcome = await elsewhere(lambda: self._renew(credential))
         except (CertsError, OSError) as err:
             log.error("a certificate cannot be renewed", certificate=credential.name, err=str(err))
             self._again_at[credential] = self._clock.monotonic() + RETRY_SECONDS

@@ -6,20 +6,27 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client.interface import Client
-from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, Entry, Query
+from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, REVOKED, Entry, Query
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.opening import DEFAULT_FILE
 from kubevouch.ledger.store import SQLiteLedger
+from kubevouch.policy.standing_decisions import in_force
 from kubevouch.records import certificate_ledger
+from kubevouch.revocation.lost_revocations import lost_revocations
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.storage.options import MemorySpec, StoreSpec
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
 _BATCH = 256
+_PAGE = 1000
 
 log = get_logger("standalone.ledger")
 
@@ -60,6 +67,33 @@ async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
         log.warning("the ledger begins after certificates were issued", certificates=found)
     # The last, so that a start that is cut short begins anew: what is found twice is told twice.
     await ledger.append(Entry(kind=BEGUN, at=now, message=message))
+
+
+_PUT_BACK = "nothing to do: it is in force, and is put back"
+_AGAIN = "look at what it was about, and revoke it again unless somebody has deleted it"
+
+
+async def tell_lost_revocations(ledger: Ledger, revocations: Revocations) -> None:
+    """At a start: name what the ledger has revoked and the store has not, before anybody is let in by that.
+
+    A store that is older than the ledger tells nothing by itself, and neither does a mark that somebody has accepted.
+
+    Raises:
+        LedgerError
+    """
+    entries: list[Entry] = []
+    query = Query(kinds=frozenset({REVOKED}), limit=_PAGE)
+    while page := await ledger.find(query):
+        entries += [each.entry for each in page]
+        query = msgspec.structs.replace(query, after=page[-1].sequence)
+    lost = lost_revocations(entries, {each.name for each in revocations})
+    held = await in_force(ledger) if lost else {}
+    for entry in lost:
+        stands = (CERTIFICATE_REVOCATIONS.plural, entry.request) in held
+        log.error(
+            "a revocation is in the ledger and not in the store, which may be older", name=entry.request,
+            reason=entry.reason, recorded=entry.at.isoformat(), why=entry.message, next=_PUT_BACK if stands else _AGAIN,
+        )  # fmt: skip
 
 
 def _entries(issued: Iterable[certificate_ledger.IssuedCertificate], now: dt.datetime) -> Iterator[Entry]:

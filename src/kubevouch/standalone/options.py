@@ -49,12 +49,12 @@ class IdentityOptions(msgspec.Struct, frozen=True):
     Args:
         signing_profile: how much more than Kubernetes' signers the signers refuse.
         allow_name_takeover: a bootstrap token gives any node's name, also one that another machine has.
-        lock_out_deleted_nodes: the certificates of a deleted Node count no more.
+        lock_out_deleted_nodes: the certificates of a deleted Node count no more; None is as the cluster has it.
     """
 
     signing_profile: Profile = Profile.STRICT
     allow_name_takeover: bool = False
-    lock_out_deleted_nodes: bool = False
+    lock_out_deleted_nodes: bool | None = None
 
 
 class ClusterSigning(msgspec.Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from kubevouch import wellknown
+from kubevouch.admission.attestation_challenge_budget import OpenChallenges
 from kubevouch.admission.catalog import Dependencies, default_chain
 from kubevouch.admission.certificate_request_budget import OpenRequests
 from kubevouch.admission.dynamic.configured import ConfiguredAdmission
@@ -15,6 +16,8 @@ from kubevouch.admission.resource_quota import ObjectsIn, QuotasOf
 from kubevouch.api.catalog import POD_CERTIFICATE_REQUESTS, RESOURCE_QUOTAS
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.api.core_v1 import Namespace, Node, ResourceQuota, Secret
+from kubevouch.api.kubevouch_v1alpha1.attestation_challenges import AttestationChallenge
+from kubevouch.api.kubevouch_v1alpha1.catalog import ATTESTATION_CHALLENGES
 from kubevouch.api.pod_certificate_requests_v1beta1 import PodCertificateRequest
 from kubevouch.authentication.bearer import BearerAuthenticator
 from kubevouch.authentication.bootstrap_token import BootstrapTokenAuthenticator
@@ -32,6 +35,8 @@ from kubevouch.authorization.privileged_group import PrivilegedGroupAuthorizer
 from kubevouch.authorization.rbac import RBACAuthorizer, RBACCaches, RBACPolicy, follow, reload
 from kubevouch.authorization.rbac_escalation import EscalationGuard
 from kubevouch.authorization.union import UnionAuthorizer
+from kubevouch.machinery.codec import json_codec
+from kubevouch.machinery.codec.json_codec import UnmarshalError
 from kubevouch.machinery.scheme import GroupResource
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.records import node_recovery
@@ -44,6 +49,7 @@ from kubevouch.standalone import revocation
 from kubevouch.standalone.access import Access
 from kubevouch.standalone.access_options import AccessOptions
 from kubevouch.standalone.admission import configured_admission
+from kubevouch.storage.watchcache.cacher import Tap
 from kubevouch.storage.watchcache.objects import CacheEvent
 from kubevouch.util.clock import Clock
 
@@ -91,6 +97,7 @@ class StandaloneSecurity:
         self._recovery: NodeRecovery | None = None
         self._anchors = trust.client_anchors
         self._anchors_changed: Callable[[], None] = lambda: None
+        self._changed: list[Callable[[], None]] = []
         self._choose_authorizers()
         self.guard = EscalationGuard(self.policy, self.authorizer)
 
@@ -105,6 +112,11 @@ class StandaloneSecurity:
         if self._recovery is not None:
             self._recovery.replace_anchors(anchors)
         self._anchors_changed()
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        for changed in self._changed:
+            changed()
 
     def on_client_anchors(self, changed: Callable[[], None]) -> None:
         """``changed`` is called when the clients of another CA bundle are believed."""
@@ -123,7 +135,7 @@ class StandaloneSecurity:
 
     async def keep(self) -> None:
         """Follow the configuration files, for ever."""
-        await self._access.keep(self._choose_authorizers)
+        await self._access.keep(self._choose_authorizers, self._tell_changed)
 
     async def close(self) -> None:
         await self._access.close()
@@ -172,6 +184,7 @@ class StandaloneSecurity:
             account_named=_namespaced_getter(caches, "serviceaccounts"),
             configured=self._configured,
             open_requests=_open_requests(caches),
+            open_challenges=_open_challenges(caches),
             quotas=_quotas(caches),
         )
         return Security(
@@ -182,6 +195,7 @@ class StandaloneSecurity:
             admission=default_chain(dependencies, self._disabled_admission),
             recovery=self._recovery,
             revocations=self.revocations,
+            on_change=self._changed.append,
         )
 
 
@@ -265,6 +279,28 @@ def _open_requests(caches: Caches) -> OpenRequests:
     cache.on_event(follow_event)
     cache.on_load(lambda: found.load(stored.obj for stored in cache.values()))
     return found
+
+
+def _open_challenges(caches: Caches) -> OpenChallenges:
+    """Followed by key and not as a kind: definitions come and go."""
+    found, prefix = OpenChallenges(), f"/registry/{ATTESTATION_CHALLENGES.group}/{ATTESTATION_CHALLENGES.plural}/"
+
+    async def load(values: Mapping[str, bytes]) -> None:
+        found.load(each for each in map(_challenge, values.values()) if each is not None)
+
+    def changed(key: str, value: bytes | None) -> None:
+        found.changed(key.removeprefix(prefix), None if value is None else _challenge(value))
+
+    caches.tap(Tap(prefix, load, changed))
+    return found
+
+
+def _challenge(value: bytes) -> AttestationChallenge | None:
+    """None for what no schema of ours has let in: it counts for nobody."""
+    try:
+        return json_codec.decode(value, AttestationChallenge)
+    except UnmarshalError:
+        return None
 
 
 def _secret_getter(caches: Caches) -> Callable[[str], Secret | None]:

@@ -189,6 +189,7 @@ class StandaloneServer:
         )
         security.record_into(self.api.metrics.access)
         self._owner = owner
+        self.is_replicated = replicated
         self._policy = shipped_policy(runtime_config, recovery=recovery is not None)
         self._at_first_start = at_first_start
         self._replaces_ca = told.replaces_ca

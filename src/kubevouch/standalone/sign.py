@@ -45,7 +45,8 @@ from kubevouch.util.logger import get_logger
 log = get_logger("standalone.sign")
 
 MAX_CONNECTIONS = 64
-"""Of those that are allowed to connect. One more is hung up on, and asks again."""
+"""Of those that are allowed to connect. For one more, of the user with most connections that have not asked yet, the
+oldest of these gives way. Where all have asked, the new one is hung up on, and asks again."""
 QUESTION_SECONDS = 5.0
 """For a question to come: it is a few hundred octets from this machine."""
 KEPT_ANSWERS = 1000
@@ -118,7 +119,9 @@ class SigningServer:
         self._witness = witness
         self._rules = rules
         self._clock = clock
-        self._connections = 0
+        self._connections: set[asyncio.StreamWriter] = set()
+        # Those of them that have not asked yet, or do not take their answer, oldest first, and their users.
+        self._silent: dict[asyncio.StreamWriter, int] = {}
         self._signing: dict[tuple[str, str], asyncio.Task[tuple[Signer, Certificate]]] = {}
         self._distrusted = ""
 
@@ -201,22 +204,40 @@ class SigningServer:
             log.warning("a user that may not ask has connected", user=user)
             writer.close()
             return
-        if self._connections >= MAX_CONNECTIONS:
+        if len(self._connections) >= MAX_CONNECTIONS and not self._make_room():
             writer.close()
             return
-        self._connections += 1
+        self._connections.add(writer)
+        self._silent[writer] = user
         try:
             body = await wait_at_most(self._clock, read_frame(reader, MAX_QUESTION), QUESTION_SECONDS)
             question = msgspec.json.decode(body, type=Question)
+            self._silent.pop(writer, None)
             writer.write(frame(await self.answer(question)))
+            self._silent[writer] = user
             await wait_at_most(self._clock, writer.drain(), QUESTION_SECONDS)
         except (FramingError, msgspec.MsgspecError, UnicodeDecodeError, TimeoutError) as err:
-            log.warning("what came is no question", user=user, err=loggable(err))
+            if writer in self._connections:
+                log.warning("what came is no question", user=user, err=loggable(err))
         except OSError:
             log.debug("a client has gone", user=user)
         finally:
-            self._connections -= 1
+            self._connections.discard(writer)
+            self._silent.pop(writer, None)
             writer.close()
+
+    def _make_room(self) -> bool:
+        """Hang up on who holds a connection and says nothing; False where nobody does."""
+        users = list(self._silent.values())
+        if not users:
+            return False
+        loudest = max(users, key=users.count)
+        oldest = next(writer for writer, user in self._silent.items() if user == loudest)
+        log.warning("a silent connection gives way to a new one", user=loudest, connections=users.count(loudest))
+        del self._silent[oldest]
+        self._connections.discard(oldest)
+        oldest.transport.abort()
+        return True
 
 
 @asynccontextmanager

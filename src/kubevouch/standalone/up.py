@@ -15,12 +15,13 @@ from prometheus_client.core import Metric
 from kubevouch.client.endpoint import Endpoint
 from kubevouch.client.leader_election import ElectionOptions
 from kubevouch.config.inventory_config import Source
-from kubevouch.controllers import catalog, csr_signing
+from kubevouch.controllers import catalog, csr_signing, decision_protection
+from kubevouch.controllers.decision_releases import DecisionReleases
 from kubevouch.controllers.interface import ApproverService
 from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import gotext
-from kubevouch.phases import bootstrap_token
+from kubevouch.phases import bootstrap_token, deleted_nodes
 from kubevouch.phases.certificates.certs import ControlPlanePKI
 from kubevouch.pki import control_plane, pins
 from kubevouch.pki.control_plane import ControlPlaneNames
@@ -38,8 +39,9 @@ from kubevouch.standalone.data_directory import prepared
 from kubevouch.standalone.errors import InvalidOptionsError
 from kubevouch.standalone.kubeconfigs import ADMIN_FILE, Moved
 from kubevouch.standalone.leading import LedControllers
-from kubevouch.standalone.ledger import begin, open_ledger
+from kubevouch.standalone.ledger import begin, open_ledger, tell_lost_revocations
 from kubevouch.standalone.options import StandaloneOptions
+from kubevouch.standalone.revocation import keep_what_stands
 from kubevouch.standalone.server import StandaloneServer
 from kubevouch.standalone.workers.fork_server import ForkServer
 from kubevouch.standalone.workers.supervisor import working
@@ -60,6 +62,7 @@ class Running(msgspec.Struct, frozen=True):
         tokens: those of the first start, while they hold.
         pin: the public key hash of the CA.
         keeps_state: False if the store ends with the process.
+        locks_deleted_nodes: whether the certificates of a deleted Node count no more.
         moved: what names another server since this start.
         is_out_of_reach: whether that sends machines to where nothing of ours listens.
     """
@@ -71,6 +74,7 @@ class Running(msgspec.Struct, frozen=True):
     pin: str
     started: dt.timedelta
     keeps_state: bool
+    locks_deleted_nodes: bool = False
     moved: tuple[Moved, ...] = ()
     is_out_of_reach: bool = False
 
@@ -103,21 +107,29 @@ async def running(options: StandaloneOptions, clock: Clock, forks: ForkServer | 
             prepared(options, settings, clock, needs_key=_signs(options) and not options.signing.is_elsewhere)
         )
         server = served.server
+        wanted = options.identity.lock_out_deleted_nodes
+        # After a first start it is decided: a cluster without a decision is older.
+        locks = await deleted_nodes.settle(server.client, wanted, otherwise=False)
         tokens = None
         if options.token_ttl is not None and options.access.bootstrap_token_auth:
             tokens = await _first_tokens(server, clock)
         issued = await open_ledger(settings.store, options.data_dir, clock)
         if isinstance(issued, SQLiteLedger):
             stack.push_async_callback(issued.close)
+            await stack.enter_async_context(served.data.watching(issued.expect_in_place))
             await begin(issued, server.client, clock.now())
+            await tell_lost_revocations(issued, server.revocations)
             server.api.metrics.read_at_scrape(partial(_of_ledger, issued))
+        if decision_protection.NAME in {each.name for each in catalog.select(options.controllers)}:
+            releases = DecisionReleases(server.client, clock) if settings.store.is_shared else None
+            await keep_what_stands(server.revocations, issued, releases)
         try:
             plan = ControllerPlan(
                 server,
                 options.controllers,
                 ledger=issued,
                 signing=options.signing,
-                identity=options.identity,
+                identity=msgspec.structs.replace(options.identity, lock_out_deleted_nodes=locks),
                 inventory=inventory,
                 serving=serving_rules(options, served.names, server.pki),
                 approver_services=services,
@@ -150,6 +162,7 @@ async def running(options: StandaloneOptions, clock: Clock, forks: ForkServer | 
             pins.pin_of(server.pki.certificate),
             dt.timedelta(seconds=clock.monotonic() - begun),
             keeps_state=not isinstance(settings.store, MemorySpec),
+            locks_deleted_nodes=locks,
             moved=moved,
             is_out_of_reach=addresses.is_out_of_reach(sent, server.endpoint, options.bind_address, network.is_ours),
         )

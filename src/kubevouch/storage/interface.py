@@ -187,6 +187,19 @@ class Probed(Protocol):
 
 
 @runtime_checkable
+class Placed(Protocol):
+    """A store with files that somebody may delete, move or replace while it has them open."""
+
+    def expect_in_place(self) -> None:
+        """Raises StoreUnavailable unless all of them are where they were opened; may be called in any thread."""
+        ...
+
+    def doubt(self) -> None:
+        """The disk may be full: what a write has shown lately counts no more."""
+        ...
+
+
+@runtime_checkable
 class Layered(Protocol):
     """A store that passes on to another what it does not do itself."""
 

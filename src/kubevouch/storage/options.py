@@ -21,6 +21,8 @@ from kubevouch.storage.sqlite import SQLiteStore
 from kubevouch.util.clock import Clock
 
 DEFAULT_FILE = "kubevouch.db"
+ETCD_MARKED = "etcd"
+"""``etcd.mark`` is in the data directory, whatever the prefix: a cluster of etcd has one counter."""
 
 
 class InvalidStoreSpec(ValueError):
@@ -61,9 +63,14 @@ class SQLiteSpec(msgspec.Struct, frozen=True):
 
 
 class EtcdSpec(msgspec.Struct, frozen=True):
-    """``etcd://…``"""
+    """``etcd://…``
+
+    Args:
+        mark: where a server keeps what it has seen of this etcd; None keeps nothing.
+    """
 
     etcd: EtcdOptions
+    mark: Path | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -71,16 +78,15 @@ class EtcdSpec(msgspec.Struct, frozen=True):
         return True
 
     async def open(self, clock: Clock) -> Store:
-        """Raises StoreUnavailable, Unfinished."""
+        """Raises StoreUnavailable, EtcdWentBack, Unfinished."""
         try:
             from kubevouch.storage.etcd.store import EtcdStore
         except ImportError as err:
             raise StoreUnavailable("a store on etcd needs the extra: pip install 'kubevouch[etcd]'") from err
-        return await _finished(await EtcdStore.open(self.etcd, clock), self)
+        return await _finished(await EtcdStore.open(self.etcd, clock, mark=self.mark), self)
 
     def __str__(self) -> str:
-        hosts = ",".join(endpoint.partition("://")[2] for endpoint in self.etcd.endpoints)
-        return f"etcd://{hosts}{self.etcd.prefix}"
+        return self.etcd.name
 
 
 async def _finished(store: Store, spec: object) -> Store:
@@ -121,11 +127,11 @@ def parse_store(text: str, data_folder: Path, etcd: EtcdOptions | None = None) -
     if colon and scheme == "sqlite" and "\x00" not in rest and not rest.endswith("/"):
         return SQLiteSpec(Path(rest) if rest else data_folder / DEFAULT_FILE)
     if text == "etcd:" and etcd is not None and etcd.endpoints:
-        return EtcdSpec(etcd)
+        return EtcdSpec(etcd, data_folder / ETCD_MARKED)
     if colon and scheme == "etcd" and rest.startswith("//"):
         spec = _etcd(rest[2:], etcd or EtcdOptions())
         if spec is not None:
-            return spec
+            return msgspec.structs.replace(spec, mark=data_folder / ETCD_MARKED)
     raise InvalidStoreSpec(f"got the store {text!r}, expected memory:, sqlite:PATH or etcd://HOST:PORT,…; {_EXAMPLES}")
 
 

@@ -126,6 +126,9 @@ class RunningCluster:
         assert isinstance(self._store, MemoryStore)  # or there were no snapshot
         if isinstance(self.clock, ClusterClock):
             self.clock.set(snapshot.now)
+        if self._controllers is not None:
+            # Else what the store goes back behind would be put back: nobody is asked about it.
+            self._controllers.decisions.forget()
         self._store.restore(snapshot.store)
         self.faults.clear()
         self.server.api.forgive()

@@ -10,8 +10,8 @@ HIDDEN = "[redacted]"
 _SECRET_KEYS = re.compile(r"(?i)(^|[_-])(token|secret|password|authorization|private[_-]?key|bearer)$")
 _BOOTSTRAP_TOKEN = re.compile(r"\b([a-z0-9]{6})\.[a-z0-9]{16}\b")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+")
-# RFC 6750, section 2.3: whatever form the token has.
-_QUERY = re.compile(r"(?i)([?&](?:access_)?token=)[^&\s]+")
+# RFC 6750, section 2.3: whatever form the token has. RFC 7512, section 2.4: the PIN of a token.
+_QUERY = re.compile(r"(?i)([?&](?:access_)?token=|pin-value=)[^&;\s\"]+")
 _PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 

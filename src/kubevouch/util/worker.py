@@ -1,10 +1,15 @@
-"""Long pure work off the event loop: one thread, whose time is shared out among flows.
+"""Long pure work off the event loop: on one thread for requests, one for controllers and one for CA keys.
+
+The time of each thread is shared out among flows: whoever used least of it is next. A job cannot be interrupted, so
+what others wait for has a thread without long jobs: no request waits for the expressions of a controller, and no
+signature for either.
 
 A request with a large body, or about a large object, has its stages (reading, patching, tracking of fields, validation,
 encoding) done here, each with :func:`compute`; small requests do them where they are. Objects are frozen, and a stage
 reads nothing that others change, so it makes no difference to the result.
 
-What takes long whatever its size, such as compiling and evaluating expressions, is done here by :func:`elsewhere`.
+What takes long whatever its size, such as compiling and evaluating expressions, is done here by :func:`elsewhere`, and
+a signature that takes long by :func:`with_key`. A controller says for whom it works with :func:`working_for`.
 """
 
 from __future__ import annotations
@@ -19,20 +24,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 T = TypeVar("T")
 
-# One thread for all: it and the loop take turns at the interpreter, and of more the loop would be one among many.
+# Few threads: they and the loop take turns at the interpreter, and of many the loop would be one.
 _SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
-_THREAD = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-worker")
+_REQUESTS = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-worker")
+_CONTROLLERS = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-controllers")
+_KEYS = ThreadPoolExecutor(1, thread_name_prefix="ThreadPoolExecutor-keys")
 
 # From here on a body is dear: the worst one of this length holds the loop for 20 ms, twice what a join costs in all.
 LARGE_BYTES = 8 * 1024
 
 
 _PLACE = threading.local()
+# Of a pause of long work: how long it is at most, how many there are at once, and in what time an idle loop answers.
+_PAUSE_SECONDS, _MOST_PAUSES, _IDLE_SECONDS = 0.05, 8, 0.0005
 
 
 class FairQueue(Generic[T]):
@@ -48,6 +58,10 @@ class FairQueue(Generic[T]):
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
+
+    def count(self, flow: str) -> int:
+        """How many jobs of ``flow`` wait."""
+        return len(self._waiting.get(flow, ()))
 
     def add(self, flow: str, job: T) -> None:
         queue = self._waiting.get(flow)
@@ -96,15 +110,37 @@ def beside_loop(work: Callable[[], T]) -> T:
 
     Python takes the interpreter from a thread after 5 ms, for which each turn of the loop would wait: a join would
     take ten times as long. So short an interval at all times would cost a join a tenth more, for then the loop and the
-    store's threads take the interpreter from each other. Of two at once, the first to end ends it for both.
+    store's threads take the interpreter from each other. Of several at once, the last to end ends it.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    _interval.shorten()
     _PLACE.beside = True
     try:
         return work()
     finally:
         _PLACE.beside = False
-        sys.setswitchinterval(_USUAL_SWITCH_SECONDS)
+        _interval.restore()
+
+
+class _SwitchInterval:
+    """Short as long as anybody needs it to be."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def shorten(self) -> None:
+        with self._lock:
+            self._users += 1
+            sys.setswitchinterval(_SWITCH_SECONDS)
+
+    def restore(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.setswitchinterval(_USUAL_SWITCH_SECONDS)
+
+
+_interval = _SwitchInterval()
 
 
 def is_beside_loop() -> bool:
@@ -112,7 +148,28 @@ def is_beside_loop() -> bool:
     return getattr(_PLACE, "beside", False)
 
 
-def _timed(work: Callable[[], Any]) -> _Outcome:
+def give_way_to_loop() -> None:
+    """To be called in the course of long work on a thread for controllers: the loop does what is due before it goes on.
+
+    A loop that answers at once has nothing else to do. One that is always busy is waited for a few times, so that the
+    work ends at last.
+    """
+    loop = getattr(_PLACE, "loop", None)
+    if loop is None:
+        return
+    for _ in range(_MOST_PAUSES):
+        answered = threading.Event()
+        begun = time.perf_counter()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return  # it has ended
+        if answered.wait(_PAUSE_SECONDS) and time.perf_counter() - begun < _IDLE_SECONDS:
+            return
+
+
+def _timed(loop: asyncio.AbstractEventLoop, work: Callable[[], Any]) -> _Outcome:
+    _PLACE.loop = loop
     begun = time.thread_time()
     try:
         return _Outcome(beside_loop(work), None, time.thread_time() - begun)
@@ -120,12 +177,18 @@ def _timed(work: Callable[[], Any]) -> _Outcome:
     # keep the body of the request until somebody looks for cycles.
     except Exception as err:  # noqa: BLE001
         return _Outcome(None, err, time.thread_time() - begun)
+    finally:
+        _PLACE.loop = None
 
 
 class Worker:
-    """One server's use of the thread, from its event loop; ``jobs`` and ``seconds`` say what it has done."""
+    """The use of a thread, from one event loop: that for requests by one server, unless another one is given.
 
-    def __init__(self) -> None:
+    ``jobs`` and ``seconds`` say what it has done.
+    """
+
+    def __init__(self, thread: ThreadPoolExecutor = _REQUESTS) -> None:
+        self._thread = thread
         self._queue: FairQueue[_Job] = FairQueue()
         self._busy = False
         self.jobs = 0
@@ -152,7 +215,7 @@ class Worker:
             if job.result.done():
                 continue  # nobody waits for it any more
             self._busy = True
-            running = loop.run_in_executor(_THREAD, _timed, job.work)
+            running = loop.run_in_executor(self._thread, _timed, loop, job.work)
             running.add_done_callback(partial(self._done, loop, flow, job))
 
     def _done(self, loop: asyncio.AbstractEventLoop, flow: str, job: _Job, running: asyncio.Future[_Outcome]) -> None:
@@ -236,9 +299,47 @@ async def compute(work: Callable[..., T], *args: Any) -> T:
     return work(*args)
 
 
+def current_flow() -> str:
+    """For whom this is done; empty if nobody has said so."""
+    return _current.get().flow
+
+
 async def elsewhere(work: Callable[[], T]) -> T:
-    """What ``work`` gives or raises, computed on the worker, for whomever it is: for what cannot be cut into slices."""
+    """What ``work`` gives or raises, computed beside the loop, for whomever it is: for what cannot be cut into slices.
+
+    A request's on the thread for requests, what a controller does on the thread for controllers.
+    """
     share = _current.get()
-    if share.worker is not None:
-        return await share.worker.run(share.flow, work)
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, beside_loop, work)
+    worker = share.worker or _of_loop().requests
+    return await worker.run(share.flow, work)
+
+
+def working_for(flow: str) -> sharing:
+    """Inside, which is a controller's, what is done beside the loop is done for ``flow``."""
+    return sharing(Share(_of_loop().controllers, flow))
+
+
+async def with_key(work: Callable[[], T]) -> T:
+    """What ``work`` gives or raises, done on the thread for CA keys: a signature of up to 50 ms.
+
+    A signature that waits for others is that of a machine which joins.
+    """
+    return await _of_loop().keys.run(current_flow(), work)
+
+
+class _Workers(msgspec.Struct, frozen=True):
+    requests: Worker
+    controllers: Worker
+    keys: Worker
+
+
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Workers] = WeakKeyDictionary()
+
+
+def _of_loop() -> _Workers:
+    """Those of the running loop that belong to no server."""
+    loop = asyncio.get_running_loop()
+    found = _workers.get(loop)
+    if found is None:
+        found = _workers[loop] = _Workers(Worker(), Worker(_CONTROLLERS), Worker(_KEYS))
+    return found

@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 
 from kubevouch.agent.certificate_request import (
+    MAX_ISSUED_BYTES,
     node_client,
     node_serving,
     own_request,
@@ -46,6 +47,7 @@ def test_what_was_asked_for_is_taken() -> None:
     [
         (1, b"", NOW, "cannot be read"),
         (1, keys.to_pem(KEY), NOW, "cannot be read"),
+        (1, _issued() + b"#" * MAX_ISSUED_BYTES, NOW, "at most 262144 are taken"),
         (2, _issued(key=keys.generate(KeyAlgorithm.ECDSA_P256)), NOW, "is for another key"),
         (3, _issued("system:node:worker-2"), NOW, "is for 'system:node:worker-2'"),
         (3, _issued(groups=("system:nodes", "system:masters")), NOW, "system:masters"),

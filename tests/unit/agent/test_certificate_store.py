@@ -18,6 +18,7 @@ from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.tpm import resident_key
 from kubevouch.pki.tpm.resident_key import ResidentKey
+from kubevouch.pki.x509 import pem
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.util.files import write_new
 from software_tpm import software_tpm
@@ -65,6 +66,21 @@ def test_a_key_of_another_certificate_changes_nothing(tmp_path: Path) -> None:
         store.update(_pair()[0], key, now=NOW)
     found = store.current()
     assert found is not None and found.leaf.pem() == certificate
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    store = CertificateStore(tmp_path)
+    certificate, key = _pair()
+    store.update(certificate, key, now=NOW)
+    large = pem.encode(pem.CERTIFICATE, bytes(12 << 10))
+    for text, why in (
+        (certificate + large * 90, "is longer than 1048576 bytes"),
+        (certificate + b"-----BEGIN X-----\n-----END X-----\n" * 2000, "PEM input with 2001 blocks"),
+    ):
+        with pytest.raises(CertificateStoreError, match=why):
+            store.update(text, key, now=NOW)
+    assert store.current_path.read_bytes() == certificate + keys.to_pem(key)
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -10,6 +10,7 @@ from kubevouch.cel.environment import (
     ANY,
     BOOL,
     MAP,
+    PER_CALL_LIMIT,
     STRING,
     Budget,
     Environment,
@@ -17,6 +18,7 @@ from kubevouch.cel.environment import (
     ExpressionError,
     OutOfBudget,
 )
+from kubevouch.cel.values import PausingRun
 
 ENVIRONMENT = Environment({"claims": MAP, "object": ANY, "request": SubjectAccessReviewSpec, "name": STRING})
 OBJECT = {
@@ -299,3 +301,23 @@ def test_a_struct_is_checked_but_absent_fields_stay_absent() -> None:
 def test_functions_that_there_are_not(source: str) -> None:
     with pytest.raises(ExpressionError):
         ENVIRONMENT.compile(source)
+
+
+def test_a_long_evaluation_pauses_again_and_again_and_keeps_its_bounds() -> None:
+    pauses: list[int] = []
+    ten = "[0,1,2,3,4,5,6,7,8,9]"
+    long = ENVIRONMENT.compile(f"{ten}.all(a,{ten}.all(b,{ten}.all(c,{ten}.all(d,a+b+c+d>=0))))", [BOOL])
+    budget = Budget(PER_CALL_LIMIT, lambda: pauses.append(1))
+    assert long.holds({}, budget=budget)
+    spent = PER_CALL_LIMIT - budget.left
+    assert spent // PausingRun.SLICE - 1 <= len(pauses) <= spent // PausingRun.SLICE + 1
+    without = Budget(PER_CALL_LIMIT)
+    assert long.holds({}, budget=without)
+    assert without.left == budget.left
+    pauses.clear()
+    assert ENVIRONMENT.compile("1 == 1").holds({}, budget=budget)
+    assert not pauses
+    endless = ENVIRONMENT.compile(f"{ten}.all(x,{ten}.all(y,{long.source}))", [BOOL])
+    with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
+        endless.holds({}, budget=Budget(10 * PER_CALL_LIMIT, lambda: pauses.append(1)))
+    assert len(pauses) <= PER_CALL_LIMIT // PausingRun.SLICE

@@ -12,8 +12,10 @@ import pytest
 from kubevouch.api import catalog
 from kubevouch.cli.main import run
 from kubevouch.cli.status import EXIT_CODES, show
+from kubevouch.client.interface import MERGE_PATCH
 from kubevouch.doctor.findings import Code
 from kubevouch.doctor.status import ClusterStatus, Severity
+from kubevouch.phases import deleted_nodes
 from kubevouch.testing.cluster import Cluster
 from kubevouch.util import logger
 
@@ -50,6 +52,18 @@ def test_all_that_there_is_on_one_screen(cluster: Cluster, capsys: Captured) -> 
         "CA kubernetes",
         "this kubeconfig (kubernetes-super-admin)",
     }
+    # A cluster of `up` has decided what becomes of deleted nodes.
+    for text, said in (
+        ("true", "their certificates are refused"),
+        ("false", "keep their certificates until these end"),
+    ):
+        change = {"metadata": {"annotations": {deleted_nodes.ANNOTATION: text}}}
+        cluster.run(cluster.client().patch(catalog.NAMESPACES, "kube-system", change, MERGE_PATCH))
+        assert run(["status", *there]) == 0
+        shown = capsys.readouterr().out
+        assert "\n  deleted nodes " in shown and said in shown
+        assert run(["status", *there, "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["deletedNodes"] == {"lockedOut": text == "true"}
     # Somebody removes what machines join by.
     cluster.run(cluster.client().delete(catalog.CONFIG_MAPS, "cluster-info", "kube-public"))
     assert run(["status", *there]) == 2

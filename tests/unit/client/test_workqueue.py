@@ -196,3 +196,73 @@ async def test_metrics() -> None:
     assert metrics.read() == WorkqueueGauges(depth=1, unfinished_seconds=2, longest_running_seconds=2)
     assert metrics.counts == {"added": [1, 1, 1], "retried": [1], "waited": [2, 5], "worked": [4]}
     queue.shut_down()
+
+
+def _by_letter(key: str) -> str:
+    return key[0]
+
+
+@async_test
+async def test_flows_take_turns_and_each_keeps_its_order() -> None:
+    queue: Workqueue[str] = Workqueue(FakeClock(), flow=_by_letter)
+    for key in ("a1", "a2", "a3", "b1", "c1", "b2"):
+        queue.add(key)
+    assert len(queue) == 6
+    assert await taken(queue) == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+@async_test
+async def test_a_flow_that_comes_finds_a_worker_that_is_free() -> None:
+    queue: Workqueue[str] = Workqueue(FakeClock(), flow=_by_letter, workers=9)
+    workers = [asyncio.create_task(queue.get()) for _ in range(9)]
+    for number in range(20):
+        queue.add(f"a{number}")
+    for number in range(20):
+        queue.add(f"b{number}")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    begun = [worker.result() for worker in workers if worker.done()]
+    assert sorted(key[0] for key in begun) == ["a"] * 4 + ["b"] * 4
+    queue.add("c")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    (last,) = (worker.result() for worker in workers if worker.done() and worker.result() not in begun)
+    assert last == "c"
+    assert queue.flow_of("c") == "c"
+
+
+@async_test
+async def test_no_key_is_left_waiting_when_workers_come_free() -> None:
+    """Also of a flow that had as many as it may, and after a shutdown."""
+    queue: Workqueue[str] = Workqueue(FakeClock(), flow=_by_letter, workers=3)
+    done: list[str] = []
+
+    async def work() -> None:
+        while True:
+            try:
+                key = await queue.get()
+            except WorkqueueShutDown:
+                return
+            await asyncio.sleep(0)
+            done.append(key)
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    keys = [f"{letter}{number}" for letter in "ab" for number in range(20)]
+    for key in keys:
+        queue.add(key)
+    queue.shut_down()
+    await asyncio.gather(*workers)
+    assert sorted(done) == sorted(keys)
+
+
+@async_test
+async def test_a_queue_with_one_worker_works_on_every_flow() -> None:
+    queue: Workqueue[str] = Workqueue(FakeClock(), flow=_by_letter, workers=1)
+    for key in ("a1", "a2", "b1"):
+        queue.add(key)
+    order = []
+    while len(queue):
+        order.append(await queue.get())
+        queue.done(order[-1])
+    assert order == ["a1", "b1", "a2"]

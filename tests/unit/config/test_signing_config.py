@@ -37,6 +37,7 @@ def test_a_good_one() -> None:
         ({"trustFile": ""}, r"authorities\[0\].trustFile: Required value: without it nobody's certificate is believed"),
         ({"timeoutSeconds": 0}, "timeoutSeconds: Invalid value: 0: must be between 1 and 600"),
         ({"toleratedUsages": ["everything"]}, "toleratedUsages: Invalid value"),
+        ({"toleratedExtensions": ["1.2.3", "nsComment"]}, r"toleratedExtensions\[1\]: Invalid value: \"nsComment\""),
         ({"webhook": None}, "must have exactly one of process, webhook, cfssl, vault, acme"),
         ({"process": {"socket": "s"}}, "must have exactly one of"),
         ({"webhook": {}}, r"authorities\[0\].webhook.kubeconfigFile: Required value"),

@@ -15,7 +15,6 @@ from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IN_FORCE, MAX_NUMBERS, CertificateRevocation
 from kubevouch.controllers.certificate_revocations import (
-    LIFTED,
     LIFTED_EVENT,
     MAX_LISTED,
     REVOKED_EVENT,
@@ -26,6 +25,7 @@ from kubevouch.controllers.interface import Request
 from kubevouch.ledger.entries import ISSUED, REVOKED, Entry, Query
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.pki import keys
+from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
 
@@ -149,6 +149,11 @@ def test_more_than_is_listed_is_not_said_to_be_in_force(cluster: Cluster, revoke
     events = EventRecorder(server.client, server.clock, "test")
     reconciler = RevocationReconciler(server.client, server.revocations, ledger, server.clock, events)
     cluster.run(reconciler.reconcile(Request("r1")))
+    status = stored(cluster).status
+    assert (status.matched, len(status.certificates)) == (MAX_LISTED + 1, MAX_LISTED)
+    assert [(each.status, each.reason) for each in status.conditions if each.type == IN_FORCE] == [("False", "TooMany")]
+    # The leader that follows knows none of them, and does not say that all are refused.
+    cluster.run(_reconciler(cluster).reconcile(Request("r1")))
     status = stored(cluster).status
     assert (status.matched, len(status.certificates)) == (MAX_LISTED + 1, MAX_LISTED)
     assert [(each.status, each.reason) for each in status.conditions if each.type == IN_FORCE] == [("False", "TooMany")]

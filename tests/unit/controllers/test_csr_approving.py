@@ -23,7 +23,7 @@ from kubevouch.controllers.approval.name_admission import NameAdmission, NameCac
 from kubevouch.controllers.approval.recovery_admission import RecoveryAdmission
 from kubevouch.controllers.approval.token_admission import TokenAdmission
 from kubevouch.controllers.csr_approving import CSRApprover
-from kubevouch.controllers.interface import DONE, IgnorableError, ReconcileError, request_of
+from kubevouch.controllers.interface import DONE, IgnorableError, ReconcileError, UnansweredError, request_of
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.controllers.recovery_records import RecoveryRecords
 from kubevouch.ledger.entries import DENIED, Entry, Query
@@ -52,14 +52,14 @@ def approver(at: World, cached: Indexer[CertificateSigningRequest]) -> CSRApprov
     return CSRApprover(client, Lister(cached), approvers, [bounds], MemoryLedger(), at.clock, Uncounted())
 
 
-async def asked(at: World) -> CertificateSigningRequest:
+async def asked(at: World, name: str = "csr-1") -> CertificateSigningRequest:
     spec = CertificateSigningRequestSpec(
         request=request_pem("system:node:n1", "system:nodes"),
         signer_name=wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
         usages=["digital signature", "client auth"],
     )
     machine = at.as_user("system:bootstrap:abcdef", "system:bootstrappers", wellknown.DEFAULT_NODE_TOKEN_GROUP)
-    made = CertificateSigningRequest(metadata=ObjectMeta(name="csr-1"), spec=spec)
+    made = CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
     return await machine.create(CERTIFICATE_SIGNING_REQUESTS, made)
 
 
@@ -95,9 +95,8 @@ async def test_another_version_is_looked_at_again() -> None:
 class Says:
     """An approver that says one thing."""
 
-    def __init__(self, says: Outcome | Exception, *, loaded: bool = True, is_outside: bool = False) -> None:
+    def __init__(self, says: Outcome | Exception, *, loaded: bool = True) -> None:
         self.name = str(says)
-        self.is_outside = is_outside
         self.asked = 0
         self._says = says
         self._loaded = loaded
@@ -126,10 +125,10 @@ class Admits:
 
 
 async def decided(
-    at: World, approvers: list[Says], bound: Admits, ledger: Ledger | None = None
+    at: World, approvers: list[Says], bound: Admits, ledger: Ledger | None = None, name: str = "csr-1"
 ) -> tuple[list[str], Exception | None]:
     """Types and reasons of the conditions, and what was raised."""
-    csr = await asked(at)
+    csr = await asked(at, name)
     cached: Indexer[CertificateSigningRequest] = Indexer()
     cached.put(csr)
     client = at.server.api.loopback(controller_user(csr_approving.NAME), "test")
@@ -153,30 +152,53 @@ async def test_a_denial_counts_whoever_approves_and_takes_nothing() -> None:
         assert bound.asked == 0
 
 
-class Forbids(Says):
-    """Has come to deny by the time that somebody else has answered."""
-
-    def __init__(self, other: Says) -> None:
-        super().__init__(Outcome.APPROVE)
-        self._other = other
+class Asks(Says):
+    """Has somebody outside asked before it says anything."""
 
     async def judge(self, *_: object) -> Verdict:
-        self._says = Outcome.DENY if self._other.asked else Outcome.APPROVE
+        self.asked += 1
+        if self.asked == 1:
+            raise UnansweredError("asked")
+        return Verdict(Outcome.APPROVE, self.name, reason="ReasonApprove", message="why")
+
+
+class Forbids(Says):
+    """Has come to deny by the time that it is asked again."""
+
+    async def judge(self, *_: object) -> Verdict:
+        self._says = Outcome.DENY if self.asked else Outcome.APPROVE
         return await super().judge()
 
 
 @async_test
-async def test_what_changes_while_a_service_answers_counts() -> None:
+async def test_what_changes_while_somebody_outside_answers_counts() -> None:
     async with world() as at:
-        service = Says(Outcome.APPROVE, is_outside=True)
-        assert await decided(at, [Forbids(service), service], Admits()) == (["Denied ReasonDeny"], None)
+        says = [Forbids(Outcome.APPROVE), Asks(Outcome.APPROVE)]
+        conditions, raised = await decided(at, says, Admits())
+        assert conditions == [] and isinstance(raised, UnansweredError)
+        assert (await decided(at, says, Admits(), name="csr-2"))[0] == ["Denied ReasonDeny"]
+
+
+@async_test
+async def test_an_answer_has_others_asked_again_that_could_not_say() -> None:
+    async with world() as at:
+        says = [Says(TransportError("away")), Asks(Outcome.APPROVE)]
+        _, raised = await decided(at, says, Admits())
+        assert isinstance(raised, UnansweredError)
+
+
+@async_test
+async def test_a_denial_waits_for_nobody_outside() -> None:
+    async with world() as at:
+        says = [Asks(Outcome.APPROVE), Says(Outcome.DENY)]
+        assert await decided(at, says, Admits()) == (["Denied ReasonDeny"], None)
 
 
 @async_test
 async def test_of_two_that_approve_a_service_is_named_last() -> None:
     async with world() as at:
         ledger = MemoryLedger()
-        service, own = Says(Outcome.APPROVE, is_outside=True), Says(Outcome.APPROVE)
+        service, own = Says(Outcome.APPROVE), Says(Outcome.APPROVE)
         service.name = "webhook/cmdb"
         await decided(at, [own, service], Admits(), ledger)
         (found,) = await ledger.find(Query())

@@ -8,7 +8,7 @@ import pytest
 from asynctest import async_test
 from attested_world import NULL, Machine, attested_world, events, identity, outcome, shown
 from controller_world import World
-from kubevouch.api.catalog import NODES
+from kubevouch.api.catalog import EVENTS, NODES
 from kubevouch.api.core_v1.nodes import Node, NodeSpec, Taint
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS, NODE_IDENTITIES
 from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentitySpec
@@ -166,3 +166,26 @@ async def test_what_was_proven_becomes_labels_where_the_operator_says_so() -> No
         await register(at)
         labels = (await at.client.get(NODES, "worker-7")).metadata.labels
         assert labels == {"a": "b", "topology.kubernetes.io/region": "eu-1"}
+
+
+@async_test
+async def test_no_tag_that_a_tenant_writes_becomes_a_label_that_decides_where_pods_run() -> None:
+    """As aws.tag/…, gcp.label.… and azure.tag.… are: whoever rents the machine changes them."""
+    labels = (
+        "nodeLabels: {node-restriction.kubernetes.io/pool: cloud.tag, node-role.kubernetes.io/pool: cloud.tag, "
+        "example.com/pool: cloud.tag, node-restriction.kubernetes.io/region: cloud.region}\n"
+    )
+    async with attested_world(NULL + labels) as at:
+        claims = {"cloud.tag": "payments", "cloud.region": "eu-1"}
+        await Machine(at, "worker-7", "m-1", claims=claims, tenant_claims=("cloud.tag",)).join()
+        await register(at)
+        found = (await at.client.get(NODES, "worker-7")).metadata.labels
+        assert found == {
+            "a": "b",
+            # As it can write it itself.
+            "example.com/pool": "payments",
+            "node-restriction.kubernetes.io/region": "eu-1",
+        }
+        events = (await at.client.list(EVENTS)).items
+        (told,) = [each.message for each in events if each.reason == "LabelRefused"]
+        assert "node-restriction.kubernetes.io/pool, node-role.kubernetes.io/pool" in told

@@ -8,7 +8,7 @@ import pytest
 
 from kubevouch.api.certificates_v1 import CertificateSigningRequest
 from kubevouch.doctor.findings import Area, Code
-from kubevouch.doctor.status import ClusterStatus, Severity, controllers_in, severity_of, waited
+from kubevouch.doctor.status import ClusterStatus, Severity, checks_failing, controllers_in, severity_of, waited
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
 
@@ -50,6 +50,13 @@ workqueue_adds_total{name="other"} 5.0
 """
     assert controllers_in(text) == {"a-controller": 0, "b-controller": 3}
     assert len(controllers_in("\n".join(f'workqueue_depth{{name="{n}"}} 1' for n in range(5000)))) == 200
+
+
+def test_the_checks_that_fail() -> None:
+    text = "[+]ping ok\n[-]data-directory failed: reason withheld\n[+]etcd ok\n[-]shutdown failed: reason withheld\n"
+    assert checks_failing(text) == ("data-directory", "shutdown")
+    assert checks_failing("[-]a b failed: x\n[-]\x1b[2J failed\nno") == ()
+    assert len(checks_failing("[-]a failed\n" * 5000)) == 20
 
 
 def test_the_oldest_request() -> None:

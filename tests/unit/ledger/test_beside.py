@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -57,6 +58,26 @@ async def test_what_was_seen_is_remembered_by_the_next_process(tmp_path: Path) -
         await later.look()
         await later.close()
     assert not logs
+
+
+@async_test
+async def test_a_state_that_is_deleted_or_cannot_be_written(tmp_path: Path) -> None:
+    path, folder, clock = world.written(tmp_path / "ledger.db", 3), tmp_path / "state", FakeClock()
+    folder.mkdir()
+    state = folder / "seen.json"
+    ledger = LedgerBeside(path, state, clock)
+    await ledger.look()
+    state.unlink()
+    clock.advance(KEPT_SECONDS)
+    await ledger.look()
+    assert b'"size":3' in state.read_bytes()
+    shutil.rmtree(folder)
+    clock.advance(KEPT_SECONDS)
+    with pytest.raises(LedgerUnavailable, match="expected to write down what was seen of the ledger"):
+        await ledger.look()
+    with capture_logs() as logs:
+        await ledger.close()
+    assert [line["event"] for line in logs] == ["what was seen of the ledger is not kept"]
 
 
 def rewrite(path: Path) -> None:

@@ -40,7 +40,8 @@ async def test_what_was_done_for_exactly_this_request() -> None:
     kinds = [each.kind for each in await signed_before(ledger, "u", "d")]
     assert kinds == ["issued", "intended"]
     assert await signed_before(ledger, "", "d") == ()
-    assert not await signed_before(ledger, "u", "d", NOW + 2 * CLOCKS_DIFFER)
+    # A clock may have been set back since the request was made.
+    assert len(await signed_before(ledger, "u", "d", NOW + 2 * CLOCKS_DIFFER)) == 2
 
 
 @async_test

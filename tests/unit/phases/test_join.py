@@ -14,9 +14,17 @@ from asynctest import async_test, on_both_loops
 from join_world import TOKEN, WHY, Told, condition, decided, join_world
 from kubevouch import wellknown
 from kubevouch.agent.discovery import DiscoveredCluster
-from kubevouch.agent.interface import AgentError, NotTrustedError, RequestDeniedError, SettingsError, Step
+from kubevouch.agent.interface import (
+    AgentError,
+    NotTrustedError,
+    RequestDeniedError,
+    SettingsError,
+    Step,
+    WrongCertificateError,
+)
 from kubevouch.api import catalog
 from kubevouch.api.authentication_v1 import SelfSubjectReview
+from kubevouch.api.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestStatus
 from kubevouch.api.core_v1 import Node
 from kubevouch.api.core_v1.nodes import NodeCondition, NodeStatus
 from kubevouch.client.interface import TransportError
@@ -36,6 +44,10 @@ from kubevouch.phases.join import (
 )
 from kubevouch.phases.join_phases import Phase, without
 from kubevouch.phases.join_rehearsal import rehearse
+from kubevouch.pki.x509 import pem
+from kubevouch.pki.x509.certificate_builder import CertificateTemplate
+from kubevouch.pki.x509.certificate_extensions import Extension
+from kubevouch.pki.x509.usages import resolve
 from kubevouch.testing.clock import FakeClock
 from kubevouch.util.clock import SystemClock
 
@@ -77,6 +89,30 @@ async def test_a_machine_joins_and_joining_again_changes_nothing(tmp_path: Path)
         assert again == Told()
         assert {path: path.read_bytes() for path in files} == before
         assert len((await world.server.client.list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items) == 1
+
+
+@async_test
+async def test_a_chain_that_could_not_be_stored_is_refused_before_anything_of_it_is_written(tmp_path: Path) -> None:
+    """Of 1.5 MB, from a signer that may answer what it likes."""
+    async with join_world(tmp_path) as world:
+        authority = world.server.pki.authority
+        template = CertificateTemplate(
+            serial=7, subject=authority.certificate.subject, public_key=authority.certificate.public_key,
+            not_before=authority.certificate.not_before, not_after=authority.certificate.not_after,
+            usages=resolve(["cert sign"]), is_ca=True, extra=(Extension("1.2.3", False, bytes(12 << 10)),),
+        )  # fmt: skip
+        large = pem.encode(pem.CERTIFICATE, authority.sign(template))
+
+        def issued(csr: CertificateSigningRequest) -> CertificateSigningRequestStatus:
+            status = world.issued(csr)
+            return msgspec.structs.replace(status, certificate=status.certificate + large * 90)
+
+        async with world.clerk_at_work(issued):
+            with pytest.raises(WrongCertificateError, match="at most 262144 are taken"):
+                await join(JoinOptions(world.discovery(), "worker-1", tmp_path / "node"), CLOCK, Told())
+        # The CA was pinned, and its file is written before anything is asked for, as kubeadm does.
+        names = [path.name for path in _files(tmp_path / "node")]
+        assert sorted(names) == [".kubelet-client.lock", "ca.crt", "kubelet-client.key.tmp"]
 
 
 @async_test

@@ -14,20 +14,25 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     APPROVE,
     APPROVE_OR_DENY,
     AUDIT,
+    READY,
     REQUIRE,
     AllowedHosts,
     AllowedSubject,
     AllowedTexts,
     CertificateRequestPolicy,
     CertificateRequestPolicySpec,
+    CertificateRequestPolicyStatus,
     ExpirationBounds,
     PolicySelector,
     PolicyValidation,
     RateBound,
 )
+from kubevouch.api.meta_v1 import Condition
 from kubevouch.cel.environment import Budget
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.policy.certificate_policies import (
+    SUBJECT_RULE,
+    WRITER_RULE,
     CompiledPolicy,
     Known,
     compile_policy,
@@ -152,6 +157,39 @@ def test_a_requester_without_the_right_is_not_approved_and_not_let_off() -> None
     assert outcome(policy(effect=REQUIRE), may_use=False) == ("no-opinion", False)
 
 
+def test_a_right_that_is_missing_leaves_the_request_to_others() -> None:
+    """Also by a policy that denies: nothing in the request contradicts it."""
+    of = policy()
+    steps = look(of, FACTS, Known(around=Surroundings(now=NOW)), Budget(REQUEST_BUDGET))
+    lacks = Step(WRITER_RULE, StepResult.UNMET, "ops", "the right to approve for example.com/hosts")
+    found = decide(of, steps, True, (Step(SUBJECT_RULE, StepResult.MET), lacks))
+    assert (found.outcome, found.reason, found.retry, found.blocks) == (Outcome.NO_OPINION, "NotPermitted", True, False)
+    assert found.missing == "writer may approve: got ops, expected the right to approve for example.com/hosts"
+    assert decide(of, steps, True, (msgspec.structs.replace(lacks, result=StepResult.MET),)).outcome is Outcome.APPROVE
+
+
+@pytest.mark.parametrize(
+    ("is_old", "asked", "covered"),
+    [
+        (False, ("alice", ("team",)), ("alice", ())),
+        (False, ("root", ("team", "admins")), ("", ("admins",))),
+        # Nobody answers for what is written out.
+        (True, ("root", ("team",)), ("root", ("team",))),
+        (False, ("", ("team",)), ("", ())),
+    ],
+)
+def test_which_names_of_a_client_certificate_are_covered_only(
+    is_old: bool, asked: tuple[str, tuple[str, ...]], covered: tuple[str, tuple[str, ...]]
+) -> None:
+    names = AllowedSubject(
+        common_name=AllowedTexts(patterns=["root", "*"]), organizations=AllowedTexts(patterns=["team", "**"])
+    )
+    of = policy(subject=names)
+    subject = SubjectFacts(common_name=asked[0], organizations=asked[1])
+    assert of.covered_subject(facts(subject=subject, usages=("client auth",)), is_old=is_old) == covered
+    assert of.covered_subject(facts(subject=subject)) == ("", ())
+
+
 def test_an_audited_policy_tells_what_would_have_followed() -> None:
     for asked, told in ((FACTS, "would approve"), (facts(dns_names=("evil.com",)), "would deny")):
         found = verdict(policy(mode=AUDIT), asked)
@@ -264,3 +302,51 @@ def test_whatever_comes_of_the_rules(steps: list[Step], effect: str, audit: bool
         assert results & {StepResult.UNKNOWN, StepResult.ERROR} and effect != APPROVE and not audit
     if effect != APPROVE and not audit and StepResult.UNMET in results:
         assert found.outcome is Outcome.DENY
+
+
+@pytest.mark.parametrize(
+    "crowd",
+    [
+        {"dns_names": tuple(f"h{number}.k8s.example.com" for number in range(101))},
+        {"ip_addresses": tuple(f"10.0.0.{number}" for number in range(101))},
+        {"email_addresses": ("a@example.com",) * 101},
+        {"uris": ("spiffe://example.com/a",) * 101},
+        {"extensions": ("1.2.3",) * 101},
+        {"subject": SubjectFacts(common_name=HOST, organizational_units=("x",) * 101)},
+    ],
+)
+def test_expressions_are_not_evaluated_with_more_than_they_were_tried_with(crowd: dict[str, Any]) -> None:
+    """Nobody knows whether such a request fits: nothing denies it, and a person decides."""
+    careful = policy(effect=REQUIRE, dns_names=None, validations=[PolicyValidation(expression="false")])
+    found = verdict(careful, facts(**crowd))
+    assert (found.outcome, found.blocks, found.reason) == (Outcome.NO_OPINION, True, "PolicyError")
+    assert found.missing.endswith("expected at most 100 of each kind, or a person who decides")
+    kind = next(iter(crowd))
+    if kind != "subject":
+        assert verdict(careful, facts(**{kind: crowd[kind][:100]})).outcome is Outcome.DENY
+    # What has no expressions looks at each name once.
+    plain = policy(effect=REQUIRE, dns_names=None)
+    assert verdict(plain, facts(**crowd)).outcome is Outcome.NO_OPINION
+    assert not verdict(plain, facts(**crowd)).blocks
+
+
+def test_a_policy_that_is_too_expensive_is_not_evaluated_until_it_is_written_anew() -> None:
+    def stored(generation: int, reason: str = "TooExpensive", observed: int = 3) -> CompiledPolicy:
+        ready = Condition(type=READY, status="False", reason=reason, message="it costs", observed_generation=observed)
+        spec = CertificateRequestPolicySpec(
+            effect=REQUIRE,
+            selector=PolicySelector(signer_names=[SIGNER]),
+            validations=[PolicyValidation(expression="false")],
+        )
+        return compile_policy(
+            CertificateRequestPolicy(
+                metadata=ObjectMeta(name="p", generation=generation),
+                spec=spec,
+                status=CertificateRequestPolicyStatus(conditions=[ready]),
+            )
+        )
+
+    assert outcome(stored(3)) == ("no-opinion", True)
+    assert verdict(stored(3)).missing == "policy: got it costs, expected a policy that can be evaluated"
+    # What was said of another generation, or of something else, counts no more.
+    assert outcome(stored(4)) == outcome(stored(3, reason="Invalid")) == ("deny", False)

@@ -20,7 +20,15 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     ExpirationBounds,
     RateBound,
 )
-from kubevouch.policy.constraints import PolicyFault, RecordNeeds, Records, compile_constraints, node_of, record_needs
+from kubevouch.policy.constraints import (
+    PolicyFault,
+    RecordNeeds,
+    Records,
+    compile_constraints,
+    is_written_out,
+    node_of,
+    record_needs,
+)
 from kubevouch.policy.facts import RequestFacts, SubjectFacts
 from kubevouch.policy.verdict import Step, StepResult
 
@@ -312,3 +320,25 @@ def test_names_are_met_only_if_each_is_a_host_under_the_domain(names: list[str])
         for name in names
     ]
     assert result == (None if not names else StepResult.MET if all(inside) else StepResult.UNMET)
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern", "expected"),
+    [
+        ("alice", "**", True),
+        ("systems:a", "**", True),
+        ("system:masters", "system:masters", True),
+        ("system:masters", "system:*", False),
+        ("system:masters", "**", False),
+        ("system:", "**", False),
+        ("kubeadm:cluster-admins", "kubeadm:*", False),
+        ("system:node:a", "system:node:*", True),
+        ("system:node:a", "system:*:*", False),
+        ("system:node:a", "system:node**", False),
+        ("system:node:a:b", "system:node:**", False),
+        ("system:serviceaccount:a:b", "system:serviceaccount:a:*", True),
+        ("system:serviceaccount:ab:c", "system:serviceaccount:a*", False),
+    ],
+)
+def test_names_of_kubernetes_are_written_out(value: str, pattern: str, expected: bool) -> None:
+    assert is_written_out(value, [pattern]) is expected

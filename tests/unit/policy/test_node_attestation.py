@@ -406,7 +406,16 @@ def test_labels_are_of_claims_that_nobody_contradicts_and_that_fit() -> None:
         claim("t", "a b"),
     )
     labels = {"l/r": "r", "l/z": "z", "l/long": "long", "l/t": "t", "l/none": "none"}
-    assert node_attestation.labels_for(labels, [(each.name, each.value) for each in claims]) == {"l/r": "eu"}
+    assert node_attestation.labels_for(labels, claims) == {"l/r": "eu"}
+
+
+def test_a_closed_label_is_of_no_claim_that_a_tenant_writes() -> None:
+    claims = (claim("tag", "db", tenant=True), claim("region", "eu"))
+    pool, role = "node-restriction.kubernetes.io/pool", "node-role.kubernetes.io/x"
+    labels, closed = {pool: "tag", "example.com/pool": "tag", role: "region"}, {pool, role}
+    assert node_attestation.labels_for(labels, claims, closed) == {"example.com/pool": "db", role: "eu"}
+    # Nor of one beside it that says the same.
+    assert pool not in node_attestation.labels_for(labels, (*claims, claim("tag", "db")), closed)
 
 
 def test_which_signers_are_of_the_family() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubevouch.api.attested import Attested, Claim, Strength
@@ -19,7 +20,7 @@ from kubevouch.api.kubevouch_v1alpha1.node_identities import (
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
 from kubevouch.policy import node_identities
-from kubevouch.policy.node_identities import Asked, IdentityRefusedError, decide, grant_of
+from kubevouch.policy.node_identities import Asked, IdentityRefusedError, decide, grant_of, verify_not_banned_by
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 K1, K2 = "1" * 64, "2" * 64
@@ -94,6 +95,39 @@ def test_every_proof_of_a_machine_keeps_it_to_one_name() -> None:
     assert refusal(asked(proof(), proof("i-2", "aws"), uid="u2"), first) == "name-taken"
 
 
+STRONG = proof("m-1", "tpm", renewable=True)
+WEAK = msgspec.structs.replace(proof("k-1", "sshpop", renewable=True), strength=Strength.KEY)
+
+
+@pytest.mark.parametrize("first", [(STRONG,), (STRONG, WEAK), (WEAK, STRONG)])
+def test_the_weaker_of_two_proofs_never_stands_alone(first: tuple[Attested, ...]) -> None:
+    """Whichever was there at the claim, and whichever comes first in the renewal."""
+    claimed = owned(asked(*first))
+    renewed = owned(asked(WEAK, STRONG, key=K2, uid="u2"), named=claimed)
+    assert renewed.status.provider == "sshpop"
+    assert refusal(asked(WEAK, key="3" * 64, uid="u3"), renewed) == "name-taken"
+    with pytest.raises(IdentityRefusedError, match="is tpm m-1 too, which is worth more than sshpop k-1 alone"):
+        decide(asked(WEAK, key=K2, uid="u3", own=True), renewed, (), NOW)
+    # Somebody else's stronger proof beside it is no help, of the same method or of another.
+    assert refusal(asked(WEAK, proof("m-9", "tpm"), uid="u3"), renewed) == "name-taken"
+    assert refusal(asked(WEAK, proof("i-9", "aws"), uid="u3"), renewed) == "name-taken"
+    assert decide(asked(WEAK, STRONG, uid="u3"), renewed, (), NOW).event == "Renewed"
+
+
+def test_of_two_proofs_that_are_worth_the_same_one_is_enough() -> None:
+    other = proof("i-1", "aws", renewable=True)
+    claimed = owned(asked(STRONG, other))
+    assert decide(asked(STRONG, uid="u2"), claimed, (), NOW).event == "Renewed"
+    stronger = msgspec.structs.replace(STRONG, strength=Strength.MEASURED)
+    assert decide(asked(stronger, uid="u2"), claimed, (), NOW).event == "Renewed"
+
+
+def test_a_proof_that_is_worth_less_than_it_was_is_still_that_proof() -> None:
+    measured = msgspec.structs.replace(STRONG, strength=Strength.MEASURED)
+    claimed = owned(asked(WEAK, measured))
+    assert decide(asked(WEAK, STRONG, uid="u2"), claimed, (), NOW).event == "Renewed"
+
+
 def test_a_proof_that_anybody_can_show_again_is_for_one_key() -> None:
     first = owned(asked(proof("m1")))
     assert refusal(asked(proof("m1"), key=K2, uid="u2"), first) == "already-used"
@@ -125,6 +159,22 @@ def test_who_is_banned_comes_back_under_no_name(by: str) -> None:
     other = asked(proof() if by == "hardware" else proof("m-9"), key=K1 if by == "key" else K2, uid="u2",
                   name="worker-7" if by == "name" else "worker-8")  # fmt: skip
     assert refusal(other, banned if by == "name" else None, *(() if by == "name" else (banned,))) == "banned"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        asked(proof("m-2"), key=K2),
+        asked(name="worker-8", key=K2),
+        asked(proof("m-2"), name="worker-8"),
+    ],
+    ids=["name", "machine", "key"],
+)
+def test_a_ban_that_the_server_has_lost_is_a_ban(other: Asked) -> None:
+    banned = owned(asked(), NodeIdentitySpec(banned=True, banned_reason="stolen"))
+    with pytest.raises(IdentityRefusedError, match="node worker-7 is banned: stolen"):
+        verify_not_banned_by([banned], other)
+    verify_not_banned_by([banned], asked(proof("m-2"), name="worker-8", key=K2))
 
 
 def test_a_ban_takes_back_what_was_granted() -> None:

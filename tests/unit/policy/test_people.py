@@ -67,6 +67,34 @@ def test_groups_of_which_the_approver_has_to_be_in_one() -> None:
     assert said.passed_over == ("bob is in none of security, admins", "eve is in none of security, admins")
 
 
+@pytest.mark.parametrize(
+    ("who", "own"),
+    [
+        ("system:serviceaccount:ci:bot", "system:serviceaccounts:ci"),
+        ("system:node:n1", "system:nodes"),
+        ("system:bootstrap:abcdef", "system:bootstrappers:rack"),
+    ],
+)
+def test_machines_are_no_people_unless_a_group_of_theirs_is_named(who: str, own: str) -> None:
+    vote = says(who, "Approve", own, "security", "system:authenticated")
+    for groups in ([], ["security"], ["system:authenticated"], ["security", f"{own}x"]):
+        said = count([vote], FACTS, groups=groups)
+        assert said.approved == () and "names none of its groups" in said.passed_over[0]
+    assert count([vote], FACTS, groups=["security", own]).approved == (who,)
+    # What a person claims to be in is no machine's.
+    assert count([says("ann", "Approve", own)], FACTS, groups=[own]).approved == ("ann",)
+
+
+def test_a_vote_that_is_void_is_told_with_why() -> None:
+    vote = msgspec.structs.replace(says("ann"), metadata=ObjectMeta(name="v1"))
+    other = msgspec.structs.replace(says("ann"), metadata=ObjectMeta(name="v2"))
+    void = {"v1": "is revoked"}
+    assert count([vote], FACTS, void=void) == Said((), (), ("ann is revoked",))
+    assert count([vote, other], FACTS, void=void).approved == ("ann",)
+    denied = msgspec.structs.replace(says("ann", "Deny"), metadata=ObjectMeta(name="v1"))
+    assert count([denied], FACTS, void=void).denied == ()
+
+
 def decided(effect: str, *approvals: CertificateApproval, authors: str = "") -> Verdict:
     """Of a policy that asks for two people and for nothing else that the request does not have."""
     metadata = ObjectMeta(name="two", annotations={AUTHORS_ANNOTATION: authors})

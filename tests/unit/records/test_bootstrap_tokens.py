@@ -26,6 +26,7 @@ from kubevouch.records.bootstrap_tokens import (
     from_secret,
     generate_token,
     groups_of,
+    lost_since,
     no_secret_text,
     parse_token,
     parse_token_id,
@@ -433,3 +434,21 @@ def test_a_secret_without_a_token_secret_lets_nobody_in() -> None:
     empty = msgspec.structs.replace(secret(), data={k: v for k, v in secret().data.items() if k != "token-secret"})
     with pytest.raises(TokenRefusedError, match="has invalid value for key token-secret"):
         accept_for_authentication(empty, "0123456789abcdef", NOW)
+
+
+@pytest.mark.parametrize(
+    ("now", "lost"),
+    [
+        (secret({"auth-extra-groups": "system:bootstrappers:a,system:bootstrappers:b"}), ""),
+        (secret({"auth-extra-groups": "system:bootstrappers:b"}), "its bootstrap token no longer gives system:"),
+        (secret({"usage-bootstrap-authentication": "false"}), "its bootstrap token counts no more: "),
+        (secret({"expiration": "2031-03-01T11:59:59Z"}), "its bootstrap token counts no more: "),
+        (secret(deletion_timestamp=Time.of(NOW)), "its bootstrap token counts no more: "),
+        (None, "its bootstrap token is gone"),
+    ],
+)  # fmt: skip
+def test_what_a_token_gave_and_gives_no_more(now: Secret | None, lost: str) -> None:
+    stamped = ["system:bootstrappers", "system:bootstrappers:a", "system:authenticated"]
+    found = lost_since(now, stamped, NOW)
+    assert found.startswith(lost) and bool(found) is bool(lost)
+    assert "0123456789abcdef" not in found

@@ -113,3 +113,22 @@ def test_writers_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch
         budget.spend(A_NODE, 100)
     assert len(budget._left) == 10
     assert A_NODE.name in budget._left
+
+
+def test_whoever_has_stolen_a_token_leaves_other_addresses_theirs() -> None:
+    clock = FakeClock()
+    budget = WriteBudget(clock)
+    for _ in range(5):
+        budget.spend(A_TOKEN, MIB, "198.51.100.7")
+    with pytest.raises(APIStatusError, match="16 KiB a second in all may be written, 4 MiB at once"):
+        budget.spend(A_TOKEN, MIB, "198.51.100.7")
+    budget.spend(A_TOKEN, MIB, "203.0.113.1")
+    # All addresses of one network are one, and all who have the token have something together.
+    for number in range(5):
+        budget.spend(A_TOKEN, MIB, f"2001:db8::{number}")
+    with pytest.raises(APIStatusError):
+        budget.spend(A_TOKEN, MIB, "2001:db8::5")
+    for number in range(54):
+        budget.spend(A_TOKEN, MIB, f"192.0.2.{number}")
+    with pytest.raises(APIStatusError, match="256 KiB a second in all may be written, 64 MiB at once"):
+        budget.spend(A_TOKEN, MIB, "192.0.2.99")

@@ -204,3 +204,35 @@ def test_marks_are_of_the_verified_chain() -> None:
     assert marks(held) == (mark_of(held, authority_id(CA.certificate)),)
     chains: Sequence[Certificate] = (held, CA.certificate)
     assert len(marks_of(chains)) == 1
+
+
+def test_what_the_server_has_lost_counts_until_the_same_is_there() -> None:
+    held = certificate()
+    found = holding(revocation(users=["system:node:a"]))
+    found.keep(revocation(users=["system:node:a"], issued_until=Time.of(NOW)))
+    found.changed("r1", None)
+    assert found.why(marks(held))
+    assert (len(found), [each.name for each in found]) == (1, ["r1"])
+    assert found.object("r1") is not None
+    # Also when all is read anew.
+    found.load(())
+    assert found.why(marks(held))
+    # Somebody else's of that name says something else.
+    found.changed("r1", revocation(users=["system:node:b"]))
+    assert found.why(marks(held))
+    # It says the same of what was issued earlier only.
+    found.changed("r1", revocation(users=["system:node:a"], issued_until=Time.of(NOW - DAY)))
+    assert found.why(marks(held))
+    found.changed("r1", revocation(users=["system:node:a"], issued_until=Time.of(NOW + DAY)))
+    found.changed("r1", None)
+    assert not found.why(marks(held))
+
+
+def test_what_is_taken_back_after_it_was_lost_counts_no_more() -> None:
+    found = holding()
+    found.keep(revocation(serials=serials(7)))
+    assert found.why(marks(certificate()))
+    assert not found.covers(revocation(serials=serials(7)))
+    found.keep_no_more("r1")
+    assert not found.why(marks(certificate()))
+    assert len(found) == 0

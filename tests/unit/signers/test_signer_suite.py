@@ -6,6 +6,7 @@ A CA that validates names is held to its own (test_acme.py): it gives no certifi
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +14,20 @@ import msgspec
 import pytest
 
 from asynctest import async_test
-from kubevouch.ledger.entries import ISSUED, Query
+from kubevouch.ledger.entries import DISCARDED, ISSUED, Query
+from kubevouch.pki import keys
 from kubevouch.pki.authority import CertificateAuthority
 from kubevouch.pki.client_certificate import is_issued_by
 from kubevouch.pki.errors import IssuedMismatchError, PolicyError, SignatureError
+from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_request
-from kubevouch.signers.interface import SignerUnavailable, SigningStopped, UndecidedError
+from kubevouch.pki.x509.request_builder import build_request
+from kubevouch.pki.x509.subject import Subject
+from kubevouch.signers.interface import OverlongError, SignerUnavailable, SigningStopped, UndecidedError
 from kubevouch.signers.remote import AT_ONCE
 from kubevouch.testing.clock import FakeClock, settle
-from signer_worlds import KINDS, TRUE_SIGN, wanted
+from kubevouch.wellknown import LEGACY_UNKNOWN_SIGNER
+from signer_worlds import GRANTED, KINDS, TRUE_SIGN, granted, wanted
 from softhsm import SoftHSM
 
 every_kind = pytest.mark.parametrize("kind", list(KINDS))
@@ -84,6 +90,65 @@ async def test_a_certificate_for_another_key_stops_the_signer(softhsm: SoftHSM, 
         with pytest.raises(SigningStopped, match="this signer has stopped"):
             await world.sign(wanted("third"))
         assert not await world.ledger.find(Query(uid="second", kinds=frozenset({ISSUED})))
+
+
+@every_kind
+@async_test
+async def test_a_certificate_ends_when_what_was_granted_does(softhsm: SoftHSM, tmp_path: Path, kind: str) -> None:
+    async with KINDS[kind](tmp_path, softhsm) as world:
+        if not world.obeys:
+            # It has lifetimes of its own, of which nobody can tell it less: nothing of it is given out.
+            with pytest.raises(OverlongError, match="it is not given out"):
+                await world.sign(granted())
+            return
+        certificate = await world.sign(granted())
+        assert certificate.not_after == world.clock.now() + dt.timedelta(seconds=GRANTED)
+
+
+@every_kind
+@async_test
+async def test_one_that_ends_later_than_what_was_granted_is_not_given_out(
+    softhsm: SoftHSM, tmp_path: Path, kind: str
+) -> None:
+    async with KINDS[kind](tmp_path, softhsm) as world:
+        world.overrun()
+        with pytest.raises((OverlongError, IssuedMismatchError, SigningStopped), match=r"not after|until") as caught:
+            await world.sign(granted())
+        assert not await world.ledger.find(Query(uid="u", kinds=frozenset({ISSUED})))
+        discarded = await world.ledger.find(Query(uid="u", kinds=frozenset({DISCARDED})))
+        if not isinstance(caught.value, OverlongError):
+            assert not discarded
+            return
+        # It is valid, and somebody else has it: the ledger says what to revoke. Others go on.
+        assert [each.entry.certificate for each in discarded] == [caught.value.certificate.contents]
+        world.be_honest()
+        assert await world.sign(wanted("second"))
+
+
+@every_kind
+@async_test
+async def test_a_shorter_lifetime_that_is_asked_for_holds_for_all_that_can_be_told(
+    softhsm: SoftHSM, tmp_path: Path, kind: str
+) -> None:
+    async with KINDS[kind](tmp_path, softhsm) as world:
+        world.overrun()
+        if world.obeys:
+            with pytest.raises((OverlongError, IssuedMismatchError, SigningStopped), match=r"not after|until"):
+                await world.sign()
+        else:
+            assert (await world.sign()).not_after > world.clock.now() + dt.timedelta(hours=20)
+
+
+@every_kind
+@async_test
+async def test_no_signer_gives_anybody_a_name_of_kubernetes_own(softhsm: SoftHSM, tmp_path: Path, kind: str) -> None:
+    """By whatever holds the key: another program need not know what such a name is worth."""
+    subject = Subject(common_name="system:kube-controller-manager")
+    request = x509_request.parse_pem(build_request(keys.generate(KeyAlgorithm.ECDSA_P256), subject))
+    asked = msgspec.structs.replace(wanted(), request=request, signer_name=LEGACY_UNKNOWN_SIGNER)
+    async with KINDS[kind](tmp_path, softhsm) as world:
+        with pytest.raises(PolicyError, match="issues no name that begins with system:"):
+            await world.sign(asked)
 
 
 @every_kind

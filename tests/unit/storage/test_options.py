@@ -11,7 +11,7 @@ FOLDER = Path("/data")
 
 
 def _etcd(*endpoints: str, prefix: str = "/registry") -> EtcdSpec:
-    return EtcdSpec(EtcdOptions(endpoints, prefix))
+    return EtcdSpec(EtcdOptions(endpoints, prefix), FOLDER / "etcd")
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,6 @@ def test_what_names_no_store(text: str) -> None:
 
 def test_files_for_tls_make_etcd_spoken_to_by_tls() -> None:
     told = EtcdOptions(cafile=Path("ca.crt"))
-    assert parse_store("etcd://a:1", FOLDER, told) == EtcdSpec(EtcdOptions(("https://a:1",), cafile=Path("ca.crt")))
+    assert parse_store("etcd://a:1", FOLDER, told) == EtcdSpec(
+        EtcdOptions(("https://a:1",), cafile=Path("ca.crt")), FOLDER / "etcd"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import Counter
 
@@ -17,9 +18,14 @@ from kubevouch.util.worker import (
     Worker,
     beside_loop,
     compute,
+    current_flow,
+    elsewhere,
+    give_way_to_loop,
     is_beside_loop,
     sharing,
     weigh,
+    with_key,
+    working_for,
 )
 
 # ------------------------------------------------------------------ whose turn it is
@@ -157,3 +163,51 @@ def test_work_can_tell_where_it_is() -> None:
     assert not is_beside_loop()
     assert beside_loop(is_beside_loop)
     assert not is_beside_loop()
+
+
+def test_the_interpreter_changes_hands_quickly_until_the_last_has_ended() -> None:
+    usual, inside = sys.getswitchinterval(), list[float]()
+
+    def outer() -> None:
+        beside_loop(lambda: inside.append(sys.getswitchinterval()))
+        inside.append(sys.getswitchinterval())
+
+    beside_loop(outer)
+    assert inside == [pytest.approx(0.0005)] * 2
+    assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+def test_long_work_lets_the_loop_go_first() -> None:
+    async def scenario() -> None:
+        loop, order = asyncio.get_running_loop(), list[str]()
+
+        def work() -> None:
+            loop.call_soon_threadsafe(order.append, "due")
+            give_way_to_loop()
+            order.append("work")
+
+        with working_for("a"):
+            await elsewhere(work)
+        assert order == ["due", "work"]
+        give_way_to_loop()  # where there is no loop to wait for it does nothing
+
+    aio.run(scenario())
+
+
+def test_who_works_for_whom() -> None:
+    async def scenario() -> None:
+        assert current_flow() == ""
+        with working_for("outer"):
+            with working_for("inner"):
+                assert current_flow() == "inner"
+            assert current_flow() == "outer"
+            controllers = await elsewhere(_name)
+        assert {await elsewhere(_name), controllers, await with_key(_name)} == {
+            "ThreadPoolExecutor-worker_0", "ThreadPoolExecutor-controllers_0", "ThreadPoolExecutor-keys_0",
+        }  # fmt: skip
+
+    aio.run(scenario())
+
+
+def _name() -> str:
+    return threading.current_thread().name

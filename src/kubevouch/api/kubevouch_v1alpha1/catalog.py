@@ -89,7 +89,9 @@ CERTIFICATE_REQUEST_POLICY_KIND = OwnKind(
         Column("Mode", ".spec.mode"),
         Column("Signers", ".spec.selector.signerNames"),
         Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Authorized", '.status.conditions[?(@.type=="Authorized")].status'),
         Column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True),
+        Column("Writer", '.status.conditions[?(@.type=="Authorized")].message', wide=True),
         AGE,
     ),
 )

@@ -13,6 +13,8 @@ from kubevouch.machinery.meta import Object
 
 APPROVE: Final = "Approve"
 DENY: Final = "Deny"
+MAX_GROUPS: Final = 64
+"""Whoever has more says which of them count."""
 
 _NAME = {"minLength": 1, "maxLength": 253}
 _FIXED = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "cannot be changed"}]}
@@ -36,11 +38,16 @@ class CertificateApprovalSpec(Struct):
     ] = always(str)  # fmt: skip
     groups: Annotated[
         list[str],
-        wire(4, "Groups of that user which policies may ask for.", list_type="set",
-             schema={"maxItems": 64, "items": {"type": "string", "maxLength": 1024}}),
+        wire(4, "Groups of that user, which policies may ask for. The API server fills them in.", list_type="set",
+             schema={"maxItems": MAX_GROUPS, "items": {"type": "string", "maxLength": 1024}}),
     ] = []  # fmt: skip
     decision: Annotated[str, wire(5, "Approve or Deny.", required=True, enum=(APPROVE, DENY))] = always(str)
     comment: Annotated[str, wire(6, "Why.", schema={"maxLength": 1024})] = ""
+    credential: Annotated[
+        str,
+        wire(7, "The identifier of the credential with which it was said, as the API server fills it in.",
+             schema={"maxLength": 1024}),
+    ] = ""  # fmt: skip
 
 
 class CertificateApproval(Object):

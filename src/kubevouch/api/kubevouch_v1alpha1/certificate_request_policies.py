@@ -21,6 +21,8 @@ AUDIT: Final = "Audit"
 
 READY: Final = "Ready"
 """The type of the condition that says whether the policy can be evaluated."""
+AUTHORIZED: Final = "Authorized"
+"""The type of the condition that says whether the policy's writer holds the rights for what it approves."""
 
 MAX_PATTERNS = 256
 MAX_VALIDATIONS = 32
@@ -251,8 +253,9 @@ class CertificateRequestPolicyStatus(Struct):
 
     observed_generation: Annotated[Int64, wire(1, "The generation that was looked at.")] = 0
     conditions: Annotated[
-        list[Condition], wire(2, "Ready: whether it can be evaluated, and why not.", list_type="map",
-                              map_keys=("type",))
+        list[Condition], wire(2, "Ready: whether it can be evaluated, and why not. Authorized: whether its writer may "
+                              "approve for the signers that it selects; if not, it approves nothing for them.",
+                              list_type="map", map_keys=("type",))
     ] = []  # fmt: skip
 
 

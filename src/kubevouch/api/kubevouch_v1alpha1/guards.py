@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubevouch.api.admissionregistration_v1.matching import MatchResources, NamedRuleWithOperations
+import msgspec
+
+from kubevouch.api.admissionregistration_v1.matching import MatchCondition
 from kubevouch.api.admissionregistration_v1.mutating_policies import (
     APPLY_CONFIGURATION,
     ApplyConfiguration,
@@ -31,21 +33,34 @@ from kubevouch.api.admissionregistration_v1.policies import (
 from kubevouch.api.admissionregistration_v1.policy_defaults import default_binding, default_policy
 from kubevouch.api.admissionregistration_v1.webhooks import NEVER
 from kubevouch.api.catalog import (
+    CONFIG_MAPS,
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     NODES,
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
+from kubevouch.api.kubevouch_v1alpha1 import GROUP
 from kubevouch.api.kubevouch_v1alpha1.catalog import (
     ATTESTATION_CHALLENGES,
     CERTIFICATE_APPROVALS,
     CERTIFICATE_REQUEST_POLICIES,
     CERTIFICATE_REVOCATIONS,
 )
+from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import MAX_GROUPS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import ENDED, HOLD
-from kubevouch.machinery.meta import Object, ObjectMeta
+from kubevouch.api.kubevouch_v1alpha1.guarded_writes import about as _about
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITER_GUARDS
+from kubevouch.machinery.meta import LabelSelector, Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
+from kubevouch.wellknown import (
+    CREDENTIAL_ID_EXTRA,
+    DECISION_PROTECTION_CONTROLLER,
+    DECISION_RELEASES_PREFIX,
+    KUBE_SYSTEM_NAMESPACE,
+    NAMESPACE_NAME_LABEL,
+    SERVICE_ACCOUNT_USER_PREFIX,
+)
 
 AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
 """Of a CertificateRequestPolicy: the users who have written its spec, a line each."""
@@ -53,13 +68,11 @@ AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
 _APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
 _REVOCATIONS, _REVOKERS = "revocations.kubevouch.io", "revokers.kubevouch.io"
 _CHALLENGES, _OWN_NODES = "challenges.kubevouch.io", "own-nodes.kubevouch.io"
+_RELEASES = "decision-releases.kubevouch.io"
 
-
-def _about(resource: Resource[Any], *operations: str) -> MatchResources:
-    rule = NamedRuleWithOperations(
-        operations=list(operations), api_groups=[resource.group], api_versions=["*"], resources=[resource.plural]
-    )
-    return MatchResources(resource_rules=[rule])
+OVERRIDE: Final = "override"
+"""The verb; on the resource ``definitions`` of our group, which is never served."""
+DEFINITIONS: Final = "definitions"
 
 
 _APPROVER_POLICY = ValidatingAdmissionPolicy(
@@ -81,8 +94,41 @@ _APPROVER_POLICY = ValidatingAdmissionPolicy(
     ),
 )
 
+# By what he is known when the vote is counted: his rights by these groups, and whether the credential still counts.
+_SHOWN = f"request.userInfo.extra['{CREDENTIAL_ID_EXTRA}']"
+_VOTER_POLICY = MutatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_APPROVERS),
+    spec=MutatingAdmissionPolicySpec(
+        match_constraints=_about(CERTIFICATE_APPROVALS, "CREATE"),
+        reinvocation_policy=NEVER,
+        mutations=[
+            Mutation(
+                patch_type=APPLY_CONFIGURATION,
+                apply_configuration=ApplyConfiguration(
+                    expression="Object{spec: Object.spec{"
+                    f"groups: request.userInfo.groups.size() > {MAX_GROUPS} ? [] : request.userInfo.groups, "
+                    f"credential: has(request.userInfo.extra) && '{CREDENTIAL_ID_EXTRA}' in request.userInfo.extra && "
+                    f"{_SHOWN}.size() > 0 ? {_SHOWN}[0] : ''}}}}"
+                ),
+            )
+        ],
+    ),
+)
+
+DECISION_PROTECTORS: Final = (
+    f"{SERVICE_ACCOUNT_USER_PREFIX}{KUBE_SYSTEM_NAMESPACE}:{DECISION_PROTECTION_CONTROLLER}",
+    f"{SERVICE_ACCOUNT_USER_PREFIX}kubevouch-system:kubevouch-controllers",
+)
+"""Who puts back what went without an admitted request, in our own server and by deploy/controllers."""
+_NAMES = ", ".join(f"'{each}'" for each in DECISION_PROTECTORS)
+# It names no author.
+_PUTS_BACK = f"request.userInfo.username in [{_NAMES}]"
+_AS_IT_WAS = (
+    f"{_PUTS_BACK} && has(object.metadata.annotations) && '{AUTHORS_ANNOTATION}' in object.metadata.annotations ? "
+    f"object.metadata.annotations['{AUTHORS_ANNOTATION}'] : ''"
+)
 _FORMER = (
-    "oldObject == null || !has(oldObject.metadata.annotations) || "
+    f"oldObject == null ? ({_AS_IT_WAS}) : !has(oldObject.metadata.annotations) || "
     f"!('{AUTHORS_ANNOTATION}' in oldObject.metadata.annotations) ? '' : "
     f"oldObject.metadata.annotations['{AUTHORS_ANNOTATION}']"
 )
@@ -119,7 +165,13 @@ _ONE_LINE_POLICY = ValidatingAdmissionPolicy(
                 expression="!request.userInfo.username.contains('\\n')",
                 message="a user whose name has a line feed writes no policies, as authors are kept a line each",
                 reason="Forbidden",
-            )
+            ),
+            Validation(
+                expression="!has(request.userInfo.groups) || request.userInfo.groups.all(g, !g.contains('\\n'))",
+                message="a user with a group whose name has a line feed writes no policies, as groups are kept a line "
+                "each",
+                reason="Forbidden",
+            ),
         ],
     ),
 )
@@ -143,9 +195,11 @@ _REVOCATION_POLICY = ValidatingAdmissionPolicy(
 )
 
 
-def _stamping(name: str, resource: Resource[Any], field: str) -> MutatingAdmissionPolicy:
+def _stamping(
+    name: str, resource: Resource[Any], field: str, who: str = "request.userInfo.username"
+) -> MutatingAdmissionPolicy:
     """Who creates the object stands in this field of its spec, whatever he has written there."""
-    stamped = f"Object{{spec: Object.spec{{{field}: request.userInfo.username}}}}"
+    stamped = f"Object{{spec: Object.spec{{{field}: {who}}}}}"
     return MutatingAdmissionPolicy(
         metadata=ObjectMeta(name=name),
         spec=MutatingAdmissionPolicySpec(
@@ -158,7 +212,12 @@ def _stamping(name: str, resource: Resource[Any], field: str) -> MutatingAdmissi
     )
 
 
-_REVOKER_POLICY = _stamping(_REVOKERS, CERTIFICATE_REVOCATIONS, "requestedBy")
+_REVOKER_POLICY = _stamping(
+    _REVOKERS,
+    CERTIFICATE_REVOCATIONS,
+    "requestedBy",
+    f"{_PUTS_BACK} && has(object.spec.requestedBy) ? object.spec.requestedBy : request.userInfo.username",
+)
 # How many one machine, or one token, may have at a time is counted by who made them.
 _CHALLENGER_POLICY = _stamping(_CHALLENGES, ATTESTATION_CHALLENGES, "requester")
 
@@ -214,8 +273,38 @@ _NODES_POLICY = ValidatingAdmissionPolicy(
     ),
 )
 
+# Whoever could write there could say that a decision was taken back, and then have its object go past admission.
+_OF_RELEASES = "(request.operation == 'DELETE' ? oldObject : object)"
+_RELEASES_POLICY = ValidatingAdmissionPolicy(
+    metadata=ObjectMeta(name=_RELEASES),
+    spec=ValidatingAdmissionPolicySpec(
+        match_constraints=msgspec.structs.replace(
+            _about(CONFIG_MAPS, "CREATE", "UPDATE", "DELETE"),
+            namespace_selector=LabelSelector(match_labels={NAMESPACE_NAME_LABEL: KUBE_SYSTEM_NAMESPACE}),
+        ),
+        # Not by resourceNames: who deletes a whole collection names nothing.
+        match_conditions=[
+            MatchCondition(
+                name="of-ours",
+                expression=f"has({_OF_RELEASES}.metadata.name) && "
+                f"{_OF_RELEASES}.metadata.name.startsWith('{DECISION_RELEASES_PREFIX}')",
+            )
+        ],
+        validations=[
+            Validation(
+                expression=f"{_PUTS_BACK} || "
+                f"authorizer.group('{GROUP}').resource('{DEFINITIONS}').check('{OVERRIDE}').allowed()",
+                message=f"{DECISION_PROTECTION_CONTROLLER} alone writes down which decisions were taken back; others "
+                f"need the verb {OVERRIDE} on {DEFINITIONS}.{GROUP}",
+                reason="Forbidden",
+            )
+        ],
+    ),
+)
+
 GUARDS: Sequence[tuple[Resource[Any], Object]] = (
     *_guard(_APPROVER_POLICY),
+    *_guard(_VOTER_POLICY),
     *_guard(_REVOCATION_POLICY),
     *_guard(_REVOKER_POLICY),
     *_guard(_ONE_LINE_POLICY),
@@ -223,6 +312,8 @@ GUARDS: Sequence[tuple[Resource[Any], Object]] = (
     *_guard(_CHALLENGER_POLICY),
     *_guard(_CHALLENGE_POLICY),
     *_guard(_NODES_POLICY),
+    *_guard(_RELEASES_POLICY),
+    *(each for policy in WRITER_GUARDS for each in _guard(policy)),
 )
 """Policies and their bindings."""
 

@@ -136,6 +136,35 @@ def definition_of(kind: OwnKind) -> CustomResourceDefinition:
     )
 
 
+def serves_as_well(found: CustomResourceDefinition, wanted: CustomResourceDefinition) -> bool:
+    """Whether a definition keeps all that ``wanted`` would keep; that of a later version may have more."""
+    (version,) = wanted.spec.versions
+    theirs = next((each for each in found.spec.versions if each.name == version.name), None)
+    if theirs is None or not theirs.served or not theirs.storage or theirs.subresources != version.subresources:
+        return False
+    conversion = found.spec.conversion
+    if conversion is not None and conversion.strategy != "None":
+        return False
+    schema, needed = theirs.schema, version.schema
+    if schema is None or schema.open_api_v3_schema is None or needed is None or needed.open_api_v3_schema is None:
+        return False
+    return _covers(schema.open_api_v3_schema.tree, needed.open_api_v3_schema.tree)
+
+
+def _covers(theirs: Any, ours: Tree) -> bool:
+    """Whether no field of ours is pruned by their schema, and none is free of rules that has some."""
+    if not isinstance(theirs, dict) or (
+        ours.get("x-kubernetes-validations") and not theirs.get("x-kubernetes-validations")
+    ):
+        return False
+    properties = theirs.get("properties") or {}
+    inner = [(properties.get(name), tree) for name, tree in (ours.get("properties") or {}).items()]
+    inner += [
+        (theirs.get(word), ours[word]) for word in ("items", "additionalProperties") if isinstance(ours.get(word), dict)
+    ]
+    return all(_covers(*each) for each in inner)
+
+
 # As many as there are kinds of ours.
 @cache
 def _compiled(kind: OwnKind) -> CompiledVersion:

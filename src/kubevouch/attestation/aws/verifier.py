@@ -168,6 +168,9 @@ class AWSVerifier(Answering):
     def needs_challenge(self) -> bool:
         return self._settings.freshness is Freshness.STS
 
+    def destination(self, evidence: Evidence) -> str:
+        return NAME
+
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:

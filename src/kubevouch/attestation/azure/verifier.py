@@ -158,6 +158,9 @@ class AzureVerifier(Answering):
         self._keys = keys
         self._machines = machines
 
+    def destination(self, evidence: Evidence) -> str:
+        return NAME
+
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:

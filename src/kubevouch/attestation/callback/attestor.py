@@ -17,6 +17,7 @@ from kubevouch.util.clock import Clock
 
 _MAX_REQUEST = 4 << 10
 _SECONDS = 5.0
+_MAX_CONNECTIONS = 64
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -48,6 +49,7 @@ class CallbackAttestor(Showing):
         self._server: asyncio.Server | None = None
         # By path: of the newest proof for a key.
         self._answers: dict[str, bytes] = {}
+        self._connections: dict[asyncio.StreamWriter, None] = {}
 
     async def attest(self, version: str, key: PrivateKey, binding: Binding, asked: Asked | None) -> bytes:
         self._answers[path(binding.spki)] = answer(binding.digest)
@@ -75,7 +77,15 @@ class CallbackAttestor(Showing):
             raise UnavailableError(f"cannot listen at {at.listen or at.host} port {at.port}: {err.strerror}") from err
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request and its answer: for a path that nobody has a proof for, that there is none."""
+        """One request and its answer: for a path that nobody has a proof for, that there is none.
+
+        Anybody may connect: the oldest connection gives way, which is none of a server that asks at once.
+        """
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.transport.abort()
+        self._connections[writer] = None
         try:
             async with asyncio.timeout(_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -91,6 +101,7 @@ class CallbackAttestor(Showing):
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever does not ask in time, or in few words, gets no answer
         finally:
+            self._connections.pop(writer, None)
             writer.close()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import re2
 
-from kubevouch.attestation import serving_names, settings
+from kubevouch.attestation import documents, serving_names, settings
 from kubevouch.attestation.answering import Answering, require
 from kubevouch.attestation.callback.evidence import MAX_ANSWER, NAME, PORT, VERSIONS, Proof, answer, path
 from kubevouch.attestation.http import Answer, Web
@@ -42,6 +42,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PRIVILEGED = 1024
 _MOST_ADDRESSES = 4
 _MOST_SECONDS = 30
+_LONGEST_NAME = 253
+_LOOKED_UP_AT_ONCE = 2
+"""Names: the C library's resolver holds a thread, of which others need some, as long as a name server is silent."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -99,6 +102,14 @@ class CallbackVerifier(Answering):
         self._patterns = patterns
         self._port = port
         self._web = web
+        self._lookups = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
+
+    def destination(self, evidence: Evidence) -> str:
+        """The machine itself: who names one that is silent waits for that one alone."""
+        try:
+            return documents.decode(evidence.data, Proof, "the proof of callback").host[:_LONGEST_NAME] or NAME
+        except RefusedEvidenceError:
+            return NAME
 
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
@@ -107,7 +118,7 @@ class CallbackVerifier(Answering):
         proof = self.shown(evidence, Proof, "the proof of callback")
         require(challenge)
         address = verify_host(proof.host, self._patterns)
-        called = (address,) if address is not None else await _resolved(proof.host)
+        called = (address,) if address is not None else await self._resolved(proof.host)
         for each in called:
             verify_network(each, self._networks)
         await self._call(called, binding)
@@ -129,6 +140,10 @@ class CallbackVerifier(Answering):
 
     def machine_name(self, attested: Attested) -> str:
         return ""
+
+    async def _resolved(self, host: str) -> tuple[IPAddress, ...]:
+        async with self._lookups:
+            return await _resolved(host)
 
     async def _call(self, addresses: Sequence[IPAddress], binding: Binding) -> None:
         """That one of them answers for the key; of a name that has two addresses, one may be away."""

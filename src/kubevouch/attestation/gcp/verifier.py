@@ -114,6 +114,9 @@ class GCPVerifier(Answering):
         self._keys = keys
         self._instances = instances
 
+    def destination(self, evidence: Evidence) -> str:
+        return NAME
+
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:

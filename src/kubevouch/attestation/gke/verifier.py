@@ -207,6 +207,9 @@ class GKEVerifier(Answering):
         self._settings = settings_
         self._instances = instances
 
+    def destination(self, evidence: Evidence) -> str:
+        return self.name
+
     async def verify_client(
         self, evidence: Evidence, binding: Binding, challenge: Challenge | None, now: dt.datetime
     ) -> Attested:

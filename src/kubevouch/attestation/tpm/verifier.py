@@ -126,6 +126,9 @@ class TPMVerifier:
         self._key_protection = key_protection
         self._require_quote = require_quote
 
+    def destination(self, evidence: Evidence) -> str:
+        return ""
+
     def challenge(self, opening: bytes, now: dt.datetime, random: Random) -> Challenge:
         """A secret for the TPM of the endorsement key, if that one counts, and for the attestation key alone."""
         said = documents.decode(opening, Opening, "the opening of tpm")

@@ -27,6 +27,11 @@ encryption_flags = together(
         is_flag=True,
         help="Use the file anew when it changes.",
     ),
+    click.option(
+        "--encryption-allow-cleartext",
+        is_flag=True,
+        help="Store resources in clear text although they were stored encrypted before.",
+    ),
 )
 
 
@@ -50,5 +55,7 @@ def refusing() -> Iterator[None]:
 def take_encryption(flags: dict[str, Any]) -> EncryptionOptions:
     """The options that the flags say; takes them out of ``flags``."""
     return EncryptionOptions(
-        flags.pop("encryption_provider_config"), flags.pop("encryption_provider_config_automatic_reload")
+        flags.pop("encryption_provider_config"),
+        flags.pop("encryption_provider_config_automatic_reload"),
+        flags.pop("encryption_allow_cleartext"),
     )

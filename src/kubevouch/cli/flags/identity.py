@@ -28,9 +28,10 @@ _FLAGS = (
         help="As Kubernetes: a bootstrap token gives any node's name, also one that another machine has.",
     ),
     click.option(
-        "--lock-out-deleted-nodes",
-        is_flag=True,
-        help="Refuse the certificates of a node from the moment its Node is deleted.",
+        "--lock-out-deleted-nodes/--no-lock-out-deleted-nodes",
+        default=None,
+        help="Refuse the certificates of a node from the moment its Node is deleted. up stores the choice in the "
+        "cluster; without the flag the stored one counts: on since the first start, off in clusters of older versions.",
     ),
 )
 

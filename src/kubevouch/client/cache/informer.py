@@ -262,6 +262,7 @@ class InformerFactory:
         self._streaming_lists = streaming_lists
         self._informers: dict[tuple[str, ...], SharedInformer[Any]] = {}
         self._running: dict[tuple[str, ...], asyncio.Task[None]] = {}
+        self._resting: dict[tuple[str, ...], SharedInformer[Any]] = {}
         self._tasks: Supervisor | None = None
 
     def informer(
@@ -279,7 +280,8 @@ class InformerFactory:
         """
         key = (resource.group, resource.version, resource.plural, namespace, label_selector, field_selector)
         if key not in self._informers:
-            self._informers[key] = SharedInformer(
+            resting = self._resting.pop(key, None)
+            self._informers[key] = resting or SharedInformer(
                 client or self._client,
                 resource,
                 clock=self._clock,
@@ -297,12 +299,24 @@ class InformerFactory:
 
     def forget(self, informer: SharedInformer[Any]) -> None:
         """End an informer of a collection that is no more; who asks for it again gets another one."""
+        key = self._end(informer)
+        if key is not None:
+            self._running.pop(key, None)
+
+    def rest(self, informer: SharedInformer[Any]) -> None:
+        """Likewise, of a collection that comes back: whoever asks for it again has this one go on, for all who share
+        it. Its copy stays until then."""
+        key = self._end(informer)
+        if key is not None:
+            self._resting[key] = informer
+
+    def _end(self, informer: SharedInformer[Any]) -> tuple[str, ...] | None:
         key = next((key for key, each in self._informers.items() if each is informer), None)
         if key is not None:
             del self._informers[key]
-            task = self._running.pop(key, None)
-            if task is not None:
-                task.cancel()
+            if key in self._running:
+                self._running[key].cancel()
+        return key
 
     @property
     def informers(self) -> list[SharedInformer[Any]]:
@@ -326,5 +340,11 @@ class InformerFactory:
                 self._tasks = None
 
     def _start(self, tasks: Supervisor, key: tuple[str, ...]) -> None:
-        informer = self._informers[key]
-        self._running[key] = tasks.start(f"informer-{informer.resource.plural}", informer.run)
+        informer, former = self._informers[key], self._running.get(key)
+
+        async def run() -> None:
+            if former is not None:
+                await asyncio.wait({former})
+            await informer.run()
+
+        self._running[key] = tasks.start(f"informer-{informer.resource.plural}", run)

@@ -27,13 +27,17 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import (
     CertificateRequestPolicySpec,
 )
 from kubevouch.api.kubevouch_v1alpha1.guards import authors_of
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import Writer, writer_of
 from kubevouch.cel.environment import TURN, Budget, Turn, TurnOver
 from kubevouch.client.cache.informer import ChangeHandler, SharedInformer
 from kubevouch.client.cache.lister import Lister
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.access_review import is_allowed
 from kubevouch.controllers.approval.interface import ApprovalMetrics, RefusedError, Uncounted
+from kubevouch.controllers.approval.policy_memory import PolicyMemory, Steps, has_failed
 from kubevouch.controllers.approval.policy_records import PolicyRecords
+from kubevouch.controllers.approval.policy_writers import PolicyWriters
+from kubevouch.controllers.approval.voters import Voters
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context, IgnorableError, Request, request_of
 from kubevouch.machinery.codec import json_codec
@@ -43,22 +47,26 @@ from kubevouch.policy.certificate_policies import (
     CompiledPolicy,
     Known,
     compile_policy,
+    cost_fault,
     decide,
     look,
     needs_of,
+    votes_of,
     would_approve,
 )
 from kubevouch.policy.constraints import names_of, node_of
 from kubevouch.policy.expressions import REQUEST_BUDGET, Surroundings, machine_value, proven_value
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.inventory import Inventory
+from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.policy.verdict import Outcome, Step, StepResult, Verdict
 from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.records.node_recovery import is_recovering
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
+from kubevouch.revocation.revocations import Revocations
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
-from kubevouch.util.worker import elsewhere
+from kubevouch.util.worker import elsewhere, give_way_to_loop, working_for
 
 log = get_logger("controllers.certificate_policies")
 
@@ -79,17 +87,25 @@ class Policies:
         changed: is told whenever a policy comes, goes or says something else.
     """
 
-    def __init__(self, informer: SharedInformer[CertificateRequestPolicy], changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        informer: SharedInformer[CertificateRequestPolicy],
+        changed: Callable[[], None],
+        decisions: StandingDecisions | None = None,
+    ) -> None:
         self._informer = informer
         self._told = changed
+        self._decisions = decisions or StandingDecisions()
+        self._decisions.on_change(self._lost)
+        self._decisions.on_load(changed)
         self._stale: dict[str, CertificateRequestPolicy] = {}
         self._compiled: dict[str, CompiledPolicy] = {}
-        self._specs: dict[str, tuple[CertificateRequestPolicySpec, frozenset[str]]] = {}
+        self._specs: dict[str, tuple[str, CertificateRequestPolicySpec, frozenset[str], Writer | None, str]] = {}
         self._compiling = asyncio.Lock()
         self.handler = ChangeHandler(self._changed)
 
     def have_loaded(self) -> bool:
-        return self._informer.synced
+        return self._informer.synced and self._decisions.has_loaded
 
     async def current(self) -> Sequence[CompiledPolicy]:
         """By name."""
@@ -97,20 +113,30 @@ class Policies:
             async with self._compiling:
                 while self._stale:
                     name, policy = next(iter(self._stale.items()))
-                    compiled = await elsewhere(partial(compile_policy, policy))
+                    # All who ask wait for it, whoever asks first.
+                    with working_for("policies"):
+                        compiled = await elsewhere(partial(compile_policy, policy))
                     # It stays stale until it is compiled, so that whoever else asks waits; and may have changed again.
                     if self._stale.get(name) is policy:
                         del self._stale[name]
                         self._compiled[name] = compiled
         return [self._compiled[name] for name in sorted(self._compiled)]
 
+    def _lost(self, plural: str, policy: Any, is_lost: bool) -> None:
+        """One that stands although the server has lost it is asked beside whatever has its name there."""
+        if plural == CERTIFICATE_REQUEST_POLICIES.plural:
+            self._put(f"{policy.metadata.name}\0", policy, gone=not is_lost)
+
     def _changed(self, policy: CertificateRequestPolicy, gone: bool) -> None:
-        name, said = policy.metadata.name, (policy.spec, authors_of(policy))
+        self._put(policy.metadata.name, policy, gone=gone)
+
+    def _put(self, name: str, policy: CertificateRequestPolicy, *, gone: bool) -> None:
+        said = (policy.metadata.uid, policy.spec, authors_of(policy), writer_of(policy), cost_fault(policy))
         if gone:
             for known in (self._stale, self._compiled, self._specs):
                 known.pop(name, None)
         elif self._specs.get(name) == said:
-            # Its status, as a rule.
+            # The rest of its status, as a rule.
             return
         else:
             self._specs[name] = said
@@ -121,6 +147,7 @@ class Policies:
 class _Judged(NamedTuple):
     policy: CompiledPolicy
     may_use: bool | None
+    rights: Sequence[Step]
     verdict: Verdict
 
 
@@ -147,7 +174,6 @@ class PolicyApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`, and ``Bound`` there."""
 
     name = NAME
-    is_outside = False
 
     def __init__(
         self,
@@ -161,15 +187,18 @@ class PolicyApprover:
         metrics: ApprovalMetrics | None = None,
         *,
         trusts_annotations: bool,
+        revocations: Revocations | None = None,
         proven: Mapping[str, Sequence[Attested]] = NOTHING_PROVEN,
     ) -> None:
         """Args:
         approvals: with :data:`REQUEST_INDEX`.
+        revocations: void what those have said whom they are about; None for none.
         trusts_annotations: the API server says from where a request came, and lets nobody else say it.
         proven: by the UID of a request, what its machine has proven, while nobody has decided.
         """
         self._client = client
         self._policies = policies
+        self._writers = PolicyWriters(client, clock, is_own_server=trusts_annotations)
         self._records = records
         self._nodes = nodes
         self._approvals = approvals
@@ -178,8 +207,10 @@ class PolicyApprover:
         self._metrics = metrics or Uncounted()
         self._trusts_annotations = trusts_annotations
         self._proven = proven
+        self._voters = Voters(client, Revocations.none() if revocations is None else revocations)
         # By the UID of a request, between what is said of it and its approval.
         self._judgements: dict[str, _Judgement] = {}
+        self._memory = PolicyMemory()
 
     def has_loaded(self) -> bool:
         return self._policies.have_loaded()
@@ -197,19 +228,35 @@ class PolicyApprover:
         begun, needs = self._records.granted_so_far, needs_of(selected)
         records = await self._records.look(facts, needs, self._clock.now())
         approvals = self._approvals.by_index(REQUEST_INDEX, facts.uid)
-        known = Known(around=self._surroundings(csr, facts, selected), records=records, approvals=approvals)
-        whole, judged = Budget(REQUEST_BUDGET), []
-        for policy in selected:
-            steps = await _looked(policy, facts, known, whole)
+        void = await self._voters.void(votes_of(selected, facts, approvals))
+        around = self._surroundings(csr, facts, selected)
+        known = Known(around=around, records=records, approvals=approvals, void=void)
+        judged = []
+        for policy, steps in zip(selected, await self._steps(selected, facts, known), strict=True):
             may_use = await self._may_use(csr, policy) if would_approve(policy, steps) else None
-            judged.append(_Judged(policy, may_use, decide(policy, steps, may_use)))
-            self._count(policy, steps)
+            rights = await self._rights(policy, facts) if may_use and not policy.is_audit else ()
+            judged.append(_Judged(policy, may_use, rights, decide(policy, steps, may_use, rights)))
         if needs:
             self._judgements[facts.uid] = _Judgement(begun, known, [each for each in judged if each.policy.needs],
                                                      _relies(judged))  # fmt: skip
             if len(self._judgements) > _REMEMBERED:
                 del self._judgements[next(iter(self._judgements))]
         return [each.verdict for each in judged]
+
+    async def _steps(self, policies: Sequence[CompiledPolicy], facts: RequestFacts, known: Known) -> Sequence[Steps]:
+        """Of each policy; as they were, if they took long or failed and nothing has changed."""
+        remembered = self._memory.find(facts.uid, policies, known)
+        if remembered is not None:
+            return remembered
+        whole, was_long, found = Budget(REQUEST_BUDGET), False, []
+        for policy in policies:
+            steps, is_long = await _looked(policy, facts, known, whole)
+            was_long = was_long or is_long
+            found.append(steps)
+            self._count(policy, steps)
+        if was_long or has_failed(found):
+            self._memory.keep(facts.uid, policies, known, found)
+        return found
 
     async def admit(self, csr: CertificateSigningRequest, request: CertificateRequest) -> None:
         """See ``Bound``. Nothing is waited for."""
@@ -233,7 +280,8 @@ class PolicyApprover:
         except TurnOver as err:
             raise IgnorableError("another request was approved a moment ago") from err
         verdicts = [
-            decide(each.policy, found, each.may_use) for each, found in zip(judgement.judged, steps, strict=True)
+            decide(each.policy, found, each.may_use, each.rights)
+            for each, found in zip(judgement.judged, steps, strict=True)
         ]
         for verdict in verdicts:
             if verdict.outcome is Outcome.DENY:
@@ -269,6 +317,11 @@ class PolicyApprover:
         )
         return await is_allowed(self._client, csr.spec, asked)
 
+    async def _rights(self, policy: CompiledPolicy, facts: RequestFacts) -> Sequence[Step]:
+        writer = await self._writers.look(policy, (facts.signer_name,))
+        subject = await self._writers.look_at_subject(policy, facts)
+        return (writer,) if subject is None else (writer, subject)
+
     def _count(self, policy: CompiledPolicy, steps: Sequence[Step]) -> None:
         for step in steps:
             if step.result == StepResult.ERROR:
@@ -289,14 +342,18 @@ async def _selected(policies: Sequence[CompiledPolicy], facts: RequestFacts) -> 
     return await elsewhere(select) if len(facts.groups) * len(policies) > _MANY else select()
 
 
-async def _looked(policy: CompiledPolicy, facts: RequestFacts, known: Known, whole: Budget) -> tuple[Step, ...]:
-    """What takes long is done beside the loop, from the beginning."""
-    if policy.patterns * len(names_of(facts)) > _MANY:
-        return await elsewhere(lambda: look(policy, facts, known, whole))
-    try:
-        return look(policy, facts, known, whole, Turn(TURN))
-    except TurnOver:
-        return await elsewhere(lambda: look(policy, facts, known, whole))
+async def _looked(policy: CompiledPolicy, facts: RequestFacts, known: Known, whole: Budget) -> tuple[Steps, bool]:
+    """The steps, and whether they took long: then they are done beside the loop, from the beginning."""
+    if policy.patterns * len(names_of(facts)) <= _MANY:
+        with suppress(TurnOver):
+            whole.pause = None
+            return look(policy, facts, known, whole, Turn(TURN)), False
+
+    def look_beside() -> Steps:
+        whole.pause = give_way_to_loop
+        return look(policy, facts, known, whole)
+
+    return await elsewhere(look_beside), True
 
 
 def evidence_of(csr: CertificateSigningRequest, *, trusts_annotations: bool) -> Mapping[str, Any]:
@@ -323,7 +380,7 @@ def build(context: Context, controller: QueueController) -> PolicyApprover:
                 controller.queue.add(request_of(csr))
 
     informer = context.informers.informer(CERTIFICATE_REQUEST_POLICIES, client=client)
-    policies = Policies(informer, changed)
+    policies = Policies(informer, changed, context.decisions)
     controller.follow(informer, policies.handler)
     approvals = context.informers.informer(CERTIFICATE_APPROVALS, client=client)
     with suppress(ValueError):  # somebody who shares the cache has added it
@@ -339,5 +396,6 @@ def build(context: Context, controller: QueueController) -> PolicyApprover:
         context.clock,
         context.approval_metrics,
         trusts_annotations=context.count is not None,
+        revocations=context.revocations,
         proven=NOTHING_PROVEN if context.attestation is None else context.attestation.proven,
     )

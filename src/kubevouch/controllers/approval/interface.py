@@ -4,6 +4,7 @@ Approvers say what they think of a request, and change nothing. Bounds are asked
 approved: they may take something that there is only so much of, and hold whoever approves.
 
 RefusedError         a bound that the request is outside of, for ever
+HeldBackError        a bound that the request is outside of now
 """
 
 from __future__ import annotations
@@ -25,11 +26,6 @@ class Approver(Protocol):
         """As :attr:`kubevouch.policy.verdict.Verdict.approver` has it."""
         ...
 
-    @property
-    def is_outside(self) -> bool:
-        """Whether it asks somebody outside of the cluster, who may take long: it is asked before the others look."""
-        ...
-
     def has_loaded(self) -> bool:
         """Whether it knows all that it decides by: nothing is decided before every approver does."""
         ...
@@ -39,9 +35,11 @@ class Approver(Protocol):
     ) -> Verdict | Sequence[Verdict]:
         """What it says of an undecided request, whose ``facts`` and ``request`` are derived of ``csr``.
 
-        One that speaks for several, such as policies, has a verdict of each.
+        One that speaks for several, such as policies, has a verdict of each. It waits for nobody outside of the
+        cluster: what it has to know from there it asks by ``controllers.outside_questions``.
 
         Raises:
+            UnansweredError: somebody outside is asked; with the answer it is asked again.
             ReconcileError, APIStatusError, TransportError: it cannot say now. Nobody's approval counts until it can.
         """
         ...
@@ -55,6 +53,7 @@ class Bound(Protocol):
 
         Raises:
             RefusedError: the request is denied.
+            HeldBackError: it waits, and says for what.
             IgnorableError, ReconcileError, APIStatusError, TransportError: not now.
         """
         ...
@@ -122,6 +121,15 @@ UNCOUNTED = Uncounted()
 
 class RefusedError(Exception):
     """The request is outside of ``bound``, for ever; ``reason`` is that of the condition."""
+
+    def __init__(self, bound: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.bound = bound
+        self.reason = reason
+
+
+class HeldBackError(Exception):
+    """The request is outside of ``bound`` until something changes, or a person approves; ``reason`` is one word."""
 
     def __init__(self, bound: str, reason: str, message: str) -> None:
         super().__init__(message)

@@ -39,7 +39,6 @@ class KubeletClientApprover:
     """Recognises, and asks whether the requester may have it."""
 
     name = NAME
-    is_outside = False
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -44,6 +44,7 @@ from kubevouch.controllers.approval.serving_sources import (
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.custom_kinds import CustomKind, CustomKinds
 from kubevouch.controllers.interface import Context, ReconcileError, Request, request_of
+from kubevouch.controllers.outside_questions import RequestQuestions, request_questions
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.ledger.interface import LedgerError
 from kubevouch.machinery.custom_object import CustomObject
@@ -58,15 +59,12 @@ MAX_LOOKUPS = 8
 """Names, and addresses, of a request that the resolver is asked about; names of an address that are looked up again."""
 LOOKUP_SECONDS = 10.0
 """For all of a request."""
-LOOKING_AT_ONCE = 4
-"""Requests: name servers that are silent keep no more of the controller's workers."""
 
 
 class KubeletServingApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`."""
 
     name = NAME
-    is_outside = False
 
     def __init__(
         self,
@@ -77,6 +75,7 @@ class KubeletServingApprover:
         has_loaded: Callable[[], bool],
         metrics: ApprovalMetrics,
         resolver: Resolver | None,
+        questions: RequestQuestions,
         attested: AttestedNames | None = None,
     ) -> None:
         self._rules = rules
@@ -86,8 +85,8 @@ class KubeletServingApprover:
         self.has_loaded = has_loaded
         self._metrics = metrics
         self._resolver = resolver
+        self._questions = questions
         self._attested = attested
-        self._looking = 0
 
     async def judge(self, csr: CertificateSigningRequest, facts: RequestFacts, request: CertificateRequest) -> Verdict:  # noqa: ARG002 - the facts have it all
         """See the protocol."""
@@ -101,17 +100,13 @@ class KubeletServingApprover:
             raise ReconcileError(f"what was issued to node {node} cannot be read: {err}") from err
         verdict = kubelet_serving.decide(facts, known, rules)
         if verdict.outcome is not Outcome.APPROVE and self._attested is not None:
-            proven = await self._attested.of(node, kubelet_serving.wanted_names(facts))
+            proven = self._attested.of(csr, node, kubelet_serving.wanted_names(facts))
             known = msgspec.structs.replace(known, of_machine=known.of_machine | proven)
             verdict = kubelet_serving.decide(facts, known, rules)
         if verdict.outcome is Outcome.NO_OPINION and self._resolver is not None:
-            if self._looking < LOOKING_AT_ONCE:
-                self._looking += 1
-                try:
-                    resolved = await look_up(self._resolver, facts, node)
-                finally:
-                    self._looking -= 1
-                verdict = kubelet_serving.decide(facts, msgspec.structs.replace(known, resolved=resolved), rules)
+            resolver = self._resolver
+            resolved = self._questions.answer(csr, "dns", "name servers", lambda: look_up(resolver, facts, node))
+            verdict = kubelet_serving.decide(facts, msgspec.structs.replace(known, resolved=resolved), rules)
             # Nobody tells of a zone that changes.
             verdict = msgspec.structs.replace(verdict, retry=verdict.outcome is Outcome.NO_OPINION)
         if verdict.outcome is not Outcome.NO_OPINION:
@@ -260,13 +255,13 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         controller.watch(informer)
     servers = APIServers(slices.indexer, services.indexer, cluster_info.indexer)
     machines = Machines(context, sources, wake)
-    attested = None
+    attested, questions = None, request_questions(controller.questions, context)
     if context.attestation is not None:
         identities = context.informers.informer(
             NODE_IDENTITIES, client=context.connect(wellknown.NODE_ATTESTATION_CONTROLLER)
         )
         controller.watch(identities)
-        attested = AttestedNames(identities.lister, context.attestation.verifiers, context.clock)
+        attested = AttestedNames(identities.lister, context.attestation.verifiers, context.clock, questions)
     return KubeletServingApprover(
         context.kubelet_serving,
         sources,
@@ -275,5 +270,6 @@ def build(context: Context, controller: QueueController) -> KubeletServingApprov
         lambda: machines.have_loaded() and context.inventory.has_loaded(),
         context.approval_metrics,
         context.resolver,
+        questions,
         attested,
     )

@@ -32,10 +32,13 @@ from kubevouch.controllers.attestation import Attestation
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import Context, ReconcileError, request_of
 from kubevouch.controllers.inventory import MachineInventory
+from kubevouch.controllers.outside_questions import RequestQuestions, request_questions
+from kubevouch.ledger.entries import ISSUED, Query
+from kubevouch.ledger.interface import LedgerError, ReadableLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.node_user import node_name_of
-from kubevouch.pki.policy import attestation_provider
+from kubevouch.pki.policy import NODE_SIGNERS, attestation_provider, rules_signer
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy import node_attestation, node_identities, unattested
@@ -47,6 +50,7 @@ from kubevouch.policy.verdict import MAX_TRACE_BYTES, Outcome, Step, StepResult,
 from kubevouch.records.token_bounds import SOURCE_ADDRESS_ANNOTATION
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER
 
 log = get_logger("controllers.node_attestation")
 
@@ -57,13 +61,14 @@ FALLBACK_EVENT = "AttestationFallback"
 _NODE_INDEX = "attested-node"
 # Of requests that are about to be approved.
 _REMEMBERED = 4096
+# Certificates of one node, among which one is a client's.
+_LOOKED_AT = 100
 
 
 class NodeAttestationApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver` and ``Bound``: the claim is taken last."""
 
     name = NAME
-    is_outside = False
 
     def __init__(
         self,
@@ -72,7 +77,9 @@ class NodeAttestationApprover:
         claims: NodeClaims,
         nodes: Lister[Node],
         inventory: MachineInventory,
+        ledger: ReadableLedger,
         clock: Clock,
+        questions: RequestQuestions,
         metrics: ApprovalMetrics = UNCOUNTED,
         *,
         trusts_annotations: bool = False,
@@ -81,10 +88,11 @@ class NodeAttestationApprover:
         self._client = client
         self._attestation = attestation
         self._metrics = metrics
-        self._proofs = NodeProofs(client, attestation)
+        self._proofs = NodeProofs(client, attestation, questions)
         self._claims = claims
         self._nodes = nodes
         self._inventory = inventory
+        self._ledger = ledger
         self._clock = clock
         self._proven: dict[str, Asked] = {}
         # Those of them of whom nothing says that the name was theirs before.
@@ -99,7 +107,7 @@ class NodeAttestationApprover:
         """See the protocol. An answer uses its challenge up, whatever comes of it."""
         if not node_attestation.is_client(facts.signer_name):
             is_serving = node_attestation.is_serving(facts.signer_name)
-            return self._serving(facts) if is_serving else self._without_proof(facts)
+            return self._serving(facts) if is_serving else await self._without_proof(facts)
         provider = attestation_provider(facts.signer_name)
         if provider not in self._attestation.verifiers:
             return Verdict(Outcome.NO_OPINION, NAME)
@@ -209,17 +217,34 @@ class NodeAttestationApprover:
         if named is not None and named.spec.banned:
             return _denied("banned", f"node {named.metadata.name} is banned")
         against = node_attestation.serving_objection(facts, named)
-        return _waits("not-attested", against, retry=True) if against else Verdict(Outcome.NO_OPINION, NAME)
+        if against is None:
+            return Verdict(Outcome.NO_OPINION, NAME)
+        if against.denied:
+            return _denied(against.step, against.message)
+        return _waits(against.step, against.message, retry=True)
 
-    def _without_proof(self, facts: RequestFacts) -> Verdict:
-        named = self._claims.named(node_name_of(facts.subject.common_name))
+    async def _without_proof(self, facts: RequestFacts) -> Verdict:
+        name = node_name_of(facts.subject.common_name)
+        named = self._claims.named(name)
         banned = self._claims.banned(facts.key_fingerprint)
         against = unattested.objection(facts, named, banned, self._attestation.config)
+        own = bool(name) and facts.username == facts.subject.common_name
+        if against is None and named is None and own and facts.signer_name in NODE_SIGNERS:
+            against = unattested.forgotten(facts, await self._last_signer(name), self._attestation.config)
         if against is None:
             return Verdict(Outcome.NO_OPINION, NAME)
         if not against.denied:
             return _waits(against.step, against.message, retry=False)
         return _denied(against.step, against.message)
+
+    async def _last_signer(self, name: str) -> str:
+        """Of the newest client certificate that was issued for a node; empty for none."""
+        query = Query(kinds=frozenset({ISSUED}), node=name, newest_first=True, limit=_LOOKED_AT)
+        try:
+            found = [each.entry.signer for each in await self._ledger.find(query)]
+        except LedgerError as err:
+            raise ReconcileError(f"what was issued to node {name} cannot be read: {err}") from err
+        return next((each for each in found if rules_signer(each) == KUBE_APISERVER_CLIENT_KUBELET_SIGNER), "")
 
     def _source(self, csr: CertificateSigningRequest) -> str:
         """From where it came, where the API server says so: another one keeps what the requester has written there."""
@@ -326,7 +351,7 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
     identities = context.informers.informer(NODE_IDENTITIES, client=client)
     nodes = context.informers.informer(NODES, client=client)
     requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, client=client)
-    claims = NodeClaims(client, identities, context.clock)
+    claims = NodeClaims(client, identities, context.clock, context.decisions)
 
     requests.indexer.add_index(_NODE_INDEX, _node_names)
 
@@ -343,7 +368,9 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
         claims,
         nodes.lister,
         context.inventory,
+        context.ledger,
         context.clock,
+        request_questions(controller.questions, context),
         context.approval_metrics,
         trusts_annotations=context.count is not None,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.policy import node_identities
 from kubevouch.policy.facts import RequestFacts
 from kubevouch.policy.node_identities import Asked
+from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
@@ -40,9 +42,19 @@ _INDEXES: Mapping[str, Callable[[NodeIdentity], Iterable[str]]] = {
 
 
 class NodeClaims:
-    """Args: ``informer``: of NodeIdentities."""
+    """Args:
+    informer: of NodeIdentities.
+    decisions: which bans stand although the server has lost them.
+    """
 
-    def __init__(self, client: Client, informer: SharedInformer[NodeIdentity], clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informer: SharedInformer[NodeIdentity],
+        clock: Clock,
+        decisions: StandingDecisions | None = None,
+    ) -> None:
+        self._decisions = decisions or StandingDecisions()
         for index, function in _INDEXES.items():
             informer.indexer.add_index(index, function)
         self._client = client
@@ -52,14 +64,22 @@ class NodeClaims:
         self._allowance = Allowance(clock)
 
     def named(self, name: str) -> NodeIdentity | None:
-        return self._identities.get(name)
+        """Also one that is banned and that the server has lost."""
+        return next((each for each in self._lost() if each.metadata.name == name), self._identities.get(name))
 
     def banned(self, key: str) -> NodeIdentity | None:
         """Who is banned and has had this key."""
-        return next((each for each in self._identities.by_index(_KEY_INDEX, key) if each.spec.banned), None)
+        lost = (each for each in self._lost() if key in node_identities.keys_of(each.status))
+        there = (each for each in self._identities.by_index(_KEY_INDEX, key) if each.spec.banned)
+        return next(itertools.chain(there, lost), None)
 
     def others(self, asked: Asked) -> list[NodeIdentity]:
-        """Other names that the same machine, or the same key, has; by another method, too, as far as that is known."""
+        """Other names that the same machine, or the same key, has; by another method, too, as far as that is known.
+
+        Raises:
+            IdentityRefusedError: a ban is about the machine which the server has lost.
+        """
+        node_identities.verify_not_banned_by(self._lost(), asked)
         found = [
             each
             for provider, identity in node_identities.identities_of(asked.proofs)
@@ -69,6 +89,9 @@ class NodeClaims:
             found += self._identities.by_index(_PROVIDER_ID_INDEX, each.provider_id) if each.provider_id else ()
         found += self._identities.by_index(_KEY_INDEX, asked.key)
         return list({each.metadata.name: each for each in found}.values())
+
+    def _lost(self) -> Iterator[NodeIdentity]:
+        return self._decisions.lost(NODE_IDENTITIES.plural)
 
     async def take(self, asked: Asked) -> str:
         """Write down to whom the name belongs, and what may be signed for it.

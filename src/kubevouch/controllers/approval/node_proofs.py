@@ -6,6 +6,7 @@ RefusedEvidenceError, UnsupportedVersionError, UnavailableError    as the method
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Sequence
 
 import msgspec
@@ -29,6 +30,7 @@ from kubevouch.client.interface import Client, TransportError
 from kubevouch.client.stored import find
 from kubevouch.controllers.approval.node_claims import unwritten
 from kubevouch.controllers.attestation import Attestation, ClusterID
+from kubevouch.controllers.outside_questions import RequestQuestions
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import names
 from kubevouch.pki.x509.x509_request import CertificateRequest
@@ -40,8 +42,9 @@ _REMEMBERED = 4096
 class NodeProofs:
     """Verifies each request once: what it says never changes, and a cloud is not asked again while it waits."""
 
-    def __init__(self, client: Client, attestation: Attestation) -> None:
+    def __init__(self, client: Client, attestation: Attestation, questions: RequestQuestions) -> None:
         self._client = client
+        self._questions = questions
         self._verifiers = attestation.verifiers
         self._cluster = ClusterID(client)
         self._verified = attestation.proven
@@ -57,12 +60,12 @@ class NodeProofs:
         """All that the request shows, the method of its signer, ``provider``, first.
 
         Raises:
-            RefusedEvidenceError, UnsupportedVersionError, UnavailableError, ReconcileError, APIStatusError,
-            TransportError
+            RefusedEvidenceError, UnsupportedVersionError, UnavailableError, UnansweredError, ReconcileError,
+            APIStatusError, TransportError
         """
         found = self._verified.get(facts.uid)
         if found is None:
-            found = await self._verify(self._evidence(csr, provider), facts, request, now)
+            found = await self._verify(csr, self._evidence(csr, provider), facts, request, now)
             self._verified[facts.uid] = found
             if len(self._verified) > _REMEMBERED:
                 del self._verified[next(iter(self._verified))]
@@ -86,15 +89,23 @@ class NodeProofs:
         return evidence
 
     async def _verify(
-        self, evidence: Sequence[Evidence], facts: RequestFacts, request: CertificateRequest, now: dt.datetime
+        self,
+        csr: CertificateSigningRequest,
+        evidence: Sequence[Evidence],
+        facts: RequestFacts,
+        request: CertificateRequest,
+        now: dt.datetime,
     ) -> tuple[Attested, ...]:
         cluster = await self._cluster.get()
         # All challenges are used up before the first proof is looked at, so that none is left for another try.
         answered = [await self._challenge(facts, each, self._verifiers[each.provider]) for each in evidence]
-        proofs = []
-        for each, (challenge, nonce) in zip(evidence, answered, strict=True):
+        came, proofs = came_at(facts, now), []
+        for place, (each, (challenge, nonce)) in enumerate(zip(evidence, answered, strict=True)):
             binding = Binding(request.public_key.canonical_info, cluster, nonce)
-            found = await self._verifiers[each.provider].verify_client(each, binding, challenge, now)
+            verifier = self._verifiers[each.provider]
+            verify = functools.partial(verifier.verify_client, each, binding, challenge, came)
+            asked = _destination(verifier, each)
+            found = self._questions.answer(csr, each.provider, asked, verify, place) if asked else await verify()
             if found.provider != each.provider or not found.identity:
                 raise RefusedEvidenceError("identity", f"{each.provider} names no machine")
             # A claim that cannot be written down would be tried for ever.
@@ -143,3 +154,17 @@ class NodeProofs:
             )
         except (APIStatusError, TransportError) as err:
             raise unwritten(f"the use of challenge {challenge.metadata.name}", err) from err
+
+
+def came_at(facts: RequestFacts, now: dt.datetime) -> dt.datetime:
+    """When the request came, which its proofs are held to however long it waits.
+
+    Objects have whole seconds: what was made in the rest of that one was not made later.
+    """
+    return now if facts.created is None else min(now, facts.created + dt.timedelta(seconds=1))
+
+
+def _destination(verifier: Verifier, evidence: Evidence) -> str:
+    # A plug-in of before has no such method, and may ask anybody.
+    destination = getattr(verifier, "destination", None)
+    return verifier.name if destination is None else str(destination(evidence))

@@ -18,7 +18,6 @@ class RevocationApprover:
     """Never approves. Args: ``revocations`` are known before any controller runs."""
 
     name = NAME
-    is_outside = False
 
     def __init__(self, revocations: Revocations) -> None:
         self._revocations = revocations

@@ -1,7 +1,7 @@
 """Services outside of the cluster that are asked about requests, each with its own name among the approvers.
 
-Nothing but a whole and fitting answer approves. A service that is slow or away holds up neither the requests that it is
-not asked about nor, for longer than once in a while, those that it is.
+Nothing but a whole and fitting answer approves. No worker waits for a service, and one that is away is left alone for a
+while.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kubevouch.config.approver_webhooks import DENY, WAIT
 from kubevouch.controllers.approval.interface import UNCOUNTED, ApprovalMetrics
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.interface import ApproverService, Context, IgnorableError, Request, request_of
+from kubevouch.controllers.outside_questions import RequestQuestions, request_questions
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy import approval_review
 from kubevouch.policy.approval_review import ReviewError
@@ -25,8 +26,6 @@ from kubevouch.util.uuids import random_uuid
 
 log = get_logger("controllers.approver_webhook")
 
-AT_ONCE = 8
-"""Questions to one service: of the controller's workers most are left for what needs no service."""
 FAILED_REASON = "WebhookFailed"
 FIRST_REST, LONGEST_REST = 1.0, 30.0
 """Seconds for which a service that gave no answer is not asked again; the second doubles."""
@@ -36,21 +35,20 @@ _REMEMBERED = 4096
 class WebhookApprover:
     """See :class:`kubevouch.controllers.approval.interface.Approver`."""
 
-    is_outside = True
-
     def __init__(
         self,
         service: ApproverService,
         clock: Clock,
+        questions: RequestQuestions,
         wake: Callable[[Request], None],
         metrics: ApprovalMetrics = UNCOUNTED,
     ) -> None:
         self._settings = service.settings
         self._webhook = service.webhook
         self._clock = clock
+        self._questions = questions
         self._wake = wake
         self._metrics = metrics
-        self._asking = 0
         # Until when it rests, and for how long it will the next time.
         self._resting, self._rest = 0.0, FIRST_REST
         self._why = ""
@@ -67,12 +65,19 @@ class WebhookApprover:
         """See the protocol."""
         if facts.signer_name not in self._settings.signer_names:
             return Verdict(Outcome.NO_OPINION, self.name)
-        if self._asking >= AT_ONCE:
-            raise IgnorableError(f"{self.name} has {AT_ONCE} questions to answer already")
         if self._clock.monotonic() < self._resting:
             return self._without_answer(csr, self._why)
+        try:
+            return self._questions.answer(csr, self.name, self.name, lambda: self._ask(csr, facts))
+        except (WebhookError, ReviewError) as err:
+            return self._without_answer(csr, str(err))
+
+    async def _ask(self, csr: CertificateSigningRequest, facts: RequestFacts) -> Verdict:
+        """Raises WebhookError, ReviewError."""
+        if self._clock.monotonic() < self._resting:
+            # It had to wait for room, and meanwhile another question got no answer.
+            raise WebhookError(self._why)
         uid = random_uuid()
-        self._asking += 1
         begun, outcome = self._clock.monotonic(), "none"
         try:
             answer = await self._webhook.ask_bytes(approval_review.question(uid, facts, csr), attempts=1)
@@ -80,9 +85,8 @@ class WebhookApprover:
             outcome = verdict.outcome
         except (WebhookError, ReviewError) as err:
             self._fail(str(err))
-            return self._without_answer(csr, str(err))
+            raise
         finally:
-            self._asking -= 1
             self._metrics.asked(self._settings.name, outcome, self._clock.monotonic() - begun)
         self._answered()
         return verdict
@@ -115,5 +119,6 @@ class WebhookApprover:
 
 def build(context: Context, controller: QueueController) -> Sequence[WebhookApprover]:
     """One for each service, in their order."""
-    made = (context.clock, controller.queue.add, context.approval_metrics)
+    questions = request_questions(controller.questions, context)
+    made = (context.clock, questions, controller.queue.add, context.approval_metrics)
     return [WebhookApprover(each, *made) for each in context.approver_services]

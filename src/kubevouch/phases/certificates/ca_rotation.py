@@ -239,6 +239,7 @@ class CARotation:
     async def pause(self) -> Rotation:
         """No phase is entered and no machine begins to renew until the next ``start``."""
         rotation = self._underway(await self.read())
+        ca_rotation_files.verify_own(self._layout, rotation.bundle)
         if not rotation.paused:
             rotation = await self._enter(msgspec.structs.replace(rotation, paused=True))
         await self._tell(rotation)
@@ -329,6 +330,7 @@ class CARotation:
     async def _apply(self, rotation: Rotation) -> None:
         """All that belongs to the phase."""
         layout, bundle = self._layout, rotation.bundle
+        ca_rotation_files.verify_own(layout, bundle)
         if rotation.phase is Phase.RENEWING:
             # Trusted before it signs, whatever was cut off before.
             ca_rotation_files.publish(layout, bundle, linked=True)

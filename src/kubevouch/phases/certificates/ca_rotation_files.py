@@ -36,6 +36,7 @@ from kubevouch.pki.errors import PKIError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records.ca_rotation import STATE_CONFIGMAP
 from kubevouch.util.files import (
     PRIVATE,
     PRIVATE_FOLDER,
@@ -159,6 +160,28 @@ def verify_controller_manager(layout: Layout) -> None:
                 "kube-controller-manager then signs nothing",
                 f"sed -i 's#--cluster-signing-cert-file=.*#--cluster-signing-cert-file={own}#' {manifest}, and go on",
             )
+
+
+def verify_own(layout: Layout, bundle: Iterable[Certificate]) -> None:
+    """Whether each CA is one of this control plane's files: whoever writes ConfigMaps could name any other.
+
+    Raises:
+        CertsError, OSError
+    """
+    there = (path for name in (FORMER, NEXT) if (path := pair_of(layout, name).certificate).exists())
+    known = (
+        *trust_bundle.parse(layout.authority(CA).certificate.read_bytes(), "ca.crt"),
+        *(x509_certificate.parse_pem(path.read_bytes()) for path in there),
+    )
+    contents = {each.contents for each in known}
+    foreign = next((each for each in bundle if each.contents not in contents), None)
+    if foreign is not None:
+        raise CertsError(
+            f"the state of the CA rotation names a CA that is in no file here: {foreign.subject.common_name!r}, "
+            f"expected one of {layout.authority(CA).certificate} and {folder_of(layout)}",
+            f"find out who changed the ConfigMap {STATE_CONFIGMAP} in kube-system, and delete it; the files say how "
+            "far the rotation is",
+        )
 
 
 def publish(layout: Layout, bundle: Iterable[Certificate], *, linked: bool) -> None:

@@ -21,6 +21,11 @@ CERTIFICATE_REQUEST = "CERTIFICATE REQUEST"
 MAX_INPUT = 4 << 20
 """Octets that one call scans: four times etcd's default request size, so no object that could be stored is refused."""
 
+MAX_BLOCKS = 1000
+"""Ends of blocks in one input. A Linux distribution's trust bundle has 150, one of all TPM vendors some hundreds."""
+MAX_HEADERS = 32
+"""Of one block, which has two at most where anybody writes them."""
+
 _BEGIN = b"-----BEGIN "
 _END = b"\n-----END "
 _DASHES = b"-----"
@@ -42,18 +47,22 @@ class _Malformed(Exception):
 
 
 def first_block(data: bytes, *, limit: int = MAX_INPUT) -> Block | None:
-    """The first well-formed block, or nothing. Raises :class:`ParseError` for more than ``limit`` octets."""
+    """The first well-formed block, or nothing. Raises :class:`ParseError` as :func:`blocks` does."""
     return next(blocks(data, limit=limit), None)
 
 
-def blocks(data: bytes, *, limit: int = MAX_INPUT) -> Iterator[Block]:
+def blocks(data: bytes, *, limit: int = MAX_INPUT, most: int = MAX_BLOCKS) -> Iterator[Block]:
     """The well-formed blocks in order, in time linear in the input.
 
     Raises:
-        ParseError: the input is longer than ``limit`` octets.
+        ParseError: the input is longer than ``limit`` octets, or has more than ``most`` ends of blocks, well formed or
+            not, or a block more than :data:`MAX_HEADERS` headers.
     """
     if len(data) > limit:
         raise ParseError(f"PEM input of {len(data)} bytes, at most {limit} are read")
+    # Each takes microseconds here and tens of them in who parses it: a megabyte of them took half a second of a loop.
+    if (ends := data.count(_END)) > most:
+        raise ParseError(f"PEM input with {ends} blocks, at most {most} are read")
     position: int | None = 0
     while position is not None:
         block, position = _next(data, position)
@@ -86,6 +95,7 @@ def _block(data: bytes, position: int, end: int) -> tuple[Block | None, int | No
         raise _Malformed
     label = label[:-5]
     headers: dict[str, str] = {}
+    lines = 0
     while True:
         if position >= len(data):
             return None, None
@@ -93,6 +103,9 @@ def _block(data: bytes, position: int, end: int) -> tuple[Block | None, int | No
         key, colon, value = line.partition(b":")
         if not colon:
             break
+        lines += 1
+        if lines > MAX_HEADERS:
+            raise ParseError(f"a PEM block has more than {MAX_HEADERS} headers")
         headers[_text(key).strip(_GO_SPACE)] = _text(value).strip(_GO_SPACE)
         position = behind
     if position > end + 1:

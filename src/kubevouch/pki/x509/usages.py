@@ -93,6 +93,15 @@ def resolve(usages: Iterable[str]) -> CertificateUsages:
     return CertificateUsages(frozenset(bits), tuple(sorted(extended, key=_OID_RANK.__getitem__)))
 
 
+def identifies_clients(usages: Iterable[str]) -> bool:
+    """Whether servers take a certificate with these usages for a client's.
+
+    They do so for ``any``, and without an extended usage, which is for every purpose (RFC 5280 section 4.2.1.12).
+    """
+    extended = {EXTENDED_KEY_USAGES[each] for each in usages if each in EXTENDED_KEY_USAGES}
+    return not extended or not extended.isdisjoint((ANY_OID, CLIENT_AUTH_OID))
+
+
 def usages_for_key(purpose: str, *, rsa: bool, manager_order: bool = True) -> tuple[str, ...]:
     """The usages a kubelet asks for (Kubernetes 1.27 and later): key encipherment only with an RSA key.
 

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from kubevouch.server.edge.timeouts import Timeouts
 from kubevouch.server.flow_control.connections import ConnectionLimits
 from kubevouch.server.flow_control.handshakes import HandshakeSlots
-from kubevouch.util.addresses import source_prefix
+from kubevouch.util.addresses import source_prefix, wider_prefixes
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
@@ -74,8 +74,9 @@ class Listener:
         self._when_gone = when_gone
         self._handshakes = handshakes or HandshakeSlots()
         self._seconds = timeouts.handshake
-        # In the order in which they came.
-        self._greetings: dict[asyncio.Task[None], None] = {}
+        # In the order in which they came, with their networks; and those of each network.
+        self._greetings: dict[asyncio.Task[None], str] = {}
+        self._by_network: dict[str, dict[asyncio.Task[None], None]] = {}
         self._accepting = asyncio.create_task(self._accept(), name="listener")
 
     async def close(self) -> None:
@@ -98,7 +99,8 @@ class Listener:
                     await self._clock.sleep(_PAUSE_SECONDS)
                 continue
             source = source_prefix(str(peer[0])) if isinstance(peer, tuple) else ""
-            oldest = next(iter(self._greetings), None) if self._limits.is_full else None
+            network = _network_of(source)
+            oldest = None if self._limits.has_room(source) else self._which_gives_way(source, network)
             if not self._limits.admit(source, gives_way=oldest is not None):
                 connection.close()
                 continue
@@ -108,11 +110,24 @@ class Listener:
                 self._forget(oldest)
                 oldest.cancel()
             task = loop.create_task(self._greet(connection, source))
-            self._greetings[task] = None
+            self._greetings[task] = network
+            self._by_network.setdefault(network, {})[task] = None
             task.add_done_callback(self._forget)
 
+    def _which_gives_way(self, source: str, network: str) -> asyncio.Task[None] | None:
+        """The oldest of the same network, so that one that has most costs no other; else the oldest of all."""
+        own = next(iter(self._by_network.get(network, ())), None)
+        if own is not None or not self._limits.has_room(source, leaving=1):
+            return own
+        return next(iter(self._greetings), None)
+
     def _forget(self, greeting: asyncio.Task[None]) -> None:
-        self._greetings.pop(greeting, None)
+        network = self._greetings.pop(greeting, None)
+        if network is not None:
+            of_network = self._by_network[network]
+            del of_network[greeting]
+            if not of_network:
+                del self._by_network[network]
 
     async def _greet(self, connection: socket.socket, source: str) -> None:
         handed_over = counted = False
@@ -145,6 +160,11 @@ class Listener:
                 connection.close()
             if not counted:
                 self._limits.release(source)
+
+
+def _network_of(source: str) -> str:
+    """The widest network around a source; the source itself where there is none."""
+    return (source, *wider_prefixes(source))[-1]
 
 
 def _whole_hello(connection: socket.socket) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kubevouch.authentication.interface import Credentials
 from kubevouch.machinery import errors
@@ -18,7 +18,7 @@ from kubevouch.server.flow_control.public_reads import PublicReads
 from kubevouch.server.flow_control.scheduler import FairScheduler, Outcome
 from kubevouch.server.flow_control.sources import SourceBudget
 from kubevouch.server.request import Handler, Request, Result
-from kubevouch.util.addresses import source_prefix
+from kubevouch.util.addresses import source_prefix, wider_prefixes
 from kubevouch.util.clock import Clock
 from kubevouch.util.timers import Timer, Timers
 from kubevouch.util.worker import LARGE_BYTES, Share, Worker, sharing
@@ -34,6 +34,9 @@ TOO_MANY = "Too many requests, please try again later."
 # a refusal, and an address may be shared by a good machine and a bad one. 83 bits of a token are not guessed anyway.
 FAILURES_BURST = 300
 FAILURES_PER_SECOND = 10.0
+# Of each wider network around it, the narrowest first: /56, /48 and /32, or /24, /20 and /16.
+# Four sources that send all they may use a network up: no single one has its neighbours' good tokens wait.
+NETWORK_FAILURES = ((1_200, 40.0), (4_800, 160.0), (19_200, 640.0))
 
 
 def _uid_of(kind: str, lane: Lane) -> str:
@@ -95,6 +98,7 @@ class FlowControl:
         self._timers = timers
         self._timer: Timer | None = None
         self._failures = SourceBudget(FAILURES_PER_SECOND, FAILURES_BURST) if failures is None else failures
+        self._network_failures = [SourceBudget(rate, burst) for burst, rate in NETWORK_FAILURES]
         self._turn_comes = False
         self.public_reads = PublicReads() if public_reads is None else public_reads
         # Of their own: whoever asks about certificates keeps nobody from joining.
@@ -102,7 +106,8 @@ class FlowControl:
 
     def forgive(self) -> None:
         """What sources have spent counts no more."""
-        self._failures.clear()
+        for budget in (self._failures, *self._network_failures):
+            budget.clear()
         self.public_reads.clear()
         self.revocation_reads.clear()
 
@@ -156,7 +161,7 @@ class FlowControl:
             return await following(request)
         except APIStatusError as err:
             if err.code == 401 and request.authentication is None:
-                wait = self._failures.spend(source, self._clock.monotonic())
+                wait = self._failed(source)
                 if wait:
                     self.failures_refused += 1
                     raise too_many_requests(wait) from None
@@ -165,7 +170,22 @@ class FlowControl:
     def _is_suspect(self, credentials: Credentials, source: str) -> bool:
         if credentials.authorization is None or credentials.peer_chain:
             return False
-        return bool(len(self._failures)) and self._failures.left(source, self._clock.monotonic()) < 1.0
+        if not len(self._failures):
+            return False
+        now = self._clock.monotonic()
+        return self._failures.left(source, now) < 1.0 or any(
+            budget.left(network, now) < 1.0 for budget, network in self._networks(source)
+        )
+
+    def _failed(self, source: str) -> int:
+        """A bad credential has come from ``source``: 0, or the seconds that it has to wait, itself or its networks."""
+        now = self._clock.monotonic()
+        wait = self._failures.spend(source, now)
+        # What is over its own budget is not its neighbours' to pay.
+        return wait or max((budget.spend(network, now) for budget, network in self._networks(source)), default=0)
+
+    def _networks(self, source: str) -> Iterator[tuple[SourceBudget, str]]:
+        return zip(self._network_failures, wider_prefixes(source), strict=False)
 
     # -------------------------------------------------------------- seats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -119,6 +120,7 @@ class ClusterControllers:
             options.election.name if options.election is not None else "",
         )
         self.elector: LeaderElector | None = None
+        self._opened: SQLiteLedger | None = None
         self.manager: Manager | None = None
         """While this process leads; None while it stands by."""
 
@@ -211,6 +213,7 @@ class ClusterControllers:
                 revocations=revocations,
                 ledger=ledger,
             )
+            self.metrics.of_decisions(context.decisions)
             built = catalog.build(self._selected, context)
             for controller in built:
                 if isinstance(controller, QueueController):
@@ -246,6 +249,9 @@ class ClusterControllers:
         custom = {(each.spec.group, each.spec.names.plural) for each in definitions.items}
         return [each for each in resources if (each.group, each.plural) not in custom]
 
+    def _forget_ledger(self) -> None:
+        self._opened = None
+
     async def _opened_ledger(self, stack: AsyncExitStack, connect: Callable[[str], Client]) -> Ledger:
         """While this process leads: two could not have the file open. Raises :class:`LedgerError`."""
         path = self._options.ledger
@@ -253,6 +259,8 @@ class ClusterControllers:
             return self._memory
         ledger = await SQLiteLedger.open(path, self._clock)
         stack.push_async_callback(ledger.close)
+        self._opened = ledger
+        stack.callback(self._forget_ledger)
         if (
             reader := next((each for each in _KNOW_RECORDS if each in {e.name for e in self._selected}), None)
         ) is not None:
@@ -316,7 +324,7 @@ class ClusterControllers:
             count=None,
             approves_kubelet_clients=catalog.is_named(wellknown.CSR_APPROVING_CONTROLLER, self._options.controllers),
             allow_name_takeover=identity.allow_name_takeover,
-            lock_out_deleted_nodes=identity.lock_out_deleted_nodes,
+            lock_out_deleted_nodes=bool(identity.lock_out_deleted_nodes),
             certificate_lifetime=max(signing.duration, *signing.durations.values(), dt.timedelta()),
             node_monitor_grace_period=self._options.node_monitor_grace_period,
             inventory_sources=shared.inventory,
@@ -327,6 +335,7 @@ class ClusterControllers:
             kubelet_serving=self._serving_rules(),
             resolver=approval.resolver(self._options.approval, self._clock),
             attestation=attestation,
+            shares_cluster=True,
         )
 
     def _serving_rules(self) -> ServingRules | None:
@@ -343,7 +352,10 @@ class ClusterControllers:
         return {self._named("leaderElection"): self._leads_in_time}
 
     def ready_checks(self) -> dict[str, Check]:
-        return {self._named("informer-sync"): self._has_loaded}
+        checks: dict[str, Check] = {self._named("informer-sync"): self._has_loaded}
+        if self._options.ledger is not None:
+            checks[self._named("ledger")] = self._ledger_in_place
+        return checks
 
     def _named(self, check: str) -> str:
         return f"{check}-{self.name}" if self.name else check
@@ -351,6 +363,16 @@ class ClusterControllers:
     async def _leads_in_time(self) -> None:
         if self.elector is not None and not self.elector.is_healthy:
             raise HealthError(f"failed election to renew leadership on lease {self._lease_name}")
+
+    async def _ledger_in_place(self) -> None:
+        """Without its file nothing is signed; who stands by has not opened it."""
+        if self._opened is None:
+            return
+        try:
+            await asyncio.to_thread(self._opened.expect_in_place)
+        except LedgerError as err:
+            log.error("the ledger is not in place, and nothing is signed", cluster=self.name, err=str(err))
+            raise HealthError(str(err)) from err
 
     async def _has_loaded(self) -> None:
         """Who stands by has nothing to load, and is ready to take over."""

@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from kubevouch.ledger.store import SQLiteLedger
-from kubevouch.server.metrics import issuance
+from kubevouch.policy.standing_decisions import StandingDecisions
+from kubevouch.server.metrics import decisions, issuance
 from kubevouch.server.metrics.approvals import ApprovalFamilies
 from kubevouch.server.metrics.series import Counter, Gauge, Histogram
 from kubevouch.server.metrics.signing import SigningFamilies
@@ -39,6 +40,7 @@ class ClusterMetrics:
         self.signing = SigningFamilies(self.registry)
         self._host = host
         self._ledger: SQLiteLedger | None = None
+        self._decisions = StandingDecisions()
         self._requests = Counter(
             "rest_client_requests", "Requests by status code, method and host.", ("code", "host", "method"),
             registry=self.registry,
@@ -63,8 +65,13 @@ class ClusterMetrics:
         """Have samples of this ledger, in place of one that was open before."""
         self._ledger = ledger
 
+    def of_decisions(self, standing: StandingDecisions) -> None:
+        """Have samples of these, in place of those of an earlier term."""
+        self._decisions = standing
+
     def collect(self) -> Iterator[Metric]:
         yield from self.registry.collect()
+        yield from decisions.collect(self._decisions.counts())
         if self._ledger is not None:
             yield from issuance.collect(self._ledger.statistics, self._ledger.lag)
 

@@ -16,6 +16,7 @@ from kubevouch.phases.certificates.certs import load_control_plane
 from kubevouch.server.request import BytesResult, Result
 from kubevouch.standalone.api_server import api_server, server_settings
 from kubevouch.standalone.data_directory import PKI_FOLDER
+from kubevouch.standalone.data_in_place import DataInPlace
 from kubevouch.standalone.options import StandaloneOptions
 from kubevouch.standalone.workers.control import (
     CONTROLLERS,
@@ -78,7 +79,8 @@ async def serve(options: StandaloneOptions, sockets: Sequence[socket.socket], cl
             stack.push_async_callback(asyncio.to_thread, settings.tracing.tracer.close)
         if settings.store.is_shared:
             to_store.close()
-            store = await settings.store.open(clock)
+            # The owner keeps the mark of what was seen: of two who write it, one could leave half of it.
+            store = await msgspec.structs.replace(settings.store, mark=None).open(clock)
         else:
             store = await RemoteStore.over(to_store)
             store.lost.add_done_callback(_end)
@@ -86,8 +88,9 @@ async def serve(options: StandaloneOptions, sockets: Sequence[socket.socket], cl
         begin = await control.begun
         pki, endpoint = load_control_plane(options.data_dir / PKI_FOLDER), Endpoint(begin.host, begin.port)
         owner = ControllingOwner(control)
+        data = DataInPlace(options.data_dir, clock)
         server = await stack.enter_async_context(
-            api_server(options, settings, store, clock, pki, endpoint, owner=owner)
+            api_server(options, settings, store, clock, pki, endpoint, data, owner=owner)
         )
 
         async def metrics(_: bytes) -> bytes:

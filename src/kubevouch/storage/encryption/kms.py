@@ -57,6 +57,8 @@ _INFO_BYTES = 32
 _MAX_KEY_ID_BYTES = 1024
 _MAX_SOURCE_BYTES = 1024
 _MAX_ANNOTATION_BYTES = 32 << 10
+_MAX_STATUS_CHARS = 400
+"""Of what a plug-in says of itself, in logs and answers."""
 _VERSIONS = ("v2", "v2beta1")
 
 
@@ -301,9 +303,9 @@ class KMSProvider:
     def _faults_of(self, status: StatusResponse) -> list[str]:
         faults = []
         if status.healthz != "ok":
-            faults.append(f"got unexpected healthz status: {status.healthz}")
+            faults.append(f"got unexpected healthz status: {status.healthz[:_MAX_STATUS_CHARS]}")
         if status.version not in _VERSIONS:
-            faults.append(f"expected KMSv2 API version v2, got {status.version}")
+            faults.append(f"expected KMSv2 API version v2, got {status.version[:_MAX_STATUS_CHARS]}")
         else:
             self._version = self._version or status.version
             if status.version != self._version:
@@ -327,7 +329,7 @@ class KMSProvider:
             problem = f"failed to encrypt DEK, error: {err}"
         else:
             named, obj = made.key_id, _with(made, b"\x00")
-            problem = _fault(obj)
+            problem = _fault(obj) or await self._fault_of_copy(seed, made)
             if not problem and named == key_id:
                 stored = _split(protobuf.codec_for(EncryptedObject).encode(obj))[1]
                 self._own = _Own(SeedCipher(seed), key_id, stored, expires)
@@ -339,6 +341,17 @@ class KMSProvider:
             f'statusKeyIDHash="{key_hash(key_id)}", encryptKeyIDHash="{key_hash(named)}", '
             f'stateKeyIDHash="{key_hash(own.key_id) if own else ""}"'
         )
+
+    async def _fault_of_copy(self, seed: bytes, made: EncryptResponse) -> str:
+        """Why what the plug-in made of ``seed`` must encrypt nothing: what is written with it would be lost at the next
+        start, or lie beside its own key. Kubernetes believes the plug-in."""
+        if any(seed in octets for octets in (made.ciphertext, *made.annotations.values())):
+            return "the plug-in answered with the seed itself, not encrypted"
+        try:
+            copy = await self._service.decrypt(made.ciphertext, made.key_id, made.annotations)
+        except TransformError as err:
+            return f"the plug-in does not decrypt what it has encrypted: {err}"
+        return "" if hmac.compare_digest(copy, seed) else "the plug-in decrypts what it has encrypted to something else"
 
     async def close(self) -> None:
         for task in list(self._fetching.values()):

@@ -46,6 +46,12 @@ class EtcdOptions(msgspec.Struct, frozen=True):
     write_seconds: float = 34.0
 
     @property
+    def name(self) -> str:
+        """As ``--store`` names it."""
+        hosts = ",".join(endpoint.partition("://")[2] for endpoint in self.endpoints)
+        return f"etcd://{hosts}{self.prefix}"
+
+    @property
     def uses_tls(self) -> bool:
         """Whether any file for TLS is set."""
         return any((self.cafile, self.certfile, self.keyfile))

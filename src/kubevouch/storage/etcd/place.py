@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from kubevouch.storage.copying.copy import Progress, Told
 from kubevouch.storage.copying.errors import CopyError
@@ -12,15 +13,21 @@ from kubevouch.storage.etcd import messages, verification
 from kubevouch.storage.etcd.client import EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
+from kubevouch.storage.etcd.mark import EtcdWentBack, read_noted
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.snapshot import EtcdSnapshot, open_snapshot
 from kubevouch.storage.etcd.store import EtcdStore
 from kubevouch.storage.interface import Revision
+from kubevouch.storage.sqlite.mark import Noted, write_mark
 from kubevouch.util.clock import Clock
 
 MOST_RAISED = 5_000_000
 """How many revisions are made by writing, each a write of etcd's: some minutes to half an hour. For more there is
 etcd's own tool, which raises a stopped one at once."""
+
+LEFT_OUT = 10_000
+"""Beyond the newest revision that this server has seen: others on the same etcd may have seen more. Each confirms four
+times a second how far etcd is, so that they differ by less than a second's writes."""
 
 _AT_ONCE = 128
 _FORGOTTEN_AFTER = 50_000
@@ -60,6 +67,37 @@ class EtcdPlace:
             raise err.as_store_error(_SCRATCH) from err
         finally:
             await client.close()
+
+    async def accept_loss(self, mark: Path, clock: Clock, told: Told) -> Revision:
+        """Let servers go on with this etcd as it is: at a revision that nobody can have seen, all before compacted.
+
+        The mark is written first: whatever happens then, the next start asks for this again.
+
+        Args:
+            mark: what the server of this data directory has seen, without ``.mark``.
+
+        Raises:
+            StoreUnavailable, CopyError
+            OSError: the mark cannot be written.
+        """
+        try:
+            noted = read_noted(mark, self.name)
+        except EtcdWentBack:
+            noted = None  # what it said is lost, too
+        client = EtcdClient(self.options, clock)
+        try:
+            answer = await client.read(messages.RANGE, messages.RangeRequest(key=Keys(self.options.prefix).root))
+            header = answer.header
+            above = Revision(max(header.revision, noted.revision + LEFT_OUT if noted is not None else 0))
+            write_mark(mark, Noted(header.cluster_id, Revision(above + 1)))
+            reached = await self._raised(client, above, told)
+            await client.write(messages.COMPACT, messages.CompactionRequest(revision=reached))
+        except CallFailed as err:
+            raise err.as_store_error(_SCRATCH) from err
+        finally:
+            await client.close()
+        write_mark(mark, Noted(header.cluster_id, reached))
+        return reached
 
     async def verify_members(self, revision: Revision, clock: Clock) -> list[str]:
         return await verification.verify_members(self.options, revision, clock)

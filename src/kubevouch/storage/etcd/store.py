@@ -6,14 +6,18 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from kubevouch.storage.compactor import RevisionBytes
+from kubevouch.storage.copying.mark import MARK_KEY as COPY_KEY
+from kubevouch.storage.copying.mark import decoded
 from kubevouch.storage.etcd import compaction, messages
 from kubevouch.storage.etcd.client import LIST_ATTEMPT_SECONDS, EtcdClient
 from kubevouch.storage.etcd.errors import CallFailed
 from kubevouch.storage.etcd.keys import Keys
 from kubevouch.storage.etcd.leases import SharedLeases, retrieve
+from kubevouch.storage.etcd.mark import EtcdWentBack, Seen, read_noted, went_back
 from kubevouch.storage.etcd.options import EtcdOptions
 from kubevouch.storage.etcd.upstream import Upstream
 from kubevouch.storage.feed import Watcher
@@ -28,9 +32,11 @@ from kubevouch.storage.interface import (
     StoreDamaged,
     StoreUnavailable,
 )
+from kubevouch.storage.sqlite.mark import Noted
 from kubevouch.storage.write import FIRST_REVISION, check_limit, check_value, expiry
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
+from kubevouch.util.held_files import NotInPlaceError
 from kubevouch.util.logger import get_logger
 
 log = get_logger("storage.etcd")
@@ -50,11 +56,12 @@ class EtcdStore:
 
     revision_bytes = compaction.REVISION_BYTES
 
-    def __init__(self, client: EtcdClient, keys: Keys, clock: Clock, options: EtcdOptions, revision: Revision) -> None:
+    def __init__(self, client: EtcdClient, keys: Keys, clock: Clock, options: EtcdOptions, seen: Seen) -> None:
         self._client = client
+        self._seen = seen
         self._keys = keys
         self._clock = clock
-        self._upstream = Upstream(client, keys, clock, revision)
+        self._upstream = Upstream(client, keys, clock, seen.revision)
         self._size = 0
         self._polling = (
             asyncio.ensure_future(self._keep_size(options.db_poll_seconds)) if options.db_poll_seconds else None
@@ -68,16 +75,38 @@ class EtcdStore:
         self._next: asyncio.Task[Revision] | None = None
 
     @classmethod
-    async def open(cls, options: EtcdOptions, clock: Clock, *, seconds: float = OPEN_SECONDS) -> Self:
-        """Raises StoreUnavailable: no member answers within ``seconds``, or none lets us in."""
+    async def open(
+        cls, options: EtcdOptions, clock: Clock, *, seconds: float = OPEN_SECONDS, mark: Path | None = None
+    ) -> Self:
+        """
+        Args:
+            mark: where it is kept what this server has seen of etcd, without ``.mark``; None keeps nothing.
+
+        Raises:
+            EtcdWentBack: etcd is older than that, or another one.
+            StoreUnavailable: no member answers within ``seconds``, or none lets us in.
+        """
+        name = options.name
         client = EtcdClient(options, clock)
         keys = Keys(options.prefix)
         try:
+            noted = None if mark is None else read_noted(mark, name)
             answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.root), seconds)
+            header = answer.header
+            if noted is not None and (header.cluster_id != noted.identity or header.revision < noted.revision):
+                if header.cluster_id == noted.identity or not await _is_copy_of(client, keys, noted):
+                    raise went_back(name, header.cluster_id, header.revision, noted, mark)
+                log.warning("etcd is a whole copy of the one before", cluster=f"{header.cluster_id:x}")
+            return cls(client, keys, clock, options, Seen.begin(name, header, mark, noted))
         except CallFailed as err:
             await client.close()
             raise err.as_not_opened(options.endpoints) from err
-        return cls(client, keys, clock, options, Revision(answer.header.revision))
+        except OSError as err:
+            await client.close()
+            raise StoreUnavailable(f"{mark}.mark: {(err.strerror or str(err)).lower()}") from err
+        except BaseException:
+            await client.close()
+            raise
 
     # -------------------------------------------------------------- reads
 
@@ -105,10 +134,12 @@ class EtcdStore:
         while True:
             wanted = min(page, limit - len(found)) if limit else page
             request = messages.RangeRequest(key=first, range_end=end, limit=wanted, revision=revision or 0)
+            before = self._seen.revision
             try:
                 answer = await self._client.read(messages.RANGE, request, LIST_ATTEMPT_SECONDS)
             except CallFailed as err:
                 await self._refused(err, revision, first)
+            self._seen.expect(answer.header, before)
             if revision is None:
                 revision = Revision(answer.header.revision)
             total = answer.count if total is None else total
@@ -146,13 +177,9 @@ class EtcdStore:
             await asyncio.wait({before}, timeout=_SHARED_SECONDS)
         self._asking, self._next = self._next, None
         request = messages.RangeRequest(key=self._keys.root, limit=1)
-        seen = self._upstream.feed.revision
-        found = Revision((await self._call(messages.RANGE, request, "")).header.revision)
-        if found < seen:
-            # Caches and watches would wait for what never comes again, and say nothing.
-            log.error("etcd went back, restart the servers on it", revision=found, seen=seen)
-            raise StoreDamaged(f"etcd is at revision {found} and was at {seen}: it was put back to an older state")
-        return found
+        # What the watch has told was acknowledged, too: caches and watches would wait for what never comes again.
+        answer = await self._call(messages.RANGE, request, "", self._upstream.feed.revision)
+        return Revision(answer.header.revision)
 
     # -------------------------------------------------------------- writes
 
@@ -192,8 +219,11 @@ class EtcdStore:
             lease = 0 if ttl is None else await self._lease(key, ttl)
             put = messages.RequestOp(request_put=messages.PutRequest(key=name, value=value, lease=lease))
             request = messages.TxnRequest(compare=[condition], success=[put], failure=otherwise)
+            before = self._seen.revision
             try:
-                return await self._client.write(messages.TXN, request)
+                answer = await self._client.write(messages.TXN, request)
+                self._seen.expect(answer.header, before)
+                return answer
             except CallFailed as err:
                 if not (lease and err.is_lease_gone):
                     raise err.as_store_error(key) from err
@@ -251,6 +281,16 @@ class EtcdStore:
             known = alarms
             await self._clock.sleep(backoff.jittered(interval, random.random, 0.5))
 
+    def expect_in_place(self) -> None:
+        """Raises StoreUnavailable: the mark was deleted, moved or replaced."""
+        try:
+            self._seen.expect_in_place()
+        except NotInPlaceError as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def doubt(self) -> None:
+        """Nothing of it is on this disk."""
+
     def expect_running(self) -> None:
         self._expect_open()
         self._upstream.expect_running()
@@ -275,6 +315,7 @@ class EtcdStore:
             await asyncio.wait({self._polling})
         await self._upstream.close()
         await self._client.close()
+        self._seen.close()
 
     # -------------------------------------------------------------- shared
 
@@ -294,12 +335,18 @@ class EtcdStore:
     def _expect_open(self) -> None:
         if self._closing is not None:
             raise StoreUnavailable("etcd: the store is closed")
+        if self._seen.problem is not None:
+            raise EtcdWentBack(str(self._seen.problem), self._seen.problem.got)
 
-    async def _call(self, method: messages.Method, request: Any, key: str) -> Any:
+    async def _call(self, method: messages.Method, request: Any, key: str, known: Revision = FIRST_REVISION) -> Any:
+        """``known``: a revision that etcd had before, besides those that this store has seen."""
+        before = max(self._seen.revision, known)
         try:
-            return await (self._client.read if method.repeats else self._client.write)(method, request)
+            answer = await (self._client.read if method.repeats else self._client.write)(method, request)
         except CallFailed as err:
             raise err.as_store_error(key) from err
+        self._seen.expect(answer.header, before)
+        return answer
 
     async def _refused(self, err: CallFailed, revision: Revision | None, key: bytes) -> NoReturn:
         if revision is not None and err.is_compacted:
@@ -312,6 +359,23 @@ class EtcdStore:
         for kv in answer.kvs:
             return KeyValue(key, kv.value, Revision(kv.mod_revision))
         return None
+
+
+async def _is_copy_of(client: EtcdClient, keys: Keys, noted: Noted) -> bool:
+    """Whether another cluster than ``noted`` holds all that was acknowledged there: see ``storage.copying``.
+
+    Raises:
+        CallFailed
+    """
+    answer = await client.call(messages.RANGE, messages.RangeRequest(key=keys.of(COPY_KEY)), OPEN_SECONDS)
+    if not answer.kvs:
+        return False
+    try:
+        copied = decoded(answer.kvs[0].value)
+    except StoreDamaged:
+        return False
+    is_from = copied.source.startswith(f"etcd:{noted.identity:x}/")
+    return is_from and copied.finished and copied.source_revision >= noted.revision
 
 
 def _at(name: bytes, expected: Revision) -> Any:

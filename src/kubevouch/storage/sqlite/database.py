@@ -11,10 +11,11 @@ import msgspec
 from kubevouch.storage.interface import StoreUnavailable
 from kubevouch.storage.sqlite import files
 from kubevouch.storage.sqlite.errors import damaged, translated, unusable
-from kubevouch.storage.sqlite.examination import examine, log_salts
-from kubevouch.storage.sqlite.mark import Mark
+from kubevouch.storage.sqlite.examination import examine, log_of, log_salts
+from kubevouch.storage.sqlite.mark import Mark, mark_of
 from kubevouch.storage.sqlite.schema import OLDEST_SQLITE, PAGE_BYTES, READER_PRAGMAS, WRITER_PRAGMAS, run_script
 from kubevouch.storage.sqlite.upgrade import upgraded
+from kubevouch.util.held_files import HeldFiles
 from kubevouch.util.logger import get_logger
 
 READERS = 2
@@ -22,6 +23,8 @@ READERS = 2
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock. Only another program (sqlite3, a backup) can hold one: the store has one writer."""
+
+_BESIDE = ("-shm", ".lock")
 
 _log = get_logger("kubevouch.storage.sqlite")
 
@@ -34,6 +37,7 @@ class Database(msgspec.Struct, frozen=True):
     readers: tuple[sqlite3.Connection, ...]
     lock: files.Lock
     mark: Mark
+    held: HeldFiles
 
     def close(self) -> None:
         """Brings everything into the one file and notes that nothing is missing. The readers are closed by now."""
@@ -89,8 +93,10 @@ def open_database(path: Path, max_bytes: int | None) -> Database:
                 reader = _connect(path, READER_PRAGMAS)
                 undo.callback(reader.close)
                 readers.append(reader)
+            # By now SQLite has made all of its own.
+            held = HeldFiles((path, log_of(path), mark_of(path), *(files.companion(path, each) for each in _BESIDE)))
             undo.pop_all()
-            return Database(path, writer, tuple(readers), lock, mark)
+            return Database(path, writer, tuple(readers), lock, mark, held)
     except sqlite3.Error as error:
         raise translated(error, path) from error
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kubevouch.storage.interface import StoreDamaged, StoreUnavailable
 from kubevouch.util.files import UnsafeFileError
+from kubevouch.util.held_files import NotInPlaceError
 from kubevouch.util.sqlite_faults import fault_of
 
 
@@ -34,6 +35,11 @@ def loss(path: Path, got: str) -> LossFound:
         f" kubevouch store accept-loss {path}",
         got,
     )
+
+
+def gone(error: NotInPlaceError) -> StoreUnavailable:
+    """What was written to files that are gone is lost when the process ends: nobody is told that it is there."""
+    return StoreUnavailable(str(error), "files that are gone")
 
 
 def unusable(path: Path, error: OSError, expected: str) -> StoreUnavailable:

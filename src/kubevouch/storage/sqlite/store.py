@@ -17,11 +17,13 @@ from kubevouch.storage.feed import Feed, Stretch, Watcher
 from kubevouch.storage.interface import KeyValue, Page, Revision, RevisionConflict, StoreError, StoreUnavailable
 from kubevouch.storage.sqlite import compaction, queries
 from kubevouch.storage.sqlite.database import Database, open_database
-from kubevouch.storage.sqlite.examination import log_bytes
+from kubevouch.storage.sqlite.errors import gone
+from kubevouch.storage.sqlite.examination import log_of
 from kubevouch.storage.sqlite.reader import ReaderPool
 from kubevouch.storage.sqlite.writer import Commit, Writer, probe
 from kubevouch.storage.write import Write, check_key, check_limit, check_text, check_value, expiry
 from kubevouch.util.clock import Clock, SystemClock, wait_at_most
+from kubevouch.util.held_files import NotInPlaceError
 
 T = TypeVar("T")
 
@@ -71,6 +73,7 @@ class SQLiteStore:
         """When a commit last worked; None after one that did not."""
         self._probe: asyncio.Future[None] | None = None
         self._probed = 0.0
+        self._bytes = 0, 0
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock | None = None, max_bytes: int | None = None) -> SQLiteStore:
@@ -147,8 +150,20 @@ class SQLiteStore:
         if not (self._thread.is_alive() and self._readers.are_alive()):
             raise StoreUnavailable(f"{self.path}: got a thread that has ended, expected it to run; restart the server")
 
+    def expect_in_place(self) -> None:
+        """Raises StoreUnavailable: a file of it was deleted, moved or replaced."""
+        try:
+            self._database.held.expect_in_place()
+        except NotInPlaceError as error:
+            raise gone(error) from error
+
+    def doubt(self) -> None:
+        """Have whoever asks next whether writes work be told by a write."""
+        self._written = None
+
     async def expect_writable(self) -> None:
         self.expect_running()
+        self.expect_in_place()
         now = self._clock.monotonic()
         if self._written is not None and now - self._written < PROBE_AFTER_SECONDS:
             return
@@ -171,14 +186,18 @@ class SQLiteStore:
 
     def statistics(self) -> Statistics:
         counters = self._writer.counters
+        held = self._database.held
+        try:
+            self._bytes = held.status(str(log_of(self.path))).st_size, held.status(str(self.path)).st_size
+        except NotInPlaceError:
+            pass  # a scrape tells what was known last; readiness tells that the files are gone
         return Statistics(
             counters.writes,
             counters.commits,
             counters.failed_commits,
             counters.checkpoints,
             counters.failed_checkpoints,
-            log_bytes(self.path),
-            self.path.stat().st_size,
+            *self._bytes,
         )
 
     def size(self) -> int:

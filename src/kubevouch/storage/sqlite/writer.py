@@ -18,14 +18,15 @@ import msgspec
 from kubevouch.storage.interface import EventBatch, Revision, StoreError, StoreUnavailable
 from kubevouch.storage.sqlite.batch import Decision, decide
 from kubevouch.storage.sqlite.database import Database
-from kubevouch.storage.sqlite.errors import translated
-from kubevouch.storage.sqlite.examination import log_bytes, log_salts
+from kubevouch.storage.sqlite.errors import gone, translated
+from kubevouch.storage.sqlite.examination import log_of, log_salts
 from kubevouch.storage.sqlite.queries import read_history, read_state
 from kubevouch.storage.sqlite.reader import Job, ReaderPool
 from kubevouch.storage.sqlite.rows import insert_rows
 from kubevouch.storage.sqlite.schema import PAGE_BYTES
 from kubevouch.storage.sqlite.wal import Checkpoint, checkpoint_due, copy_log
 from kubevouch.storage.write import Write
+from kubevouch.util.held_files import NotInPlaceError
 from kubevouch.util.logger import get_logger
 
 T = TypeVar("T")
@@ -108,7 +109,15 @@ class Writer(msgspec.Struct):
     _gathered_bytes: int = 0
     _queue: SimpleQueue[list[Pending] | Job[Any] | Signal] = msgspec.field(default_factory=SimpleQueue)
     _uncopied_bytes: int = 0
+    _log_bytes: int = 0
+    """When the last commit began."""
     _failing: bool = False
+    _displaced: bool = False
+    """Whether the last commit found that the files are gone: before the next one, all of them are looked for."""
+
+    @property
+    def _log_path(self) -> str:
+        return str(log_of(self.database.path))
 
     def submit(self, write: Write) -> asyncio.Future[Revision]:
         """Accepts a write; from here on it happens, whether or not somebody waits for it.
@@ -198,11 +207,19 @@ class Writer(msgspec.Struct):
     def _committed(self, pending: list[Pending]) -> Commit:
         connection = self.database.writer
         try:
+            if self._displaced:
+                self.database.held.expect_in_place()
+                self._displaced = False
             connection.execute("BEGIN IMMEDIATE")
             decision, missed = self._decided([each.write for each in pending])
             if decision.rows:
                 insert_rows(connection, decision.rows)
+            # One look, for the log's size is wanted anyway: a folder that is gone has taken the log along.
+            self._log_bytes = self.database.held.status(self._log_path).st_size
             connection.execute("COMMIT")
+        except NotInPlaceError as error:
+            self._displaced = True
+            return self._failed(pending, gone(error), error)
         except sqlite3.Error as error:
             return self._failed(pending, translated(error, self.database.path), error)
         except StoreError as error:
@@ -250,6 +267,8 @@ class Writer(msgspec.Struct):
 
     def _doubt_log(self) -> None:
         """What failed may have left frames behind the last whole commit, which look like a later one that was lost."""
+        if self._displaced:
+            return  # what is at the path is not this store's log
         try:
             self.database.mark.doubt(log_salts(self.database.path))
         except OSError as error:
@@ -278,8 +297,7 @@ class Writer(msgspec.Struct):
             self._roll_back()
 
     def _copy_log(self) -> None:
-        size = log_bytes(self.database.path)
-        checkpoint = checkpoint_due(self._uncopied_bytes, size, idle=self._queue.empty())
+        checkpoint = checkpoint_due(self._uncopied_bytes, self._log_bytes, idle=self._queue.empty())
         if checkpoint is None:
             return
         try:

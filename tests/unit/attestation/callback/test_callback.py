@@ -229,6 +229,17 @@ async def test_who_asks_a_machine_for_something_else() -> None:
         assert await ask(port, b"x" * (64 << 10)) == b""
 
 
+@async_test
+async def test_silent_connections_give_way_to_who_asks() -> None:
+    async with listening() as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(node._MAX_CONNECTIONS)]
+        assert (await judged(port)).strength
+        assert await silent[0][0].read() == b""
+        assert not silent[-1][0].at_eof()
+        for _, writer in silent:
+            writer.close()
+
+
 def test_an_answer_is_compared_whole() -> None:
     expected = answer(ONE.digest)
     assert len(expected) == 43 < MAX_ANSWER

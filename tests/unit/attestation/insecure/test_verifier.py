@@ -39,8 +39,8 @@ async def judged(binding: Binding, text: bytes = b'{"proves":"nothing"}', versio
     return await VERIFIER.verify_client(evidence, binding, Challenge(), NOW)
 
 
-def asked(known: Attested, uid: str) -> Asked:
-    return Asked(node_name="n", proofs=(known,), key="k", uid=uid, requester="system:node:n", seconds=600, own=True)
+def asked(known: Attested, uid: str, *, own: bool = True) -> Asked:
+    return Asked(node_name="n", proofs=(known,), key="k", uid=uid, requester="system:node:n", seconds=600, own=own)
 
 
 @async_test
@@ -58,13 +58,17 @@ async def test_both_sides_warn_each_time() -> None:
 @async_test
 async def test_it_never_renews_not_even_for_the_node_itself_with_the_same_key() -> None:
     first = await judged(FIRST)
-    status = node_identities.decide(asked(first, "one"), None, (), NOW).status
+    status = node_identities.decide(asked(first, "one", own=False), None, (), NOW).status
     named = NodeIdentity(metadata=ObjectMeta(name="n"), status=status)
     # The same request again, after a crash.
     assert node_identities.decide(asked(await judged(FIRST), "one"), named, (), NOW).event == node_identities.AGAIN
     with pytest.raises(IdentityRefusedError) as caught:
         node_identities.decide(asked(await judged(SECOND), "two"), named, (), NOW)
     assert caught.value.step == "name-taken"
+    # Nor once its name was let go: it would renew in other words.
+    with pytest.raises(IdentityRefusedError, match="joins again with a bootstrap token") as caught:
+        node_identities.decide(asked(await judged(SECOND), "two"), None, (), NOW)
+    assert caught.value.step == "insecure"
 
 
 @async_test

@@ -15,9 +15,15 @@ from asynctest import async_test
 from controller_world import World, world
 from kubevouch.config.approver_webhooks import ApproverWebhook
 from kubevouch.controllers.approval.interface import Uncounted
-from kubevouch.controllers.approval.webhook import AT_ONCE, WebhookApprover
+from kubevouch.controllers.approval.webhook import WebhookApprover
 from kubevouch.controllers.csr_approving import NAME as APPROVING
-from kubevouch.controllers.interface import ApproverService, IgnorableError, Request
+from kubevouch.controllers.interface import ApproverService, IgnorableError, Request, UnansweredError
+from kubevouch.controllers.outside_questions import (
+    KEPT_SECONDS,
+    OF_SOURCE_AT_ONE,
+    OutsideQuestions,
+    RequestQuestions,
+)
 from kubevouch.pki.x509 import x509_request
 from kubevouch.policy.approval_review import API_VERSION, KIND, MAX_ANSWER
 from kubevouch.policy.facts import facts_of
@@ -46,17 +52,32 @@ class Asked(Uncounted):
         self.server = server
         self.clock = clock
         self.woken: list[Request] = []
+        self.answered: asyncio.Queue[Request] = asyncio.Queue()
         self.counted: list[tuple[str, str]] = []
-        self.approver = WebhookApprover(service, clock, self.woken.append, self)
+        self.questions = OutsideQuestions(clock, self.answered.put_nowait)
+        about = RequestQuestions(self.questions, trusts_annotations=True)
+        self.approver = WebhookApprover(service, clock, about, self.woken.append, self)
 
     def asked(self, webhook: str, outcome: str, seconds: float) -> None:
         assert seconds >= 0
         self.counted.append((webhook, str(outcome)))
 
-    async def judge(self, name: str = "csr-1") -> Verdict:
+    async def judge_once(self, name: str = "csr-1") -> Verdict:
         csr = asks(name)
         request = x509_request.parse_pem(csr.spec.request or b"")
         return await self.approver.judge(csr, facts_of(csr, request), request)
+
+    async def judge(self, name: str = "csr-1") -> Verdict:
+        """As a worker that comes again when there is an answer."""
+        while True:
+            try:
+                return await self.judge_once(name)
+            except UnansweredError:
+                await self.answered.get()
+
+    def forget(self) -> None:
+        """What was answered is kept no longer."""
+        self.clock.advance(KEPT_SECONDS)
 
 
 @asynccontextmanager
@@ -72,7 +93,10 @@ async def service(policy: str = "Wait", signer: str = SERVING, **more: Any) -> A
 async def test_what_it_says_counts() -> None:
     async with service() as asked:
         asked.server.script(says("approve", reason="Known"), says("deny", message="not ours"), says("no-opinion"))
-        verdicts = [await asked.judge() for _ in range(3)]
+        verdicts = []
+        for _ in range(3):
+            verdicts.append(await asked.judge())
+            asked.forget()
         assert [each.outcome for each in verdicts] == [Outcome.APPROVE, Outcome.DENY, Outcome.NO_OPINION]
         assert (verdicts[0].approver, verdicts[0].reason, verdicts[1].message) == ("webhook/cmdb", "Known", "not ours")
         assert asked.counted == [("cmdb", "approve"), ("cmdb", "deny"), ("cmdb", "no-opinion")]
@@ -161,12 +185,13 @@ async def test_one_that_is_away_rests_and_wakes_what_waits() -> None:
         assert (await asked.judge("csr-3")).outcome is Outcome.APPROVE
         assert [each.name for each in asked.woken] == ["csr-1", "csr-2"]
         asked.woken.clear()
+        asked.forget()
         await asked.judge("csr-3")
         assert asked.woken == []
 
 
 @async_test
-async def test_a_slow_one_does_not_take_all_workers() -> None:
+async def test_no_worker_waits_for_a_slow_one() -> None:
     async with service("Wait") as asked:
         go_on, arrived = asyncio.Event(), asyncio.Semaphore(0)
         inside = says("approve")
@@ -177,13 +202,32 @@ async def test_a_slow_one_does_not_take_all_workers() -> None:
             return await inside(request)
 
         asked.server.script(slow)
-        under_way = [asyncio.create_task(asked.judge(f"csr-{number}")) for number in range(AT_ONCE)]
-        for _ in under_way:
+        names = [f"csr-{number}" for number in range(OF_SOURCE_AT_ONE + 2)]
+        for name in names:
+            with pytest.raises(UnansweredError):
+                await asked.judge_once(name)
+        for _ in range(OF_SOURCE_AT_ONE):
             await arrived.acquire()
-        with pytest.raises(IgnorableError, match="8 questions"):
-            await asked.judge("another")
+        # The other two wait for room.
+        assert (asked.questions.running, len(asked.questions)) == (OF_SOURCE_AT_ONE, len(names))
         go_on.set()
-        assert {each.outcome for each in await asyncio.gather(*under_way)} == {Outcome.APPROVE}
+        for _ in names:
+            await asked.answered.get()
+        assert [(await asked.judge_once(name)).outcome for name in names] == [Outcome.APPROVE] * len(names)
+
+
+@async_test
+async def test_what_waits_for_room_is_not_asked_of_one_that_has_come_to_rest() -> None:
+    async with service("Ignore") as asked:
+        asked.server.script(reply_status(500, "InternalError", "oops"))
+        names = [f"csr-{number}" for number in range(OF_SOURCE_AT_ONE + 2)]
+        for name in names:
+            with pytest.raises(UnansweredError):
+                await asked.judge_once(name)
+        for _ in names:
+            await asked.answered.get()
+        assert len(asked.server.seen) <= OF_SOURCE_AT_ONE
+        assert [(await asked.judge_once(name)).outcome for name in names] == [Outcome.NO_OPINION] * len(names)
 
 
 class TestInTheLoop:

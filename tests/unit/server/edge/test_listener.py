@@ -139,12 +139,36 @@ def test_when_there_is_no_room_the_longest_silent_one_goes(tmp_path: Path, loop:
         limits = ConnectionLimits(total=2, from_one_source=3)
         async with listening(tmp_path, limits=limits) as address:
             silent = [await asyncio.open_connection(*address) for _ in range(2)]
-            while not limits.is_full:  # noqa: ASYNC110 - the listener tells nobody
+            while limits.open < 2:  # noqa: ASYNC110 - the listener tells nobody
                 await asyncio.sleep(0)
             assert await echoed(address) == b"hello"
             assert await silent[0][0].read() == b""
             assert limits.refused == 1
             for _, writer in silent:
+                writer.close()
+
+    aio.run(scenario(), loop=loop)
+
+
+@on_each_loop
+def test_a_network_with_most_makes_room_of_its_own(tmp_path: Path, loop: str) -> None:
+    """Nine of ten places may be one network's; the last one is for others, and a silent one of theirs stays."""
+
+    async def scenario() -> None:
+        limits = ConnectionLimits(total=10, from_one_source=10)
+        async with listening(tmp_path, limits=limits) as address:
+            connect = asyncio.open_connection
+            crowd = [await connect(*address, local_addr=("127.1.0.1", 0)) for _ in range(9)]
+            while limits.open < 9:  # noqa: ASYNC110 - the listener tells nobody
+                await asyncio.sleep(0)
+            other = await connect(*address, local_addr=("127.2.0.1", 0))
+            while limits.open < 10:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            more = await connect(*address, local_addr=("127.1.0.2", 0))
+            assert await crowd[0][0].read() == b""
+            assert limits.refused == 1
+            assert not other[0].at_eof()
+            for _, writer in (*crowd, other, more):
                 writer.close()
 
     aio.run(scenario(), loop=loop)

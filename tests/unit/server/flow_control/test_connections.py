@@ -15,12 +15,12 @@ def test_one_source_cannot_take_all() -> None:
 
 def test_a_source_under_its_share_may_take_the_place_of_another() -> None:
     limits = ConnectionLimits(total=2)
-    assert limits.admit("a") and limits.admit("b") and limits.is_full
+    assert limits.admit("a") and limits.admit("b") and limits.open == 2
     assert not limits.admit("c")
     assert limits.admit("c", gives_way=True)
     assert not limits.admit("a", gives_way=True)
     limits.release("b")
-    assert limits.is_full
+    assert limits.open == 2
 
 
 def test_descriptors_bound_the_connections() -> None:
