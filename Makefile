@@ -17,7 +17,7 @@ PEERS ?=           # more peer binaries: make peers PEERS="kubectl-1.20 etcd"
 # Two at once, begun in this order: one that waits for processes beside one that reckons.
 SUITES := lint layers integration unit attacks types interop property contract
 
-.PHONY: help venv demo demo-attest test peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg release audit clean $(SUITES)
+.PHONY: help venv demo demo-attest test real peers bench fuzz mutants coverage bench-large attack endurance torture reference man docs docs/demo.svg release audit clean $(SUITES)
 .DEFAULT_GOAL := help
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -26,6 +26,7 @@ help:
 	@echo 'make demo-attest  machines prove what they are, and thieves are refused'
 	@echo 'make test      everything CI runs: $(SUITES)'
 	@echo 'make unit …    one suite alone; PYTEST_FLAGS="-k name" narrows it'
+	@echo 'make real      the tests against Kubernetes'"'"' own programs, in the folder that KUBEBUILDER_ASSETS names'
 	@echo 'make venv      .venv from requirements-dev.lock'
 	@echo 'make peers     the real clients the tests talk to, into .peers; PEERS="name …" for others'
 	@echo 'make docs      the manual, into site'
@@ -64,6 +65,12 @@ docs/demo.svg: venv
 
 test: venv peers
 	+@$(PY) scripts/run_suites.py $(SUITES)
+
+# Not part of `make test`: Kubernetes' own programs come from the machine. Clusters are shared by the tests of a file.
+real: venv peers
+	@test -x "$$KUBEBUILDER_ASSETS/kube-apiserver" || { echo "error: got KUBEBUILDER_ASSETS=$$KUBEBUILDER_ASSETS," \
+	    "expected the folder of kube-apiserver, etcd and kubectl; setup-envtest fetches one" >&2; exit 2; }
+	$(PY) -m pytest tests/real -n $(strip $(WORKERS)) --dist loadfile $(PYTEST_FLAGS)
 
 lint: venv
 	$(PY) -m ruff check .

@@ -59,6 +59,11 @@ class ThrowawayCA:
     def bundle(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def pair(self) -> Pair:
+        """Its own, for programs that sign with it."""
+        return Pair(self.bundle, keys.to_pem(self._key))
+
     def issue(
         self,
         common_name: str = "server",
