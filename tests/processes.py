@@ -23,7 +23,6 @@ KUBEVOUCH = (sys.executable, "-m", "kubevouch.cli.main")
 _JOIN = re.compile(
     r"kubevouch join (\S+) --discovery-token (\S+) --tls-bootstrap-token (\S+) --discovery-token-ca-cert-hash (\S+)"
 )
-_TRIES = 500
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,9 @@ class Up:
         wire = Wire.of_kubeconfig(self.folder / "cluster/admin.conf", self.folder)
         with wire.kept_open() as kept:
             assert kept.json("POST", "/api/v1/namespaces/kube-system/secrets", tree).code == 201
-            for _ in range(_TRIES):
+            info = b""
+            while f"jws-kubeconfig-{token.token_id}".encode() not in info:
                 info = kept.request("GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info").body
-                if f"jws-kubeconfig-{token.token_id}".encode() in info:
-                    break
         return token.text
 
     @property
