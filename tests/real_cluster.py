@@ -112,6 +112,7 @@ class RealCluster:
             "--enable-admission-plugins=NodeRestriction",
             "--enable-bootstrap-token-auth=true",
             f"--cert-dir={self.folder / 'kube-apiserver'}",
+            *self._request_headers(),
         ]
         given = (*flags, *self.flags)
         replaced = {each.partition("=")[0] for each in given}
@@ -225,6 +226,22 @@ class RealCluster:
         if not certificate.exists():
             self._ca.issue(common_name, organizations=groups).write(self.folder, name)
         return certificate, key
+
+    def _request_headers(self) -> tuple[str, ...]:
+        """As kubeadm sets them: a certificate of another CA is then refused, and not taken for nobody's."""
+        if not (self.folder / "front-proxy-ca.crt").exists():
+            front = ThrowawayCA("front-proxy-ca")
+            front.pair.write(self.folder, "front-proxy-ca")
+            front.issue("front-proxy-client").write(self.folder, "front-proxy-client")
+        return (
+            f"--requestheader-client-ca-file={self.folder / 'front-proxy-ca.crt'}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={self.folder / 'front-proxy-client.crt'}",
+            f"--proxy-client-key-file={self.folder / 'front-proxy-client.key'}",
+        )
 
     def _service_account_key(self) -> Path:
         return self._pair("service-accounts", "service-accounts", ())[1]

@@ -11,7 +11,6 @@ from kubevouch.testing import Cluster
 from wire import Wire
 
 ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-BUNDLE = "certificates.k8s.io/v1beta1 ClusterTrustBundle is deprecated in v1.36+, unavailable in v1.39+"
 REQUEST = (
     "certificates.k8s.io/v1beta1 CertificateSigningRequest is deprecated in v1.19+, unavailable in v1.22+; "
     "use certificates.k8s.io/v1 CertificateSigningRequest"
@@ -40,8 +39,8 @@ def warned(reply: Any) -> str:
         ("GET", "/api/v1/namespaces/default/endpoints/kubernetes", ENDPOINTS),
         ("GET", "/api/v1/namespaces/default/endpoints/none", ENDPOINTS),
         ("DELETE", "/api/v1/namespaces/default/endpoints/kubernetes", ""),
-        ("GET", f"{BETA}/clustertrustbundles", BUNDLE),
-        ("DELETE", f"{BETA}/clustertrustbundles", BUNDLE),
+        ("GET", f"{BETA}/clustertrustbundles", ""),
+        ("DELETE", f"{BETA}/clustertrustbundles", ""),
         ("GET", f"{BETA}/certificatesigningrequests", REQUEST),
         ("GET", f"{BETA}/certificatesigningrequests/none/status", REQUEST),
         ("GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests", ""),

@@ -253,6 +253,7 @@ class CertificateManager:
     def _renew_at(self, template: RequestTemplate | None, anchors: TrustAnchors | None) -> dt.datetime | None:
         order = self._access.renewal_order()
         if order is None or anchors is None or template is None or self.pair is None:
+            self._ordered = (None, None, None, None)
             return None
         if self._ordered[:3] != (order, anchors, self.pair):
             who = template.wanted.common_name.removeprefix(wellknown.NODE_USER_PREFIX)
@@ -290,6 +291,7 @@ class CertificateManager:
         standing.not_after = None if leaf is None else leaf.not_after
         standing.serial = "" if leaf is None else f"{leaf.serial:x}"
         standing.next_rotation = None if self._schedule is None else self._schedule.rotate_at
+        standing.ordered_renewal = self._ordered[3]
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

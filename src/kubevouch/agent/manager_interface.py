@@ -56,6 +56,8 @@ class Standing:
     not_after: dt.datetime | None = None
     serial: str = ""
     next_rotation: dt.datetime | None = None
+    ordered_renewal: dt.datetime | None = None
+    """When it is renewed by the CA that the cluster wants; None where the cluster wants no other one."""
     waits_for: str = ""
     asking: str = ""
     last_rotation: dt.datetime | None = None

@@ -36,6 +36,7 @@ def facts(standing: Standing, now: dt.datetime) -> dict[str, Any]:
         "notBefore": _time(standing.not_before),
         "notAfter": _time(standing.not_after),
         "nextRotation": _time(standing.next_rotation),
+        "orderedRenewal": _time(standing.ordered_renewal),
         "waitsFor": standing.waits_for,
         "asking": standing.asking,
         "rotations": standing.rotations,
@@ -121,6 +122,12 @@ def words(certificate: dict[str, Any], now: dt.datetime) -> list[str]:
     if certificate["nextRotation"] and certificate["state"] == "good":
         lines.append(
             f"  next rotation at {certificate['nextRotation']}, by itself; that it comes well before the end is normal"
+        )
+    # An agent that was not restarted after an update says nothing of it.
+    if certificate.get("orderedRenewal") and certificate["state"] == "good":
+        lines.append(
+            f"  the cluster wants it from another CA: at {certificate['orderedRenewal']}, by itself, not within an hour"
+            " of the last one; kubevouch agent rotate does it now"
         )
     if certificate["asking"]:
         lines.append(f"  a certificate is being asked for: {certificate['asking']}")

@@ -106,16 +106,16 @@ CONTROLLERS = (
     TOKEN_ROTATION_CONTROLLER,
     CERTIFICATE_POLICY_STATUS_CONTROLLER,
     NODE_LIFECYCLE_CONTROLLER,
-    RESOURCE_QUOTA_CONTROLLER,
     ROOT_CA_PUBLISHER_CONTROLLER,
     SERVICE_ACCOUNT_CONTROLLER,
     CLUSTER_TRUST_BUNDLE_PUBLISHER_CONTROLLER,
     GARBAGE_COLLECTOR_CONTROLLER,
+    RESOURCE_QUOTA_CONTROLLER,
     VALIDATING_ADMISSION_POLICY_STATUS_CONTROLLER,
     CLUSTER_ROLE_AGGREGATION_CONTROLLER,
     NAMESPACE_CONTROLLER,
 )
-"""The identities of kubevouch's own controllers; the last three are Kubernetes' too and have their roles from there."""
+"""The identities of kubevouch's own controllers; the last four are Kubernetes' too and have their roles from there."""
 
 _READ = "get list watch"
 
@@ -181,6 +181,12 @@ def kubernetes_controller_policy() -> Policy:
             rule("patch update", "", "nodes/status"),
             rule("patch update", "", "pods/status"),
             rule(f"delete {_READ}", "", "pods"),
+            EVENTS,
+        )
+        + _cluster_wide(
+            RESOURCE_QUOTA_CONTROLLER,
+            rule("list watch", "*", "*"),
+            rule("update", "", "resourcequotas/status"),
             EVENTS,
         )
         + _cluster_wide("root-ca-cert-publisher", rule("create update", "", "configmaps"), EVENTS)
@@ -411,12 +417,6 @@ def kubevouch_controller_policy() -> Policy:
             rule("attest", _CERTIFICATES, "signers", [KUBE_APISERVER_SERVING_SIGNER, KUBELET_SERVING_SIGNER]),
             rule(f"create delete update {_READ}", _CERTIFICATES, "clustertrustbundles"),
             EVENTS,
-        )
-        + _cluster_wide(
-            RESOURCE_QUOTA_CONTROLLER,
-            rule(_READ, "", "resourcequotas"),
-            rule("update", "", "resourcequotas/status"),
-            rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
         )
         + _cluster_wide(GARBAGE_COLLECTOR_CONTROLLER, *_collecting(), EVENTS)
     )

@@ -187,6 +187,9 @@ class CertificateSigners:
             return await elsewhere(lambda: self._named.find(ca.name))
         secret = self._secrets.get(ca.secret_name, NAMESPACE)
         if secret is None:
+            # Secrets and signers are watched apart: it may be there, and not have been heard of yet.
+            secret = await stored.find(self._client, SECRETS, ca.secret_name, NAMESPACE)
+        if secret is None:
             raise AuthorityMissingError(f"there is no secret {ca.secret_name} in the namespace {NAMESPACE}")
         return authorities.of_secret(secret)
 

@@ -21,7 +21,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_signers import (
     CertificateSignerSpec,
 )
 from kubevouch.client import stored
-from kubevouch.client.interface import Client
+from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.pki import authority, keys
@@ -101,10 +101,11 @@ async def create(client: Client, obj: CertificateSigner, secret: Secret | None) 
             )
         if await stored.find(client, NAMESPACES, where.namespace) is None:
             await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=where.namespace)))
-    # Before its Secret: a key of an object that is refused would be left.
-    await client.create(CERTIFICATE_SIGNERS, obj)
-    if secret is not None:
+        # Tried first: of an object that is refused no key would be left.
+        await client.create(CERTIFICATE_SIGNERS, obj, WriteOptions(dry_run=True))
+        # Before the object, which otherwise says of itself that its CA is missing.
         await client.create(SECRETS, secret)
+    await client.create(CERTIFICATE_SIGNERS, obj)
 
 
 async def find(client: Client, name: str) -> CertificateSigner:

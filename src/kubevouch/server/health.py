@@ -57,14 +57,13 @@ class Health:
     async def serve(self, request: Request) -> Result:
         """``/<name>`` with ``verbose`` and ``exclude``, and ``/<name>/<check>`` alone."""
         one = request.target.path.removeprefix(f"/{self.name}").strip("/")
-        headers = NO_SNIFFING
         if one:
             if one not in self._checks:
                 return NOT_FOUND
-            passed = await self._passes(one)
-            body = b"ok" if passed else f"internal server error: {one} failed\n".encode()
-            return BytesResult(body, _TEXT, 200 if passed else 500, headers)
-        return await self._all(request, headers)
+            if await self._passes(one):
+                return BytesResult(b"ok", _TEXT, 200)
+            return BytesResult(f"internal server error: {one} failed\n".encode(), _TEXT, 500, NO_SNIFFING)
+        return await self._all(request, NO_SNIFFING)
 
     async def _all(self, request: Request, headers: Mapping[str, str]) -> Result:
         excluded = set(request.query.all("exclude"))

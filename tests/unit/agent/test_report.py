@@ -44,6 +44,14 @@ def test_words_say_what_happens_next_and_what_to_do() -> None:
     ]
 
 
+def test_a_renewal_that_the_cluster_wants_is_told_with_its_moment() -> None:
+    standing = Standing("client", "/pki/current.pem", not_after=NOW + DAY, ordered_renewal=NOW + DAY / 24)
+    (_, told) = words(facts(standing, NOW), NOW)
+    assert "from another CA: at 2031-03-01T13:00:00Z" in told and "kubevouch agent rotate does it now" in told
+    standing.ordered_renewal = None
+    assert len(words(facts(standing, NOW), NOW)) == 1
+
+
 def test_the_headline_says_whether_the_cluster_accepts_the_node() -> None:
     client = Standing("client", "/pki/current.pem", not_after=NOW + DAY, last_error="the attempt was late")
     serving = Standing("serving", "/pki/serving.pem", refused=True, last_error="no")

@@ -56,6 +56,9 @@ def test_a_signer_from_nothing_to_its_second_ca(cluster: Cluster, tmp_path: Path
     assert "there is no CertificateSigner" in done(cluster, "list")
     told = done(cluster, "create", SIGNER, "--dns", "*.example.com", "--common-name", "*.example.com", "--overlap", "0")
     assert "CA made   secret kubevouch-signers/web" in told
+    cluster.settle()
+    told_of = {each.reason for each in cluster.list("Event")}
+    assert told_of and "CAMissing" not in told_of
     leaf, *behind = verify_certificate_chain(issue(cluster))
     assert behind == [] and leaf.issuer.common_name.startswith("example.com/web 2")
     (entry,) = json.loads(done(cluster, "list", "-o", "json"))

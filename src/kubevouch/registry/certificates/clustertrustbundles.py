@@ -36,5 +36,4 @@ DEFINITION = Definition(
         _cells,
     ),
     selectable_fields={"spec.signerName": lambda obj: obj.spec.signer_name},
-    deprecation="certificates.k8s.io/v1beta1 ClusterTrustBundle is deprecated in v1.36+, unavailable in v1.39+",
 )

@@ -25,13 +25,13 @@ def impersonation(authorizer: Authorizer) -> Filter:
     async def impersonate(request: Request, following: Handler) -> Result:
         if request.loopback or not _may_impersonate(request):
             return await following(request)
-        wanted = headers.requested(request.credentials.headers)
-        if wanted is not None:
-            try:
-                found = await impersonator.impersonate(attributes_of(request), wanted)
-            except APIStatusError:
-                request.reply_headers = {**request.reply_headers, **NO_SNIFFING}
-                raise
+        try:
+            wanted = headers.requested(request.credentials.headers)
+            found = None if wanted is None else await impersonator.impersonate(attributes_of(request), wanted)
+        except APIStatusError:
+            request.reply_headers = {**request.reply_headers, **NO_SNIFFING}
+            raise
+        if found is not None:
             assert request.authentication is not None  # attributes_of read the user
             request.annotations[IMPERSONATOR] = request.user.name
             request.authentication = replace(request.authentication, user=found.user)
