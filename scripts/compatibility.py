@@ -31,6 +31,15 @@ The requests that kubelet, kubeadm, kube-controller-manager, kubectl and Kuberne
 kube-apiserver 1.36 were recorded; all are answered with the same status and media type
 (`tests/contract/test_api_surface.py`), but for these:"""
 
+_ATTACHED = """\
+What `kubevouch controllers` finds in [a cluster that exists](howto/attached.md), by its version. `make real` tries it
+against Kubernetes' own programs: all of `tests/real` passes against kube-apiserver 1.36.2 with etcd 3.6. Older ones are
+played by the same program with `--emulated-version`; what it cannot play has not been tried, and the row says what its
+API promises."""
+_BUILDS = """\
+A distribution may change what kube-apiserver answers. Nothing here rests on these; the comparison lets them pass:"""
+_TRIED = {"itself": "yes", "emulated": "with `--emulated-version`", "no": "no"}
+
 
 def page() -> str:
     listed = tomllib.loads(_LIST.read_text())
@@ -41,6 +50,10 @@ def page() -> str:
         "## Requests that are answered differently", _REQUESTS,
         _table(("requests", "answer", "why"), map(_request, listed["request"])),
         "## The node's side", _differences(listed, "node", "kubelet, kubeadm"),
+        "## Clusters that exist", _ATTACHED,
+        _table(("Kubernetes", "what works", "what it lacks", "guards", "tried"), map(_version, listed["version"])),
+        "### Builds of others", _BUILDS,
+        _table(("build", "differs from Kubernetes"), ((each["name"], each["unlike"]) for each in listed["build"])),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
@@ -71,6 +84,11 @@ def _differences(listed: dict[str, Any], side: str, theirs: str) -> str:
         if each["side"] == side
     )
     return _table(("where", theirs, "kubevouch", "why", "test"), rows)
+
+
+def _version(each: dict[str, Any]) -> tuple[str, ...]:
+    guards = "yes" if each["guards"] else "no"
+    return each["kubernetes"], each["works"], each["lacks"], guards, _TRIED[each["tried"]]
 
 
 def _test(each: dict[str, Any]) -> str:

@@ -167,9 +167,8 @@ class AddressWatch:
             await self._clock.sleep(1.0)
 
     async def _watch(self) -> None:
-        options = WatchOptions(
-            field_selector=f"metadata.name={self._node_name}", send_initial_events=True, timeout_seconds=_WATCH_SECONDS
-        )
+        # Without a version it begins with what there is, also where streaming lists are off (Kubernetes 1.31, 1.33).
+        options = WatchOptions(field_selector=f"metadata.name={self._node_name}", timeout_seconds=_WATCH_SECONDS)
         async with self._connect() as client, aclosing(client.watch(catalog.NODES, options=options)) as events:
             async for event in events:
                 if event.status is not None:

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
-from kubevouch.client.interface import Client, EventType, WatchOptions, WatchStream
+import msgspec
+
+from kubevouch.client.interface import Client, EventType, ListOptions, WatchOptions, WatchStream
 from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.codec.object_codec import codec_of
 from kubevouch.machinery.errors import APIStatusError
@@ -22,6 +24,7 @@ T = TypeVar("T", bound=Object)
 
 TIMEOUT_SECONDS = 30.0
 _EXPIRED = 410
+_INVALID = 422
 
 
 class WaitTimeout(AssertionError):
@@ -102,25 +105,38 @@ async def _follow(
     reached: Callable[[T | None], bool],
     last: list[T | None],
 ) -> T | None:
-    options = WatchOptions(field_selector=f"metadata.name={name}", send_initial_events=True)
+    selector = f"metadata.name={name}"
+    options = WatchOptions(field_selector=selector, send_initial_events=True)
     while True:
         # A watch may end at any time, for a server that restarts for example: the next one begins anew.
         last[0] = None
         known = False
+        if not options.send_initial_events:
+            found = await client.list(resource, namespace, ListOptions(field_selector=selector))
+            last[0], known = (found.items[0] if found.items else None), True
+            if reached(last[0]):
+                return last[0]
+            options = msgspec.structs.replace(options, resource_version=found.resource_version)
         stream: WatchStream[T] = client.watch(resource, namespace, options)
-        async with aclosing(stream):
-            async for event in stream:
-                if event.type is EventType.ERROR:
-                    assert event.status is not None  # an ERROR has one
-                    if event.status.code != _EXPIRED:
-                        raise APIStatusError(event.status)
-                    break
-                if event.type is EventType.BOOKMARK:
-                    known = known or event.ends_initial_events
-                else:
-                    last[0] = None if event.type is EventType.DELETED else event.object
-                if (known or last[0] is not None) and reached(last[0]):
-                    return last[0]
+        try:
+            async with aclosing(stream):
+                async for event in stream:
+                    if event.type is EventType.ERROR:
+                        assert event.status is not None  # an ERROR has one
+                        if event.status.code != _EXPIRED:
+                            raise APIStatusError(event.status)
+                        break
+                    if event.type is EventType.BOOKMARK:
+                        known = known or event.ends_initial_events
+                    else:
+                        last[0] = None if event.type is EventType.DELETED else event.object
+                    if (known or last[0] is not None) and reached(last[0]):
+                        return last[0]
+        except APIStatusError as err:
+            # A server whose streaming lists are off: Kubernetes before 1.32, and 1.33.
+            if err.code != _INVALID or not options.send_initial_events:
+                raise
+            options = WatchOptions(field_selector=selector)
         await asyncio.sleep(0)
 
 
