@@ -54,10 +54,15 @@ class RealCluster:
         folder: for keys, logs and etcd's data.
         flags: more flags of kube-apiserver; one that is given here replaces the default of the same name.
         etcd_url: an etcd that runs already, instead of one of its own.
+        administrator: a kubeconfig of a cluster that was there before, whose CA and flags are given in ``flags``; its
+            programs act with it, too.
     """
 
-    def __init__(self, folder: Path, *, flags: Sequence[str] = (), etcd_url: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, flags: Sequence[str] = (), etcd_url: str = "", administrator: Path | None = None
+    ) -> None:
         self.folder = folder
+        self.administrator = administrator
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.flags = tuple(flags)
@@ -71,7 +76,7 @@ class RealCluster:
     def __enter__(self) -> RealCluster:
         try:
             if not self.etcd_url:
-                self._start_etcd()
+                self.start_etcd()
             self.start_api_server()
         except BaseException:
             self.close()
@@ -92,6 +97,18 @@ class RealCluster:
         process = self._running.pop(name)
         process.send_signal(number)
         process.wait(PATIENCE_SECONDS)
+
+    def start_etcd(self) -> None:
+        """Start the cluster's own, empty."""
+        client, peer = free_port(), free_port()
+        self.etcd_url = f"http://127.0.0.1:{client}"
+        self._start(
+            "etcd", f"--data-dir={self.folder / 'etcd'}", "--unsafe-no-fsync",
+            f"--listen-client-urls={self.etcd_url}", f"--advertise-client-urls={self.etcd_url}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-cluster=default=http://127.0.0.1:{peer}",
+        )  # fmt: skip
+        self._until("etcd", lambda: _answers(f"{self.etcd_url}/health"))
 
     def start_api_server(self, *flags: str) -> None:
         """Start kube-apiserver on the same port, with ``flags`` before those that the cluster was made with."""
@@ -155,6 +172,8 @@ class RealCluster:
 
     def kubeconfig_of(self, user: str, *groups: str) -> Path:
         """Of somebody with a certificate of the cluster's CA; made when it is asked for first."""
+        if self.administrator is not None:
+            return self.administrator
         path = self.folder / f"{user.replace(':', '_')}.conf"
         if not path.exists():
             certificate, key = self._pair(user.replace(":", "_"), user, groups)
@@ -186,17 +205,6 @@ class RealCluster:
         return processes.kubevouch(*arguments, cwd=self.folder, KUBECONFIG=str(user or self.kubeconfig), **more)
 
     # ------------------------------------------------------------------ inside
-
-    def _start_etcd(self) -> None:
-        client, peer = free_port(), free_port()
-        self.etcd_url = f"http://127.0.0.1:{client}"
-        self._start(
-            "etcd", f"--data-dir={self.folder / 'etcd'}", "--unsafe-no-fsync",
-            f"--listen-client-urls={self.etcd_url}", f"--advertise-client-urls={self.etcd_url}",
-            f"--listen-peer-urls=http://127.0.0.1:{peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
-            f"--initial-cluster=default=http://127.0.0.1:{peer}",
-        )  # fmt: skip
-        self._until("etcd", lambda: _answers(f"{self.etcd_url}/health"))
 
     def _start(self, name: str, *flags: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
