@@ -147,4 +147,3 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         for name, each in before.items()
         if each != after.get(name) and not (name in after and any(part in name for part in written))
     }
-
