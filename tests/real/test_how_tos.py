@@ -75,8 +75,10 @@ class Person:
             ("admin.conf", real.kubeconfig), ("ca.crt", real.ca_certificate), ("ca.key", real.ca_key),
         ):  # fmt: skip
             (folder / name).symlink_to(path)
-        path = os.pathsep.join((str(Path(sys.executable).parent), str(program("kubectl").parent), os.environ["PATH"]))
-        self.variables = processes.environment(PATH=path, KUBECONFIG=str(real.kubeconfig), HOME=str(folder))
+        programs = os.pathsep.join(
+            (str(Path(sys.executable).parent), str(program("kubectl").parent), os.environ["PATH"])
+        )
+        self.variables = processes.environment(PATH=programs, KUBECONFIG=str(real.kubeconfig), HOME=str(folder))
 
     def types(self, line: str, *, code: int = 0) -> str:
         done = subprocess.run(
