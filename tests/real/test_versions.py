@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import peers
 import processes
 from asynctest import async_test
+from kubevouch.agent.certificate_manager import CertificateManager
+from kubevouch.agent.serving import AddressWatch, ServingTemplate
+from kubevouch.client.interface import Client
+from kubevouch.util.clock import SystemClock
 from real import behaviours
 from real_cluster import RealCluster, program
 
@@ -56,6 +64,31 @@ def test_the_streaming_lists_of_others_may_be_off(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with behaviours.over_https(real) as cluster:
             await behaviours.BEHAVIOURS[0](cluster)
+            await _an_agent_sees_its_addresses(cluster.client("system:node:worker-1", ["system:nodes"]))
 
     with RealCluster(tmp_path, flags=("--feature-gates=WatchList=false",)) as real:
         scenario()
+
+
+class _Told:
+    """Who is told that a node has other addresses than before."""
+
+    def __init__(self) -> None:
+        self.was = asyncio.Event()
+
+    def look(self) -> None:
+        self.was.set()
+
+
+async def _an_agent_sees_its_addresses(client: Client) -> None:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Client]:
+        yield client
+
+    told = _Told()
+    manager = cast("CertificateManager", told)
+    watch = AddressWatch("worker-1", connect, ServingTemplate("worker-1"), manager, SystemClock(), random.random)
+    task = asyncio.create_task(watch.run())
+    await told.was.wait()
+    task.cancel()
+    await asyncio.wait({task})
