@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,13 @@ import metric_reference
 import request_pictures
 import settings_reference
 from kubevouch import __version__
-from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
-from kubevouch.api.kubevouch_v1alpha1.guards import GUARDS
-from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
+from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
 from kubevouch.machinery.codec.yamltext import dumps
-from kubevouch.machinery.scheme import Resource
-from kubevouch.standalone.attached import manifests
+from kubevouch.standalone.attached import manifest_parts, manifests
+from kubevouch.standalone.attached.manifest_parts import documents
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "<!-- Made by scripts/reference.py; make reference makes it again. -->"
@@ -97,22 +95,17 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/compatibility.md": compatibility.page,
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,
-    "deploy/crds/guards.yaml": lambda: guards(),
-    "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
-    "deploy/controllers/attestation.yaml": lambda: documents(manifests.attestation_access()),
+    "deploy/crds/guards.yaml": lambda: part("guards"),
+    "deploy/controllers/access.yaml": lambda: documents(_of_controllers(manifest_parts.access)),
+    "deploy/controllers/deployment.yaml": lambda: documents(_of_controllers(manifest_parts.workloads)),
+    "deploy/controllers/attestation.yaml": lambda: part("attestation"),
+    "deploy/agent/daemonset.yaml": lambda: part("agent"),
     "deploy/cluster-api/workload.yaml": lambda: documents(manifests.cluster_api_access()),
     "deploy/cluster-api/management.yaml": lambda: documents(manifests.management_access()),
-    "deploy/controllers/deployment.yaml": lambda: documents(manifests.deployments()),
     "deploy/kustomization.yaml": lambda: dumps(
         manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml"))
     ),
-    "deploy/kubevouch.yaml": lambda: "---\n".join(
-        (
-            *(definition(each) for each in OWN_KINDS),
-            guards(),
-            documents([*manifests.access(), *manifests.deployments()]),
-        )
-    ),
+    "deploy/kubevouch.yaml": lambda: part(manifest_parts.ALL),
 }
 
 
@@ -162,24 +155,17 @@ def write_man_pages(folder: Path) -> list[Path]:
     return written
 
 
-def manifest(resource: Resource[Any], obj: Any) -> str:
-    """An object as kubectl applies it to another cluster."""
-    tree = resource.codec.to_tree(obj)
-    tree.pop("status", None)
-    tree["metadata"].pop("creationTimestamp", None)
-    return dumps({"apiVersion": resource.api_version, "kind": resource.kind, **tree})
+def part(name: str) -> str:
+    """As ``kubevouch manifests`` prints it."""
+    return documents(manifest_parts.trees((name,), manifest_parts.Settings()))
 
 
 def definition(kind: OwnKind) -> str:
-    return manifest(CUSTOM_RESOURCE_DEFINITIONS, definition_of(kind))
+    return documents([manifest_parts.labelled(manifest_parts.definition(kind), "crds")])
 
 
-def documents(trees: Iterable[Any]) -> str:
-    return "---\n".join(dumps(each) for each in trees)
-
-
-def guards() -> str:
-    return "---\n".join(manifest(resource, guard) for resource, guard in GUARDS)
+def _of_controllers(make: Callable[[manifest_parts.Settings], list[Any]]) -> list[Any]:
+    return [manifest_parts.labelled(each, "controllers") for each in make(manifest_parts.Settings())]
 
 
 def main() -> None:

@@ -69,6 +69,7 @@ from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached import manifests
 from kubevouch.standalone.attached.check import judge, look
+from kubevouch.standalone.attached.manifest_parts import Settings, access, documents, trees
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.testing.cluster import Cluster
@@ -78,6 +79,14 @@ from kubevouch.util.clock import SystemClock
 _DEPLOY = peers.ROOT / "deploy"
 _READS = frozenset(("get", "list", "watch"))
 _CSRS = catalog.CERTIFICATE_SIGNING_REQUESTS
+# What the behaviours below approve and sign, and no more.
+_SETTINGS = Settings(
+    signers=(wellknown.KUBELET_SERVING_SIGNER, wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER),
+    approve=("example.com/plain",),
+)
+_ACCESS = access(_SETTINGS)
+_PROGRAMS = _SETTINGS.programs
+_SIGNER = _PROGRAMS[1]
 
 
 # ------------------------------------------------------------------ where the controllers are
@@ -105,10 +114,10 @@ async def deployed(calls: set[Call] | None = None) -> AsyncIterator[Cluster]:
     """With the accounts of deploy/ and the arguments of its programs, applied by kubectl."""
     async with Cluster(https=True, real_time=True) as cluster, AsyncExitStack() as stack:
         kubectl = kubectl_of(cluster, "1.37")
-        for what in ("crds", "controllers/access.yaml"):
-            done = await asyncio.to_thread(kubectl, "apply", "-f", str(_DEPLOY / what))
+        for text in (documents(trees(("crds", "guards"), _SETTINGS)), documents(_ACCESS)):
+            done = await asyncio.to_thread(kubectl, "apply", "-f", "-", given=text)
             assert done.returncode == 0, done.stderr
-        for program in manifests.PROGRAMS:
+        for program in _PROGRAMS:
             options = await _options(cluster, program, calls if calls is not None else set())
             await until_leading(await stack.enter_async_context(attached(cluster, options=options)))
         yield cluster
@@ -316,9 +325,9 @@ async def test_every_call_is_declared_and_what_is_declared_is_called() -> None:
     async with deployed(calls) as cluster:
         for behaviour in BEHAVIOURS:
             await behaviour(cluster)
-    trees = [each for each in manifests.access() if each["kind"] in ("ClusterRole", "Role")]
-    names = {name.removeprefix("kubevouch:") for name in (each["metadata"]["name"] for each in trees)}
-    declared = {name: _granted(trees, f"kubevouch:{name}") for name in names}
+    roles = [each for each in _ACCESS if each["kind"] in ("ClusterRole", "Role")]
+    names = {name.removeprefix("kubevouch:") for name in (each["metadata"]["name"] for each in roles)}
+    declared = {name: _granted(roles, f"kubevouch:{name}") for name in names}
     for call in calls & {each for each in calls if each.identity in declared}:
         assert any(covers(where, rule, call) for where, rule in grants(declared[call.identity])), call
     excess = {}
@@ -345,9 +354,9 @@ async def test_a_right_that_is_left_out_is_missed() -> None:
     async with Cluster(https=True, real_time=True) as cluster:
         await own_kinds.ensure(cluster.server.client)
         client = cluster.client()
-        signer = manifests.PROGRAMS[1]
         role = f"kubevouch:{wellknown.CSR_SIGNING_CONTROLLER}"
-        for tree in manifests.access((signer,)):
+        of_signer = manifests.access((_SIGNER,), names=_SETTINGS.names)
+        for tree in of_signer:
             kind = tree["kind"]
             resource = next(each for each in catalog.STORED if each.kind == kind)
             obj = decoded(resource, tree)
@@ -358,22 +367,33 @@ async def test_a_right_that_is_left_out_is_missed() -> None:
             elif tree["metadata"]["name"] != wellknown.SIGNERS_NAMESPACE:  # the server has made it
                 await client.create(resource, obj)
         calls: set[Call] = set()
-        options = await _options(cluster, signer, calls)
+        options = await _options(cluster, _SIGNER, calls)
         async with attached(cluster, options=options) as found:
             await until_leading(found)
             await asked(cluster, "client-1", "worker-1")
             await _approve(cluster, "client-1")
             await holds(lambda: any(each.resource == "certificatesigningrequests/status" for each in calls))
             assert not (await client.get(_CSRS, "client-1")).status.certificate
-            whole = next(each for each in manifests.access((signer,)) if each["metadata"]["name"] == role)
+            whole = next(each for each in of_signer if each["metadata"]["name"] == role)
             await client.update(catalog.CLUSTER_ROLES, decoded(catalog.CLUSTER_ROLES, whole))
             await until(cluster, "client-1", is_issued)
 
 
+def test_rights_to_approve_and_to_sign_are_those_for_names() -> None:
+    for trees_ in (_ACCESS, access(Settings()), manifests.attestation_access()):
+        for tree in trees_:
+            for rule in tree.get("rules", ()):
+                if "signers" in rule["resources"]:
+                    assert rule["resourceNames"], tree["metadata"]["name"]
+    approve = [rule for tree in access(Settings()) for rule in tree.get("rules", ()) if "signers" in rule["resources"]]
+    assert [(each["verbs"], each["resourceNames"]) for each in approve] == [
+        (["approve"], ["kubernetes.io/kubelet-serving"])
+    ]
+
+
 def test_no_account_may_both_approve_and_sign_or_read_secrets_but_those_of_signers() -> None:
-    trees = manifests.access()
-    for program in manifests.PROGRAMS:
-        mine = list(_bound(trees, program.name))
+    for program in _PROGRAMS:
+        mine = list(_bound(_ACCESS, program.name))
         verbs = {verb for _, rule in mine for verb in rule["verbs"]}
         assert not {"approve", "sign"} <= verbs
         assert len({"approve", "sign"} & verbs) == 1

@@ -234,6 +234,11 @@ _SHOWN_RIGHTS = 20
 
 def _tell(cluster: AttachedCluster, report: Report) -> None:
     ui.field(cluster.name or "cluster", cluster.config.options.server)
+    tell_report(report)
+
+
+def tell_report(report: Report) -> None:
+    """What a check has found, in lines."""
     ui.field("controllers", ", ".join(each.alias for each in report.selected))
     marks = {"ok": "✓", "warning": "!", "error": "✗"}
     for each in report.findings:

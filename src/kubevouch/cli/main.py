@@ -32,6 +32,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kubevouch.cli.controllers:controllers",
         "Run controllers against clusters whose API servers run elsewhere.",
     ),
+    "manifests": ("kubevouch.cli.manifests:manifests", "Print what to apply to a cluster that exists."),
+    "install": (
+        "kubevouch.cli.install:install",
+        "Put the controllers into a cluster that exists, and look whether they work.",
+    ),
+    "uninstall": ("kubevouch.cli.uninstall:uninstall", "Take out of a cluster what install has put there."),
     "csr": ("kubevouch.cli.csr:csr", "Look at certificate signing requests and decide about them."),
     "completion": ("kubevouch.cli.completion:completion", "Print what makes a shell complete commands and options."),
     "credential": ("kubevouch.cli.credential:credential", "Print this node's certificate for kubelet and kubectl."),

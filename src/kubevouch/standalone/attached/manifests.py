@@ -1,7 +1,8 @@
 """What an existing cluster is given so that controllers run in it: accounts with the rights that are used, and pods.
 
 Approver and signer are two programs with an account each: whoever gets hold of one can either approve or sign, and not
-make certificates of his own.
+make certificates of his own. The signer is there only for signers that are named. What is applied together, and how, is
+in :mod:`kubevouch.standalone.attached.manifest_parts`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from kubevouch import __version__, wellknown
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
 from kubevouch.standalone.attached.options import DEFAULT_PORT
-from kubevouch.standalone.attached.rights import identities, policy_of
+from kubevouch.standalone.attached.rights import DEFAULT_NAMES, SignerNames, identities, policy_of
 
 Tree = dict[str, Any]
 
 NAMESPACE = "kubevouch-system"
 IMAGE = f"kubevouch:{__version__}"
 SIGNING_SECRET = "kubevouch-signing-ca"
+API_SERVER_PORTS = (443, 6443)
+"""Those of Services and clouds, and of kubeadm."""
 _RBAC = "rbac.authorization.k8s.io"
 _SIGNING_FOLDER = "/etc/kubevouch/signing"
 _UID = 65532  # the image's
+_POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -32,32 +36,48 @@ class Program(msgspec.Struct, frozen=True):
 
     Args:
         controllers: its ``--controllers`` list.
-        signs: it is given the CA in the Secret ``kubevouch-signing-ca``.
+        signs: Kubernetes' signers for which it is given the CA in the Secret.
     """
 
     name: str
     controllers: tuple[str, ...]
-    signs: bool = False
+    signs: tuple[str, ...] = ()
 
 
 _SIGNING = ("csrsigning", "certificatesigners", "podcertificaterequestsigning")
-PROGRAMS = (
-    Program("kubevouch-controllers", ("*", *(f"-{each}" for each in _SIGNING))),
-    Program("kubevouch-signer", _SIGNING, signs=True),
-)
+PROGRAMS = (Program("kubevouch-controllers", ("*", *(f"-{each}" for each in _SIGNING))),)
+"""Those that run in every cluster: they approve, and sign nothing."""
+
+CA_FLAGS = {
+    wellknown.KUBELET_SERVING_SIGNER: "kubelet-serving",
+    wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER: "kubelet-client",
+    wellknown.KUBE_APISERVER_CLIENT_SIGNER: "kube-apiserver-client",
+    wellknown.LEGACY_UNKNOWN_SIGNER: "legacy-unknown",
+}
+"""The word of each of Kubernetes' signers in ``--cluster-signing-*-cert-file``."""
 
 
-def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -> list[Tree]:
+def programs_for(signers: Sequence[str]) -> tuple[Program, ...]:
+    """Those for a cluster in which ``signers`` are signed for: the second one only if there are any."""
+    if not signers:
+        return PROGRAMS
+    return (*PROGRAMS, Program("kubevouch-signer", _SIGNING, tuple(each for each in signers if each in CA_FLAGS)))
+
+
+def access(
+    programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, names: SignerNames = DEFAULT_NAMES
+) -> list[Tree]:
     """Namespace, accounts, roles and bindings. Raises :class:`UnknownControllerError`."""
     whose: dict[str, list[str]] = {}
     for program in programs:
         for identity in identities(catalog.select_attached(program.controllers), program.controllers):
             whose.setdefault(identity, []).append(program.name)
-    roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
-    namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
-    own = (namespace, *sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace}))
+    roles = [
+        tree for identity, accounts in whose.items() for tree in _of_identity(identity, accounts, namespace, names)
+    ]
     return [
-        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own),
+        _namespace(namespace, {_POD_SECURITY: "restricted"}),
+        *map(_namespace, _others_than(namespace, roles)),
         *(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(each.name, namespace)}
             for each in programs
@@ -67,7 +87,9 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
     ]
 
 
-def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -> list[Tree]:
+def attestation_access(
+    programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, names: SignerNames = DEFAULT_NAMES
+) -> list[Tree]:
     """What ``--attestation-config`` needs beside :func:`access`. Raises :class:`UnknownControllerError`."""
     whose: dict[str, list[str]] = {}
     for program in programs:
@@ -76,10 +98,16 @@ def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = 
         for identity in identities(selected, program.controllers, attests=True):
             if identity not in usual:
                 whose.setdefault(identity, []).append(program.name)
-    roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
-    namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
-    own = sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace})
-    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own), *roles]
+    roles = [
+        tree for identity, accounts in whose.items() for tree in _of_identity(identity, accounts, namespace, names)
+    ]
+    approver = "kubevouch:attested-approver"
+    roles.append(_object("ClusterRole", {"name": approver}, rules=[_approves(ATTESTED)]))
+    subjects = [{"kind": "ServiceAccount", "name": programs[0].name, "namespace": namespace}]
+    roles.append(
+        _object("ClusterRoleBinding", {"name": approver}, roleRef=_ref("ClusterRole", approver), subjects=subjects)
+    )
+    return [*map(_namespace, _others_than(namespace, roles)), *roles]
 
 
 def cluster_api_access(namespace: str = NAMESPACE) -> list[Tree]:
@@ -102,14 +130,19 @@ def management_access(namespace: str = NAMESPACE) -> list[Tree]:
     words = (*program.controllers, "tokenrotation")
     identities(catalog.select_attached(words), words, elsewhere=elsewhere)
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        _namespace(namespace),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(program.name, namespace)},
         *(tree for identity in sorted(elsewhere) for tree in _of_identity(identity, (program.name,), namespace)),
     ]
 
 
-def deployments(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, image: str = IMAGE) -> list[Tree]:
-    return [_deployment(each, namespace, image) for each in programs]
+def deployments(
+    programs: Sequence[Program] = PROGRAMS,
+    namespace: str = NAMESPACE,
+    image: str = IMAGE,
+    ca_secret: str = SIGNING_SECRET,
+) -> list[Tree]:
+    return [_deployment(each, namespace, image, ca_secret) for each in programs]
 
 
 def kustomization(files: Sequence[str]) -> Tree:
@@ -119,11 +152,41 @@ def kustomization(files: Sequence[str]) -> Tree:
 
 # ------------------------------------------------------------------ rights
 
+ATTESTED = (
+    wellknown.KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
+    f"{wellknown.ATTESTED_CLIENT_SIGNER_PREFIX.partition('/')[0]}/*",
+)
+"""Whose requests are decided where machines prove what they are: those of each method, and the usual one, which is
+denied to a machine that has to prove itself."""
 
-def _of_identity(identity: str, accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
+
+def _approves(signers: Sequence[str]) -> Tree:
+    return {
+        "apiGroups": ["certificates.k8s.io"], "resourceNames": sorted(signers), "resources": ["signers"],
+        "verbs": ["approve"],
+    }  # fmt: skip
+
+
+def _others_than(namespace: str, roles: Sequence[Tree]) -> list[str]:
+    """The further namespaces in which there are roles."""
+    found = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
+    return sorted(found - {*wellknown.SYSTEM_NAMESPACES, namespace})
+
+
+def _namespace(name: str, labels: Tree | None = None) -> Tree:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name} | ({"labels": labels} if labels else {}),
+    }
+
+
+def _of_identity(
+    identity: str, accounts: Sequence[str], namespace: str, names: SignerNames = DEFAULT_NAMES
+) -> Iterator[Tree]:
     """What one controller may do, for the accounts that act as it."""
     name = f"kubevouch:{identity}"
-    policy = policy_of(identity)
+    policy = policy_of(identity, names)
     subjects = [{"kind": "ServiceAccount", "name": each, "namespace": namespace} for each in accounts]
     if policy.cluster_roles:
         rules = [rule for role in policy.cluster_roles for rule in _rules(role.rules)]
@@ -184,22 +247,22 @@ def arguments(program: Program, namespace: str = NAMESPACE) -> list[str]:
         f"--leader-elect-resource-namespace={namespace}",
         f"--secure-port={DEFAULT_PORT}",
     ]
-    if program.signs:
+    for signer in program.signs:
         found += [
-            f"--cluster-signing-cert-file={_SIGNING_FOLDER}/tls.crt",
-            f"--cluster-signing-key-file={_SIGNING_FOLDER}/tls.key",
+            f"--cluster-signing-{CA_FLAGS[signer]}-cert-file={_SIGNING_FOLDER}/tls.crt",
+            f"--cluster-signing-{CA_FLAGS[signer]}-key-file={_SIGNING_FOLDER}/tls.key",
         ]
     return found
 
 
-def _deployment(program: Program, namespace: str, image: str) -> Tree:
-    labels = {"app.kubernetes.io/name": program.name}
+def _deployment(program: Program, namespace: str, image: str, ca_secret: str) -> Tree:
+    labels = _selected(program)
     # A serving pair of its own is made at start.
     mounts: list[Tree] = [{"mountPath": "/tmp", "name": "tmp"}]  # noqa: S108 - the pod's own
     volumes: list[Tree] = [{"emptyDir": {"medium": "Memory"}, "name": "tmp"}]
     if program.signs:
         mounts.append({"mountPath": _SIGNING_FOLDER, "name": "signing", "readOnly": True})
-        volumes.append({"name": "signing", "secret": {"defaultMode": 0o440, "secretName": SIGNING_SECRET}})
+        volumes.append({"name": "signing", "secret": {"defaultMode": 0o440, "secretName": ca_secret}})
     container = {
         "args": arguments(program, namespace),
         "image": image,
@@ -215,6 +278,9 @@ def _deployment(program: Program, namespace: str, image: str) -> Tree:
     }  # fmt: skip
     pod = {
         "containers": [container],
+        # Variables of every Service of the namespace are of no use here.
+        "enableServiceLinks": False,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": {
             "fsGroup": _UID, "runAsGroup": _UID, "runAsNonRoot": True, "runAsUser": _UID,
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -222,6 +288,13 @@ def _deployment(program: Program, namespace: str, image: str) -> Tree:
         "serviceAccountName": program.name,
         # Until the Lease is given back; then another one leads at once.
         "terminationGracePeriodSeconds": 30,
+        # Two on one node would go with it.
+        "topologySpreadConstraints": [
+            {
+                "labelSelector": {"matchLabels": labels}, "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+            }
+        ],
         "volumes": volumes,
     }  # fmt: skip
     return {
@@ -239,3 +312,49 @@ def _deployment(program: Program, namespace: str, image: str) -> Tree:
 
 def _probe(path: str, **more: int) -> Tree:
     return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, **more}
+
+
+def protections(
+    programs: Sequence[Program] = PROGRAMS,
+    namespace: str = NAMESPACE,
+    api_server_ports: Sequence[int] = API_SERVER_PORTS,
+) -> list[Tree]:
+    """What keeps one pod of each program while nodes are drained, and what the pods may speak to."""
+    return [
+        tree for each in programs for tree in (_budget(each, namespace), _network(each, namespace, api_server_ports))
+    ]
+
+
+def _budget(program: Program, namespace: str) -> Tree:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _named(program.name, namespace),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": _selected(program)},
+            # A pod that does not work keeps no node from being drained.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def _network(program: Program, namespace: str, api_server_ports: Sequence[int]) -> Tree:
+    """Where the API server is, no rule can say for every cluster: its ports are open to any address."""
+    servers = [{"port": port, "protocol": "TCP"} for port in sorted(api_server_ports)]
+    names = [{"port": 53, "protocol": protocol} for protocol in ("TCP", "UDP")]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _named(program.name, namespace),
+        "spec": {
+            "egress": [{"ports": servers}, {"ports": names}],
+            "ingress": [{"ports": [{"port": DEFAULT_PORT, "protocol": "TCP"}]}],
+            "podSelector": {"matchLabels": _selected(program)},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+def _selected(program: Program) -> Tree:
+    return {"app.kubernetes.io/name": program.name}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from kubevouch import wellknown
 from kubevouch.api.catalog import STORED
-from kubevouch.api.rbac_v1 import ClusterRole, Role
+from kubevouch.api.rbac_v1 import ClusterRole, PolicyRule, Role
 from kubevouch.authorization.controller_policy import kubernetes_controller_policy, kubevouch_controller_policy
 from kubevouch.authorization.policy import EVENTS, Policy
 from kubevouch.client.cache.informer import InformerFactory
@@ -29,6 +30,23 @@ _LEADER_PREFIX = "system::leader-locking-"
 R = TypeVar("R", ClusterRole, Role)
 
 _WRITTEN_EVENTS = structs.replace(EVENTS, api_groups=[""], verbs=["create", "patch"])
+
+
+class SignerNames(msgspec.Struct, frozen=True):
+    """For which signers attached controllers may act. kube-apiserver asks for the right with the name.
+
+    Args:
+        approve: whose requests they may approve or deny; by default those that are approved without being configured.
+        sign: whose certificates they may write down, and whose CA they may publish.
+
+    ``example.com/*`` stands for every signer of a domain.
+    """
+
+    approve: tuple[str, ...] = (wellknown.KUBELET_SERVING_SIGNER,)
+    sign: tuple[str, ...] = ()
+
+
+DEFAULT_NAMES = SignerNames()
 
 
 def identities(
@@ -72,8 +90,15 @@ def identities(
     return tuple(sorted(found))
 
 
-def policy_of(identity: str) -> Policy:
-    """What one controller may do, without what its own Lease would need: attached controllers share one."""
+def policy_of(identity: str, signers: SignerNames = DEFAULT_NAMES) -> Policy:
+    """What one controller may do, without what its own Lease would need: attached controllers share one.
+
+    Args:
+        signers: what is allowed for every signer in a cluster of our own is allowed for these.
+    """
+    if identity != wellknown.CSR_SIGNING_CONTROLLER:  # the only one with Kubernetes' own signers
+        own = tuple(each for each in signers.sign if not each.startswith("kubernetes.io/"))
+        signers = structs.replace(signers, sign=own)
     policy = kubevouch_controller_policy() + kubernetes_controller_policy()
     cluster_names = [each.role_ref.name for each in policy.cluster_role_bindings if _is_for(each.subjects, identity)]
     names = [
@@ -83,13 +108,26 @@ def policy_of(identity: str) -> Policy:
     ]
     cluster_roles = (each for each in policy.cluster_roles if each.metadata.name in cluster_names)
     roles = (each for each in policy.roles if (each.metadata.namespace, each.metadata.name) in names)
-    return Policy(cluster_roles=tuple(map(_exact, cluster_roles)), roles=tuple(map(_exact, roles))).unmarked()
+    return Policy(
+        cluster_roles=tuple(_exact(each, signers) for each in cluster_roles),
+        roles=tuple(_exact(each, signers) for each in roles),
+    ).unmarked()
 
 
-def _exact(role: R) -> R:
-    """Of events only what is written: one is made or counted up, in the core group."""
-    rules = [_WRITTEN_EVENTS if each == EVENTS else each for each in role.rules or ()]
-    return structs.replace(role, rules=rules)
+def _exact(role: R, names: SignerNames) -> R:
+    """Of events only what is written: one is made or counted up, in the core group. Of signers only the named ones."""
+    return structs.replace(role, rules=[found for each in role.rules or () for found in _exact_rule(each, names)])
+
+
+def _exact_rule(rule: PolicyRule, names: SignerNames) -> Iterator[PolicyRule]:
+    if rule == EVENTS:
+        yield _WRITTEN_EVENTS
+    elif rule.resources == ["signers"] and not rule.resource_names:
+        named = sorted(names.approve if rule.verbs == ["approve"] else names.sign)
+        if named:  # without a name, a rule is about every signer
+            yield structs.replace(rule, resource_names=named)
+    else:
+        yield rule
 
 
 def _is_for(subjects: Sequence[Any], identity: str) -> bool:
