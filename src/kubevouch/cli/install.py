@@ -42,8 +42,8 @@ def install(parts: tuple[str, ...], kubeconfig: Path | None, output: str, **flag
     """Put the controllers into a cluster that exists, and look whether they work.
 
     Parts and flags are those of kubevouch manifests; the server's version says what is left out. The plan comes first.
-    It is carried out by server-side apply as the field manager kubevouch. Installing again changes what is different, and
-    takes away what a former version of the same parts had.
+    It is carried out by server-side apply as the field manager kubevouch. Installing again changes what is different,
+    and takes away what a former version of the same parts had.
     """
     parts = expect_parts(parts)
     config = rest_config_of(kubeconfig)
@@ -240,8 +240,12 @@ async def server_version(client: Client) -> tuple[str, int | None]:
     answer = await client.raw("GET", "/version")
     try:
         told = json.loads(answer.body) if answer.status == 200 else {}
-        minor = "".join(each for each in str(told["minor"])[:3] if each in "0123456789")
-        return str(told["gitVersion"]), int(minor)
+        emulated = str(told.get("emulationMinor") or "")
+        version, minor = str(told["gitVersion"]), emulated or str(told["minor"])
+        if emulated and emulated != str(told["minor"]):
+            version += f", as 1.{emulated}"
+        # Some clouds write 33+.
+        return version, int("".join(each for each in minor[:4] if each in "0123456789"))
     except (ValueError, KeyError, TypeError) as err:
         raise ui.CLIError(
             f"the server says {answer.status} to /version, and not which Kubernetes it is",
