@@ -1,4 +1,4 @@
-"""What ``kubevouch manifests`` prints, ``install`` applies and ``uninstall`` takes away again, on a real kube-apiserver.
+"""What ``kubevouch manifests`` prints, ``install`` applies and ``uninstall`` takes away, on a real kube-apiserver.
 
 No pod runs here: there are no nodes. The programs of the pods run beside the cluster, with the accounts of the pods.
 """
