@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from kubevouch.api.apiextensions_v1.conditions import ESTABLISHED, is_true
+from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.client.discovery import Discovered
 from kubevouch.client.interface import APPLY_PATCH, Client, ListOptions, WriteOptions
 from kubevouch.client.pager import list_all
@@ -188,6 +190,8 @@ async def _step(client: Client, found: Discovered, tree: Tree, *, force: bool) -
             return step(Action.CONFLICT, " ".join(str(err).split()))
         if err.code == 404 and live is None and namespace:  # its namespace is made before it
             return step(Action.CREATE)
+        if err.code == 405:  # the kind is announced, and none is taken
+            return step(Action.NOT_SERVED, " ".join(str(err).split()))
         raise
     if live is None:
         return step(Action.CREATE)
@@ -260,17 +264,12 @@ async def until_established(client: Client, steps: Sequence[Step], clock: Clock)
     """Raises :class:`NotEstablishedError`, :class:`APIStatusError`, ``TransportError``."""
 
     async def are() -> bool:
-        found = [await client.get(each.resource, each.name) for each in steps]
-        return all(map(is_established, found))
+        found = [await client.get(CUSTOM_RESOURCE_DEFINITIONS, each.name) for each in steps]
+        return all(is_true(each, ESTABLISHED) for each in found)
 
     if not await until(are, clock, ESTABLISHED_SECONDS):
         names = ", ".join(each.name for each in steps)
         raise NotEstablishedError(f"the server does not serve after {ESTABLISHED_SECONDS:.0f} s: {names}")
-
-
-def is_established(definition: CustomObject) -> bool:
-    conditions = definition.content.get("status", {}).get("conditions") or ()
-    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
 
 
 async def until(
