@@ -35,6 +35,8 @@ _AT_ONCE = 8
 class NotEstablishedError(Exception):
     """A definition was applied, and the server does not serve the kind."""
 
+    hint = "kubectl get crd NAME -o yaml says why; installing again goes on"
+
 
 def _kind(api_version: str, kind: str, plural: str, *, namespaced: bool = False) -> Resource[CustomObject]:
     version = GroupVersion.parse(api_version)
