@@ -30,5 +30,5 @@ def test_what_is_shipped_is_accepted_without_a_warning(cluster: RealCluster, tmp
     again = cluster.kubectl("apply", "-k", peers.ROOT / "deploy")
     assert (again.code, again.stderr) == (0, "")
     changed = [line for line in again.stdout.splitlines() if not line.endswith(" unchanged")]
-    # The selector of a budget is replaced in every patch (k8s.io/api policy/v1, patchStrategy), so kubectl always sends one.
+    # The selector of a budget is replaced as a whole (patchStrategy in k8s.io/api policy/v1): kubectl always sends one.
     assert changed == ["poddisruptionbudget.policy/kubevouch-controllers configured"]
