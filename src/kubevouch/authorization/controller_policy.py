@@ -347,6 +347,12 @@ def kubevouch_controller_policy() -> Policy:
             rule("get", "", "namespaces", [KUBE_SYSTEM_NAMESPACE]),
             EVENTS,
         )
+        # Which CAs the cluster has, for proofs that are made for one of them.
+        + _in_namespace(
+            KUBE_PUBLIC_NAMESPACE,
+            NODE_ATTESTATION_CONTROLLER,
+            rule("get", "", "configmaps", [CLUSTER_INFO_CONFIGMAP, ROOT_CA_CONFIGMAP]),
+        )
         # Join tokens, which are used up, and no other Secret: a namespace of their own.
         + _in_namespace(JOIN_TOKENS_NAMESPACE, NODE_ATTESTATION_CONTROLLER, rule("get update", "", "secrets"))
         + _kept_in(NODE_REMOVAL_CONTROLLER, node_records.CONFIG_MAPS)

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from kubevouch import __version__, wellknown
+from kubevouch.authorization.attestation_policy import attested_joining_policy
+from kubevouch.authorization.policy import Policy
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
 from kubevouch.standalone.attached.options import DEFAULT_PORT
@@ -68,7 +70,10 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
 
 
 def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -> list[Tree]:
-    """What ``--attestation-config`` needs beside :func:`access`. Raises :class:`UnknownControllerError`."""
+    """What ``--attestation-config`` needs beside :func:`access`: the controllers, and the machines that join.
+
+    Raises :class:`UnknownControllerError`.
+    """
     whose: dict[str, list[str]] = {}
     for program in programs:
         selected = catalog.select_attached(program.controllers)
@@ -79,7 +84,11 @@ def attestation_access(programs: Sequence[Program] = PROGRAMS, namespace: str = 
     roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
     namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
     own = sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace})
-    return [*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own), *roles]
+    return [
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own),
+        *roles,
+        *_of_policy(attested_joining_policy()),
+    ]
 
 
 def cluster_api_access(namespace: str = NAMESPACE) -> list[Tree]:
@@ -133,6 +142,20 @@ def _of_identity(identity: str, accounts: Sequence[str], namespace: str) -> Iter
         meta = _named(name, role.metadata.namespace)
         yield _object("Role", meta, rules=_rules(role.rules))
         yield _object("RoleBinding", meta, roleRef=_ref("Role", name), subjects=subjects)
+
+
+def _of_policy(policy: Policy) -> Iterator[Tree]:
+    """As it stands, for whom it names."""
+    for role in policy.cluster_roles:
+        yield _object("ClusterRole", {"name": role.metadata.name}, rules=_rules(role.rules))
+    for each in policy.cluster_role_bindings:
+        subjects = [json_codec.to_builtins(subject) for subject in each.subjects]
+        yield _object(
+            "ClusterRoleBinding",
+            {"name": each.metadata.name},
+            roleRef=_ref("ClusterRole", each.role_ref.name),
+            subjects=subjects,
+        )
 
 
 def _of_process(name: str, namespace: str) -> Iterator[Tree]:
