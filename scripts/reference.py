@@ -26,7 +26,7 @@ import settings_reference
 from kubevouch import __version__
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
-from kubevouch.api.kubevouch_v1alpha1.guards import GUARDS
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion, guards_for
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
@@ -98,6 +98,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: guards(),
+    "deploy/guards/v1beta1.yaml": lambda: guards(GuardVersion.MUTATING_BETA),
+    "deploy/guards/validating.yaml": lambda: guards(GuardVersion.VALIDATING),
     "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
     "deploy/controllers/attestation.yaml": lambda: documents(manifests.attestation_access()),
     "deploy/cluster-api/workload.yaml": lambda: documents(manifests.cluster_api_access()),
@@ -178,8 +180,8 @@ def documents(trees: Iterable[Any]) -> str:
     return "---\n".join(dumps(each) for each in trees)
 
 
-def guards() -> str:
-    return "---\n".join(manifest(resource, guard) for resource, guard in GUARDS)
+def guards(version: GuardVersion = GuardVersion.MUTATING) -> str:
+    return "---\n".join(manifest(resource, guard) for resource, guard in guards_for(version))
 
 
 def main() -> None:

@@ -457,6 +457,7 @@ class _Attempt:
             version=version,
             key_fingerprint=self._public_key.fingerprint().hex(),
             opening=opening,
+            requester=next(iter(self._poster.usernames), ""),
         )
         client = self._poster.requests.client
         try:
