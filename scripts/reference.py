@@ -25,6 +25,7 @@ import request_pictures
 import settings_reference
 from kubevouch import __version__
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
@@ -96,6 +97,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: part("guards"),
+    "deploy/guards/v1beta1.yaml": lambda: guards(GuardVersion.MUTATING_BETA),
+    "deploy/guards/validating.yaml": lambda: guards(GuardVersion.VALIDATING),
     "deploy/controllers/access.yaml": lambda: documents(_of_controllers(manifest_parts.access)),
     "deploy/controllers/deployment.yaml": lambda: documents(_of_controllers(manifest_parts.workloads)),
     "deploy/controllers/attestation.yaml": lambda: part("attestation"),
@@ -166,6 +169,11 @@ def definition(kind: OwnKind) -> str:
 
 def _of_controllers(make: Callable[[manifest_parts.Settings], list[Any]]) -> list[Any]:
     return [manifest_parts.labelled(each, "controllers") for each in make(manifest_parts.Settings())]
+
+
+def guards(version: GuardVersion) -> str:
+    trees = manifest_parts.guards(version, manifest_parts.Settings().namespace)
+    return documents([manifest_parts.labelled(each, "guards") for each in trees])
 
 
 def main() -> None:

@@ -316,6 +316,8 @@ _ELSEWHERE = {
     "get machines.cluster.x-k8s.io": "where Machines are served",
     "list machines.cluster.x-k8s.io": "likewise",
     "watch machines.cluster.x-k8s.io": "likewise",
+    "get validatingadmissionpolicies.admissionregistration.k8s.io": "where somebody has voted, or nothing fills in who",
+    "get validatingadmissionpolicybindings.admissionregistration.k8s.io": "likewise",
 }
 
 

@@ -55,6 +55,7 @@ from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.policy import node_names
+from kubevouch.records.cluster_identity import CLUSTER_ANNOTATION
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
@@ -279,6 +280,9 @@ async def _obtain(
         raise SettingsError(*STAYS_IN_TPM)
     where = f"{'in' if made else 'found in'} {store.pending_key_path}"
     observer.done(Step.KEY_MADE, f"{keys.public_key_of(key).name}, {where}")
+    # So that who refuses the proofs can say what is wrong with them. It only says so: the proofs are bound to it.
+    claim = {CLUSTER_ANNOTATION: poster.cluster_id} if poster.cluster_id else {}
+    poster = msgspec.structs.replace(poster, annotations={**poster.annotations, **claim})
     attempt = _Attempt(poster, key, template, clock, observer, random, methods, clock.monotonic() + timeout)
     try:
         done = await attempt.run(found=not made)
@@ -453,6 +457,7 @@ class _Attempt:
             version=version,
             key_fingerprint=self._public_key.fingerprint().hex(),
             opening=opening,
+            requester=next(iter(self._poster.usernames), ""),
         )
         client = self._poster.requests.client
         try:

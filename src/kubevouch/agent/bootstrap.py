@@ -24,6 +24,7 @@ from kubevouch.pki.errors import ClientCertificateError
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.signature import PrivateKey
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.records import cluster_identity
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 
@@ -40,7 +41,7 @@ class Bootstrap:
         timeout: seconds for request and certificate together.
         key: to be asked for, where the machine was given one; None makes one.
         attestation: what is shown with the request; None shows nothing.
-        cluster_id: to which that is bound; empty if the cluster does not tell.
+        cluster_id: as the cluster tells it; empty if it does not, and then its CA is what that is bound to.
     """
 
     node_name: str
@@ -100,7 +101,8 @@ async def bootstrap(
             return stored.leaf
         if wanted.key is not None:
             store.put_pending_key(wanted.key)
-        poster = Poster(SigningRequests(client), wanted.usernames, "the token", cluster_id=wanted.cluster_id)
+        cluster_id = cluster_identity.identity(wanted.cluster_id, wanted.anchors.certificates)
+        poster = Poster(SigningRequests(client), wanted.usernames, "the token", cluster_id=cluster_id)
         chain = await obtain(
             store, poster, wanted.template, wanted.anchors, clock, observer, timeout=wanted.timeout, random=random
         )

@@ -215,7 +215,7 @@ class Poster(msgspec.Struct, frozen=True):
         usernames: as whom, and as whom an earlier run may have asked; empty believes any.
         credential: what it is called in a sentence: "the token", "the node's certificate".
         annotations: of the request's object.
-        cluster_id: the UID of the Namespace kube-system, to which a proof is bound; empty if the cluster does not tell.
+        cluster_id: what proofs are made for, as :func:`kubevouch.records.cluster_identity.identity` has it.
     """
 
     requests: SigningRequests

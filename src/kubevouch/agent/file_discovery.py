@@ -30,7 +30,14 @@ from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.pins import PinSet
 from kubevouch.pki.x509 import x509_certificate
-from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig
+from kubevouch.records.cluster_info import (
+    EXTENSION,
+    ClusterInfo,
+    ClusterInfoError,
+    kubeconfig_of,
+    parse_kubeconfig,
+    told_by,
+)
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
 from kubevouch.util.tasks import deadline
@@ -49,6 +56,7 @@ class FileDiscovery(msgspec.Struct, frozen=True):
         timeout: seconds for the look at cluster-info.
         tls_server_name: the name in the server's certificate; empty is the endpoint's.
         proxy_url: the proxy through which the server is reached. Nothing but the file names one.
+        cluster_id, servers: as the file tells them beside its server: which cluster it is, and more addresses of it.
     """
 
     endpoint: Endpoint
@@ -56,6 +64,8 @@ class FileDiscovery(msgspec.Struct, frozen=True):
     timeout: float = TIMEOUT_SECONDS
     tls_server_name: str = ""
     proxy_url: str = ""
+    cluster_id: str = ""
+    servers: tuple[str, ...] = ()
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -135,7 +145,12 @@ def parse(text: bytes, folder: Path | None, *, timeout: float = TIMEOUT_SECONDS)
         if bundle:
             x509_certificate.parse_bundle(bundle)
         return FileDiscovery(
-            endpoint_of_url(cluster.server), bundle, timeout, cluster.tls_server_name, cluster.proxy_url
+            endpoint_of_url(cluster.server),
+            bundle,
+            timeout,
+            cluster.tls_server_name,
+            cluster.proxy_url,
+            *told_by(cluster),
         )
     except (KubeconfigError, EndpointError, ParseError) as err:
         raise SettingsError(
@@ -212,7 +227,7 @@ async def discover(
 
     Raises:
         NoClusterError: it did not answer until the time was over, or there is no CA anywhere.
-        NotTrustedError: something else answered.
+        NotTrustedError: something else answered, or another cluster than the file's.
     """
     info = await _cluster_info(settings, clock, observer, random)
     observer.done(Step.FETCHED, f"{settings.endpoint.url}, over verified TLS")
@@ -224,7 +239,15 @@ async def discover(
             "neither the discovery file nor cluster-info has a CA", "put certificate-authority-data into the file"
         )
     found = DiscoveredCluster(settings.endpoint.url, bundle, settings.tls_server_name, settings.proxy_url)
-    return found if info is None else replace(found, cluster_id=info.cluster_id, servers=info.servers)
+    told = "" if info is None else info.cluster_id
+    if told and settings.cluster_id and told != settings.cluster_id:
+        raise NotTrustedError(
+            f"{settings.endpoint.url} is the cluster {told} by its cluster-info, and {settings.cluster_id} by the "
+            "discovery file",
+            f"take {EXTENSION} out of the file, or give the address of the other cluster",
+        )
+    servers = settings.servers if info is None else info.servers or settings.servers
+    return replace(found, cluster_id=told or settings.cluster_id, servers=servers)
 
 
 async def _cluster_info(

@@ -39,7 +39,7 @@ from kubevouch.pki import keys, rotation
 from kubevouch.pki.client_certificate import TrustAnchors
 from kubevouch.pki.errors import KeyMaterialError
 from kubevouch.pki.recognizers import RECOVERY_USER_PREFIX
-from kubevouch.records import bootstrap_tokens, ca_rotation, node_recovery
+from kubevouch.records import bootstrap_tokens, ca_rotation, cluster_identity, node_recovery
 from kubevouch.records.ca_rotation import RenewalOrder
 from kubevouch.records.cluster_info import ClusterInfo, ClusterInfoError, kubeconfig_of, parse_kubeconfig, told_by
 from kubevouch.util import backoff
@@ -171,13 +171,20 @@ class NodeAccess:
             yield client
 
     async def _id(self) -> str:
-        """Of the cluster; empty if nobody has to know it, or the cluster does not tell it."""
+        """What proofs are made for; empty if nobody has to know it."""
         if not self._attests:
             return ""
-        recorded = told_by(self._cluster())[0]
+        recorded, authorities = told_by(self._cluster())[0], self.bundle()
         if not recorded and not self._cluster_id:
-            await self._cluster_info(self.bundle())
-        return recorded or self._cluster_id
+            try:
+                info = await self._cluster_info(authorities)
+                published = trust_bundle.parse(info.certificate_authority_data, "cluster-info")
+                # While one CA takes over from another, the one that the cluster still names.
+                known = {each.contents for each in authorities}
+                authorities = tuple(each for each in published if each.contents in known) or authorities
+            except (APIStatusError, AgentError) as err:
+                log.info("cluster-info does not tell which cluster this is: proofs are made for its CA", error=str(err))
+        return cluster_identity.identity(recorded or self._cluster_id, authorities)
 
     def accepts(self, pair: StoredPair | None) -> bool:
         """Whether the cluster may be asked with ``pair``, as far as is known."""

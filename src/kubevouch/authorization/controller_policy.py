@@ -15,7 +15,8 @@ from functools import cache
 from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
 from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES, OWN_KINDS
-from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITERS
+from kubevouch.api.kubevouch_v1alpha1.guards import APPROVERS
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import SIGNER_WRITERS, WRITER_RECORDS, WRITERS
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authorization.policy import (
     EVENTS,
@@ -126,6 +127,8 @@ _REQUESTS = "certificatesigningrequests"
 _OWN_DEFINITIONS = tuple(kind.definition_name for kind in OWN_KINDS)
 _ACCESS_REVIEWS = rule("create", "authorization.k8s.io", "subjectaccessreviews")
 _WRITER_GUARD = rule("get", _ADMISSION, "mutatingadmissionpolicies mutatingadmissionpolicybindings", [WRITERS])
+_GUARD_KINDS = "validatingadmissionpolicies validatingadmissionpolicybindings"
+_WRITER_RECORDS = rule("get", _ADMISSION, _GUARD_KINDS, [WRITER_RECORDS])
 _SIGNED = (
     LEGACY_UNKNOWN_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
@@ -230,6 +233,7 @@ def kubevouch_controller_policy() -> Policy:
             rule(_READ, _KUBEVOUCH, "certificaterequestpolicies certificateapprovals certificaterevocations"),
             _ACCESS_REVIEWS,
             _WRITER_GUARD,
+            rule("get", _ADMISSION, _GUARD_KINDS, [WRITER_RECORDS, APPROVERS]),
             rule(_READ, "", "nodes"),
             # What machines have, and whether such objects are served.
             rule(_READ, "cluster.x-k8s.io", "machines"),
@@ -272,6 +276,8 @@ def kubevouch_controller_policy() -> Policy:
             rule("update", "kubevouch.io", "certificatesigners/status"),
             rule("attest", _CERTIFICATES, "signers"),
             rule("create delete get list", _CERTIFICATES, "clustertrustbundles"),
+            # Whether its writer was held to the right to sign.
+            rule("get", _ADMISSION, _GUARD_KINDS, [SIGNER_WRITERS]),
             EVENTS,
         )
         # Their CAs, and no other Secret: a namespace of their own.
@@ -288,6 +294,7 @@ def kubevouch_controller_policy() -> Policy:
             # Whether a policy's writer may approve, and who recorded the writer.
             _ACCESS_REVIEWS,
             _WRITER_GUARD,
+            _WRITER_RECORDS,
             EVENTS,
         )
         + _cluster_wide(CSR_CLEANER_CONTROLLER, rule(f"delete {_READ}", _CERTIFICATES, _REQUESTS))
@@ -352,6 +359,12 @@ def kubevouch_controller_policy() -> Policy:
             rule(f"update {_READ}", "", "nodes"),
             rule("get", "", "namespaces", [KUBE_SYSTEM_NAMESPACE]),
             EVENTS,
+        )
+        # Which CAs the cluster has, for proofs that are made for one of them.
+        + _in_namespace(
+            KUBE_PUBLIC_NAMESPACE,
+            NODE_ATTESTATION_CONTROLLER,
+            rule("get", "", "configmaps", [CLUSTER_INFO_CONFIGMAP, ROOT_CA_CONFIGMAP]),
         )
         # Join tokens, which are used up, and no other Secret: a namespace of their own.
         + _in_namespace(JOIN_TOKENS_NAMESPACE, NODE_ATTESTATION_CONTROLLER, rule("get update", "", "secrets"))

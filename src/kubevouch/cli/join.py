@@ -124,8 +124,9 @@ _FLAGS = (
     click.option(
         "--cluster-id",
         default="",
-        metavar="UID",
-        help="Join no cluster but this one: the UID of its Namespace kube-system.  [default: that of an earlier join]",
+        metavar="UID|sha256:HASH",
+        help="Join no cluster but this one: the UID of its Namespace kube-system, or the hash of its CA.  "
+        "[default: that of an earlier join]",
     ),
     click.option(
         "--serve-self-signed",

@@ -31,7 +31,7 @@ _FILE = click.option(
 
 @click.group(cls=ui.Group)
 def policy() -> None:
-    """Try CertificateRequestPolicies before they are applied."""
+    """Try CertificateRequestPolicies before they are applied, and apply them."""
 
 
 @policy.command()
@@ -40,6 +40,29 @@ def lint(files: Sequence[Path]) -> None:
     """Say whether policies can be evaluated, without a cluster."""
     found = _read(files)
     ui.say(f"{len(found)} {'policy' if len(found) == 1 else 'policies'} can be evaluated")
+
+
+@policy.command()
+@_FILE
+@kubeconfig_option
+def apply(files: Sequence[Path], kubeconfig: Path | None) -> None:
+    """Create or change policies, and record you as who answers for them.
+
+    kubectl apply does as well where the API server records the writer itself: kubevouch's own, and Kubernetes from 1.36
+    on. With older ones this command sends the record, and the guards of deploy/guards refuse any other.
+    """
+    policies = _read(files)
+    config = rest_config_of(kubeconfig)
+
+    async def run() -> None:
+        from kubevouch.phases import policy_apply
+
+        async with connected(config) as client:
+            for each in policies:
+                user = await policy_apply.apply(client, each)
+                ui.say(f"{each.metadata.name} applied, {user} answers for it")
+
+    run_async(run())
 
 
 @policy.command()

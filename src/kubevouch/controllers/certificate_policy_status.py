@@ -35,6 +35,7 @@ log = get_logger("controllers.certificate_policy_status")
 
 NAME = wellknown.CERTIFICATE_POLICY_STATUS_CONTROLLER
 LOOK_AGAIN_SECONDS = 600.0
+AFTER_REFUSAL_SECONDS = 30.0
 """How often the rights of a policy's writer are looked at again for its status; an approval asks at once."""
 _MAX_MESSAGE = 8 << 10
 
@@ -66,7 +67,10 @@ class PolicyStatus:
             conditions.append(authorized)
         await self._tell(policy, conditions)
         # No event tells of a right that is given or taken.
-        return DONE if authorized is None else Result(LOOK_AGAIN_SECONDS)
+        if authorized is None:
+            return DONE
+        is_off = authorized.status == wellknown.CONDITION_FALSE
+        return Result(AFTER_REFUSAL_SECONDS if is_off else LOOK_AGAIN_SECONDS)
 
     async def _ready(self, policy: CertificateRequestPolicy) -> Condition:
         former = _former(policy, READY)

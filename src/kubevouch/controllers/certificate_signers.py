@@ -26,6 +26,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_signers import (
     SignerAuthority,
     SignerTrust,
 )
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import SIGNER_WRITERS
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.client import stored
 from kubevouch.client.cache.lister import Lister
@@ -34,6 +35,7 @@ from kubevouch.controllers import csr_signing
 from kubevouch.controllers.cluster_trust_bundle_publisher import bundle_name
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
+from kubevouch.controllers.guards import Guards
 from kubevouch.controllers.interface import DONE, RESYNC_SECONDS, Context, Request, Result, request_of
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
@@ -85,7 +87,9 @@ class CertificateSigners:
         named: NamedAuthorities,
         signers: Signers,
         clock: Clock,
+        guards: Guards | None = None,
     ) -> None:
+        self._guards = guards
         self._client = client
         self._objects = objects
         self._secrets = secrets
@@ -125,6 +129,11 @@ class CertificateSigners:
         """Everything in front of the signature. Raises :class:`NotReady`, and what the client raises."""
         spec, now = obj.spec, self._clock.now()
         self._verify_name(obj)
+        fault = "" if self._guards is None else await self._guards.fault(SIGNER_WRITERS)
+        if fault:
+            raise NotReady(
+                "Unguarded", f"anybody who may write such objects could have it sign here: {fault}; apply them"
+            )
         written, stopped = _stop_of(obj), self._signers.stop_of(spec.signer_name)
         if written:
             # Once it can be seen in the object, it ends when somebody takes it away there.
@@ -365,7 +374,13 @@ def build(context: Context) -> QueueController | None:
     objects = context.informers.informer(CERTIFICATE_SIGNERS, client=client)
     secrets = context.informers.informer(SECRETS, client=client, namespace=NAMESPACE)
     reconciler = CertificateSigners(
-        client, objects.lister, secrets.lister, context.named_authorities, signers, context.clock
+        client,
+        objects.lister,
+        secrets.lister,
+        context.named_authorities,
+        signers,
+        context.clock,
+        Guards(client, context.clock, is_own_server=context.count is not None),
     )
     controller = QueueController(NAME, reconciler, context.clock)
 

@@ -13,6 +13,7 @@ from kubevouch.client.interface import Client
 from kubevouch.machinery.errors import APIStatusError, Reason
 from kubevouch.machinery.meta import ObjectMeta, OwnerReference
 from kubevouch.reviews.csr_review import fetch_named
+from kubevouch.wellknown import CREDENTIAL_ID_EXTRA
 
 
 class VoteError(Exception):
@@ -52,6 +53,7 @@ async def vote(client: Client, name: str, decision: str, comment: str) -> Certif
         spec=CertificateApprovalSpec(
             request_name=name, request_uid=uid, approver=user.username, groups=sorted(set(user.groups)),
             decision=decision, comment=comment,
+            credential=next(iter(user.extra.get(CREDENTIAL_ID_EXTRA, ())), ""),
         ),
     )  # fmt: skip
     try:

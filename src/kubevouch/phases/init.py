@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from kubevouch import wellknown
 from kubevouch.api import catalog
@@ -242,9 +243,10 @@ async def _cluster_info(run: _Run) -> None:
     """Publish where the cluster is and which CA it has, for machines that have yet to join.
 
     Reads server and CA in --kubeconfig. Writes, through that API server, the ConfigMap cluster-info in kube-public, and
-    the Role and RoleBinding by which anybody reads it, without a credential.
+    the Role and RoleBinding by which anybody reads it, without a credential. Which cluster it is, the UID of the
+    Namespace kube-system, stands there as well, also where kubeadm has written the ConfigMap.
     """
-    info = published(run.options.admin)
+    info = replace(published(run.options.admin), cluster_id=await cluster_info.cluster_id(run.client))
     await cluster_info.ensure(run.client, info)
     run.report.step("cluster-info published", info.server)
 
@@ -314,9 +316,15 @@ def published(path: Path) -> ClusterInfo:
         cluster = config.clusters[config.contexts[config.current_context].cluster]
     except (OSError, KeyError, KubeconfigError) as err:
         raise certs.CertsError(f"{path} cannot be used: {err}", "kubevouch init phase kubeconfig makes it") from err
-    if not cluster.certificate_authority_data:
+    authority = cluster.certificate_authority_data
+    if not authority and cluster.certificate_authority:
+        try:
+            authority = (path.parent / cluster.certificate_authority).read_bytes()
+        except OSError as err:
+            raise certs.CertsError(f"the certificate-authority of {path} cannot be read: {err}") from err
+    if not authority:
         raise certs.CertsError(f"{path} has no certificate-authority-data", "kubevouch init phase kubeconfig makes it")
-    return ClusterInfo(cluster.server, cluster.certificate_authority_data)
+    return ClusterInfo(cluster.server, authority)
 
 
 async def wait_for_server(client: Client, seconds: float, clock: Clock, report: Reporter) -> None:

@@ -50,6 +50,7 @@ from kubevouch.pki.client_certificate import TrustAnchors, verify_chain
 from kubevouch.pki.errors import ClientCertificateError, ParseError
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.records import cluster_identity
 from kubevouch.records.bootstrap_tokens import Token
 from kubevouch.util import backoff
 from kubevouch.util.clock import Clock
@@ -100,7 +101,8 @@ class JoinOptions:
         phases: those that run.
         cri_socket: of the container runtime; empty looks in the usual places.
         serve_self_signed: leave a self-signed serving pair where the kubelet keeps its own, until one is issued.
-        cluster_id: which cluster it has to be, as its cluster-info says; empty is that of an earlier join, if any.
+        cluster_id: which cluster it has to be, as its cluster-info says, or the pin of a CA of it; empty is that of an
+            earlier join, if any. Where cluster-info says nothing, proofs are made for it, and show it.
         attestation: how the machine proves what it is; None does not.
     """
 
@@ -338,6 +340,11 @@ async def find_cluster(
         assert options.discovery is not None
         found = await file_discovery.discover(options.discovery, clock, observer, random)
     verify_cluster(found, options, clock.now())
+    if options.cluster_id and not found.cluster_id and not cluster_identity.is_pin(options.cluster_id):
+        observer.warning(
+            f"the cluster does not say which it is: that it is {options.cluster_id} shows when it takes the proof"
+        )
+        return msgspec.structs.replace(found, cluster_id=options.cluster_id)
     return found
 
 
@@ -348,12 +355,26 @@ def verify_cluster(found: DiscoveredCluster, options: JoinOptions, now: dt.datet
         NotTrustedError: it is another cluster than a flag or an earlier join says.
         OSError: the kubeconfig of an earlier join cannot be read.
     """
-    if options.cluster_id:
-        if found.cluster_id != options.cluster_id:
-            said = f"the cluster {found.cluster_id}" if found.cluster_id else "a cluster that does not say which it is"
+    if cluster_identity.is_pin(options.cluster_id):
+        pins = cluster_identity.pins_in(found.certificate_authority_data)
+        if options.cluster_id.lower() not in pins:
             raise NotTrustedError(
-                f"{found.server} is {said}, expected {options.cluster_id}",
+                f"{found.server} is the cluster with the CA {' and '.join(sorted(pins))}, expected "
+                f"{options.cluster_id}",
+                "check the address, and the CA of the cluster",
+            )
+        return
+    if options.cluster_id:
+        if found.cluster_id and found.cluster_id != options.cluster_id:
+            raise NotTrustedError(
+                f"{found.server} is the cluster {found.cluster_id}, expected {options.cluster_id}",
                 "check the address; kubectl get namespace kube-system -o jsonpath={.metadata.uid} prints a cluster's",
+            )
+        if not found.cluster_id and options.attestation is None:
+            raise NotTrustedError(
+                f"{found.server} is a cluster that does not say which it is, expected {options.cluster_id}",
+                "kubevouch init phase cluster-info has it say so; or give the pin of its CA, --cluster-id sha256:HASH, "
+                "which needs nothing of the cluster",
             )
         return
     # What the phase kubelet-start writes is read by the phase behind it alone.
@@ -447,7 +468,10 @@ def _verify_same(known: KubeconfigState, options: JoinOptions, now: dt.datetime)
         raise JoinError(f"{path} holds a credential that its own CA does not vouch for: {err}", hint) from err
     assert options.discovery is not None
     pinned = options.discovery.pins
-    another = bool(options.cluster_id and known.cluster_id and known.cluster_id != options.cluster_id)
+    if cluster_identity.is_pin(options.cluster_id):
+        another = options.cluster_id.lower() not in cluster_identity.pins_in(known.certificate_authority_data)
+    else:
+        another = bool(options.cluster_id and known.cluster_id and known.cluster_id != options.cluster_id)
     elsewhere = known.server not in [each.url for each in options.discovery.endpoints]
     if another or (pinned and not any(map(pinned.covers, bundle))) or (not pinned and elsewhere):
         raise JoinError(f"this machine has already joined another cluster, {known.server}", hint)

@@ -25,6 +25,7 @@ from kubevouch.attestation.tpm import node_keys
 from kubevouch.pki import keys
 from kubevouch.pki.tpm import resident_key
 from kubevouch.pki.x509 import provider_id, x509_request
+from kubevouch.records.cluster_identity import CLUSTER_ANNOTATION
 from kubevouch.testing.cluster import Cluster
 from proving_machine import NODE, Clerk, Machine, attested_cluster, bound, by_null
 from software_tpm import software_tpm
@@ -65,6 +66,14 @@ async def test_without_a_challenge_the_proof_is_bound_to_key_and_cluster(tmp_pat
     async with attested_cluster() as cluster, Clerk(cluster, verdict).at_work() as clerk:
         await Machine(cluster, tmp_path).obtain(by_null("challenge=false"))
         assert clerk.challenges == []
+
+
+@async_test
+async def test_a_request_says_for_which_cluster_its_proof_was_made(tmp_path: Path) -> None:
+    async with attested_cluster() as cluster, Clerk(cluster).at_work():
+        await Machine(cluster, tmp_path, cluster_id="sha256:00").obtain(by_null())
+        (csr,) = (await cluster.client().list(catalog.CERTIFICATE_SIGNING_REQUESTS)).items
+        assert csr.metadata.annotations[CLUSTER_ANNOTATION] == "sha256:00"
 
 
 @async_test

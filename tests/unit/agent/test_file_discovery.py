@@ -11,10 +11,12 @@ from kubevouch.agent.interface import AgentError, NoClusterError, NotTrustedErro
 from kubevouch.config import kubeconfig
 from kubevouch.config.kubeconfig import Cluster, Context, Kubeconfig, User
 from kubevouch.pki import authority, keys, pins
+from kubevouch.records.cluster_info import extensions_of
 from kubevouch.util.clock import SystemClock
 
 CLOCK = SystemClock()
 CA = authority.create_authority("ca", keys.generate(keys.KeyAlgorithm.ECDSA_P256), now=CLOCK.now())
+OTHER = "https://192.0.2.9:6443"
 CLUSTER = Cluster(server="https://api.example:6443", certificate_authority_data=CA.certificate.pem())
 
 
@@ -107,6 +109,21 @@ async def test_a_file_leads_to_the_cluster(tmp_path: Path) -> None:
         assert (found.server, found.certificate_authority_data) == (server, bundle)
         assert told.steps == [Step.FETCHED] and not told.warnings
         assert settings.pins == pins.parse([world.pin])
+
+
+@async_test
+async def test_which_cluster_it_is_the_file_may_say(tmp_path: Path) -> None:
+    async with join_world(tmp_path) as world:
+        server, bundle = world.server.endpoint.url, world.server.pki.ca_certificate
+        cluster = Cluster(server=server, certificate_authority_data=bundle, extensions=extensions_of("one", [OTHER]))
+        settings = parse(_text(("", cluster)), None)
+        found = await discover(settings, CLOCK, Told())
+        assert (found.cluster_id, found.servers) == ("one", (OTHER,))
+        await world.say_id("one")
+        assert (await discover(settings, CLOCK, Told())).cluster_id == "one"
+        await world.say_id("two")
+        with pytest.raises(NotTrustedError, match="the cluster two by its cluster-info, and one by the discovery file"):
+            await discover(settings, CLOCK, Told())
 
 
 @async_test

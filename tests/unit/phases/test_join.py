@@ -325,8 +325,11 @@ async def test_a_machine_stays_in_the_cluster_that_it_was_in(tmp_path: Path) -> 
         await world.say_id("")
         with pytest.raises(NotTrustedError, match="does not say which it is, expected one"):
             await join(replace(options, cluster_id="one"), late, Told())
+        # Its CA it cannot hide.
+        with pytest.raises(NotTrustedError, match=f"the cluster with the CA {world.pin}, expected sha256:00"):
+            await join(replace(options, cluster_id="sha256:00"), late, Told())
         async with world.clerk_at_work():
-            await join(options, late, Told())
+            await join(replace(options, cluster_id=world.pin), late, Told())
             # What was said beats what was.
             await world.say_id("two")
             await join(replace(options, rootfs=tmp_path / "fresh", cluster_id="two"), CLOCK, Told())

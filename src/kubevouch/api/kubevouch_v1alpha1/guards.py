@@ -65,7 +65,7 @@ from kubevouch.wellknown import (
 AUTHORS_ANNOTATION: Final = "kubevouch.io/authors"
 """Of a CertificateRequestPolicy: the users who have written its spec, a line each."""
 
-_APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
+APPROVERS, _AUTHORS = "approvers.kubevouch.io", "authors.kubevouch.io"
 _REVOCATIONS, _REVOKERS = "revocations.kubevouch.io", "revokers.kubevouch.io"
 _CHALLENGES, _OWN_NODES = "challenges.kubevouch.io", "own-nodes.kubevouch.io"
 _RELEASES = "decision-releases.kubevouch.io"
@@ -76,7 +76,7 @@ DEFINITIONS: Final = "definitions"
 
 
 _APPROVER_POLICY = ValidatingAdmissionPolicy(
-    metadata=ObjectMeta(name=_APPROVERS),
+    metadata=ObjectMeta(name=APPROVERS),
     spec=ValidatingAdmissionPolicySpec(
         match_constraints=_about(CERTIFICATE_APPROVALS, "CREATE"),
         validations=[
@@ -96,8 +96,12 @@ _APPROVER_POLICY = ValidatingAdmissionPolicy(
 
 # By what he is known when the vote is counted: his rights by these groups, and whether the credential still counts.
 _SHOWN = f"request.userInfo.extra['{CREDENTIAL_ID_EXTRA}']"
+SHOWN_CREDENTIAL = (
+    f"has(request.userInfo.extra) && '{CREDENTIAL_ID_EXTRA}' in request.userInfo.extra && "
+    f"{_SHOWN}.size() > 0 ? {_SHOWN}[0] : ''"
+)
 _VOTER_POLICY = MutatingAdmissionPolicy(
-    metadata=ObjectMeta(name=_APPROVERS),
+    metadata=ObjectMeta(name=APPROVERS),
     spec=MutatingAdmissionPolicySpec(
         match_constraints=_about(CERTIFICATE_APPROVALS, "CREATE"),
         reinvocation_policy=NEVER,
@@ -107,8 +111,7 @@ _VOTER_POLICY = MutatingAdmissionPolicy(
                 apply_configuration=ApplyConfiguration(
                     expression="Object{spec: Object.spec{"
                     f"groups: request.userInfo.groups.size() > {MAX_GROUPS} ? [] : request.userInfo.groups, "
-                    f"credential: has(request.userInfo.extra) && '{CREDENTIAL_ID_EXTRA}' in request.userInfo.extra && "
-                    f"{_SHOWN}.size() > 0 ? {_SHOWN}[0] : ''}}}}"
+                    f"credential: {SHOWN_CREDENTIAL}}}}}"
                 ),
             )
         ],
@@ -122,9 +125,9 @@ DECISION_PROTECTORS: Final = (
 """Who puts back what went without an admitted request, in our own server and by deploy/controllers."""
 _NAMES = ", ".join(f"'{each}'" for each in DECISION_PROTECTORS)
 # It names no author.
-_PUTS_BACK = f"request.userInfo.username in [{_NAMES}]"
+PUTS_BACK = f"request.userInfo.username in [{_NAMES}]"
 _AS_IT_WAS = (
-    f"{_PUTS_BACK} && has(object.metadata.annotations) && '{AUTHORS_ANNOTATION}' in object.metadata.annotations ? "
+    f"{PUTS_BACK} && has(object.metadata.annotations) && '{AUTHORS_ANNOTATION}' in object.metadata.annotations ? "
     f"object.metadata.annotations['{AUTHORS_ANNOTATION}'] : ''"
 )
 _FORMER = (
@@ -132,7 +135,7 @@ _FORMER = (
     f"!('{AUTHORS_ANNOTATION}' in oldObject.metadata.annotations) ? '' : "
     f"oldObject.metadata.annotations['{AUTHORS_ANNOTATION}']"
 )
-_NOW = (
+AUTHORS_NOW = (
     "(oldObject != null && object.spec == oldObject.spec) || "
     "request.userInfo.username in variables.former.split('\\n') ? variables.former : "
     "(variables.former == '' ? '' : variables.former + '\\n') + request.userInfo.username"
@@ -148,7 +151,8 @@ _AUTHOR_POLICY = MutatingAdmissionPolicy(
             Mutation(
                 patch_type=APPLY_CONFIGURATION,
                 apply_configuration=ApplyConfiguration(
-                    expression=f"Object{{metadata: Object.metadata{{annotations: {{'{AUTHORS_ANNOTATION}': {_NOW}}}}}}}"
+                    expression="Object{metadata: Object.metadata{annotations: {"
+                    f"'{AUTHORS_ANNOTATION}': {AUTHORS_NOW}}}}}}}"
                 ),
             )
         ],
@@ -212,12 +216,8 @@ def _stamping(
     )
 
 
-_REVOKER_POLICY = _stamping(
-    _REVOKERS,
-    CERTIFICATE_REVOCATIONS,
-    "requestedBy",
-    f"{_PUTS_BACK} && has(object.spec.requestedBy) ? object.spec.requestedBy : request.userInfo.username",
-)
+REVOKER_NOW = f"{PUTS_BACK} && has(object.spec.requestedBy) ? object.spec.requestedBy : request.userInfo.username"
+_REVOKER_POLICY = _stamping(_REVOKERS, CERTIFICATE_REVOCATIONS, "requestedBy", REVOKER_NOW)
 # How many one machine, or one token, may have at a time is counted by who made them.
 _CHALLENGER_POLICY = _stamping(_CHALLENGES, ATTESTATION_CHALLENGES, "requester")
 
@@ -237,7 +237,7 @@ _CHALLENGE_POLICY = ValidatingAdmissionPolicy(
 )
 
 
-def _guard(policy: ValidatingAdmissionPolicy | MutatingAdmissionPolicy) -> Sequence[tuple[Resource[Any], Object]]:
+def guard(policy: ValidatingAdmissionPolicy | MutatingAdmissionPolicy) -> Sequence[tuple[Resource[Any], Object]]:
     """The policy, and a binding of its name that holds everybody to it."""
     meta = ObjectMeta(name=policy.metadata.name)
     if isinstance(policy, MutatingAdmissionPolicy):
@@ -292,7 +292,7 @@ _RELEASES_POLICY = ValidatingAdmissionPolicy(
         ],
         validations=[
             Validation(
-                expression=f"{_PUTS_BACK} || "
+                expression=f"{PUTS_BACK} || "
                 f"authorizer.group('{GROUP}').resource('{DEFINITIONS}').check('{OVERRIDE}').allowed()",
                 message=f"{DECISION_PROTECTION_CONTROLLER} alone writes down which decisions were taken back; others "
                 f"need the verb {OVERRIDE} on {DEFINITIONS}.{GROUP}",
@@ -303,17 +303,17 @@ _RELEASES_POLICY = ValidatingAdmissionPolicy(
 )
 
 GUARDS: Sequence[tuple[Resource[Any], Object]] = (
-    *_guard(_APPROVER_POLICY),
-    *_guard(_VOTER_POLICY),
-    *_guard(_REVOCATION_POLICY),
-    *_guard(_REVOKER_POLICY),
-    *_guard(_ONE_LINE_POLICY),
-    *_guard(_AUTHOR_POLICY),
-    *_guard(_CHALLENGER_POLICY),
-    *_guard(_CHALLENGE_POLICY),
-    *_guard(_NODES_POLICY),
-    *_guard(_RELEASES_POLICY),
-    *(each for policy in WRITER_GUARDS for each in _guard(policy)),
+    *guard(_APPROVER_POLICY),
+    *guard(_VOTER_POLICY),
+    *guard(_REVOCATION_POLICY),
+    *guard(_REVOKER_POLICY),
+    *guard(_ONE_LINE_POLICY),
+    *guard(_AUTHOR_POLICY),
+    *guard(_CHALLENGER_POLICY),
+    *guard(_CHALLENGE_POLICY),
+    *guard(_NODES_POLICY),
+    *guard(_RELEASES_POLICY),
+    *(each for policy in WRITER_GUARDS for each in guard(policy)),
 )
 """Policies and their bindings."""
 

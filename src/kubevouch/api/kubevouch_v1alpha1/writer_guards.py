@@ -46,6 +46,11 @@ WRITER_ANNOTATION: Final = "kubevouch.io/writer"
 """Of a CertificateRequestPolicy: who wrote its spec last, a line for the user and one for each of the groups."""
 WRITERS: Final = "writers.kubevouch.io"
 """The admission policies, and their bindings, that record the writer and ask for the writer's rights."""
+RECORDS_PREFIX: Final = "records."
+"""Before the name of a MutatingAdmissionPolicy: the ValidatingAdmissionPolicy in its place."""
+WRITER_RECORDS: Final = f"{RECORDS_PREFIX}{WRITERS}"
+SIGNER_WRITERS: Final = "signers.kubevouch.io"
+"""The admission policy that asks who writes a CertificateSigner for the right to sign for its name."""
 MAX_GUARDED_SIGNERS: Final = 8
 """How many signer names a policy may select if its writer may not approve for every signer: an expression asks the
 authorizer twice at most, and all expressions of an admission policy some 28 times (Kubernetes 1.36)."""
@@ -62,7 +67,7 @@ _SENT_WRITER = (
     f"object.metadata.annotations['{WRITER_ANNOTATION}']"
 )
 # Whoever sends another annotation answers for the policy as it stands: so a policy gets a writer without a change.
-_WRITER = (
+WRITER_NOW = (
     "oldObject != null && object.spec == oldObject.spec && variables.sent == variables.former ? variables.former : "
     "([request.userInfo.username] + (has(request.userInfo.groups) ? request.userInfo.groups : [])).join('\\n')"
 )
@@ -80,7 +85,7 @@ _WRITER_STAMP = MutatingAdmissionPolicy(
                 patch_type=APPLY_CONFIGURATION,
                 apply_configuration=ApplyConfiguration(
                     expression="Object{metadata: Object.metadata{annotations: {"
-                    f"'{WRITER_ANNOTATION}': {_WRITER}}}}}}}"
+                    f"'{WRITER_ANNOTATION}': {WRITER_NOW}}}}}}}"
                 ),
             )
         ],
@@ -156,7 +161,7 @@ def _writer_policy() -> ValidatingAdmissionPolicy:
 
 
 _SIGNER_POLICY = _held(
-    "signers.kubevouch.io",
+    SIGNER_WRITERS,
     CERTIFICATE_SIGNERS,
     [Variable(name="asked", expression=_SPEC_CHANGED)],
     _needs(

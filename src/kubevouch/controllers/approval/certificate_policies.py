@@ -39,6 +39,7 @@ from kubevouch.controllers.approval.policy_records import PolicyRecords
 from kubevouch.controllers.approval.policy_writers import PolicyWriters
 from kubevouch.controllers.approval.voters import Voters
 from kubevouch.controllers.controller import QueueController
+from kubevouch.controllers.guards import Guards
 from kubevouch.controllers.interface import Context, IgnorableError, Request, request_of
 from kubevouch.machinery.codec import json_codec
 from kubevouch.pki.x509.x509_request import CertificateRequest
@@ -207,7 +208,11 @@ class PolicyApprover:
         self._metrics = metrics or Uncounted()
         self._trusts_annotations = trusts_annotations
         self._proven = proven
-        self._voters = Voters(client, Revocations.none() if revocations is None else revocations)
+        self._voters = Voters(
+            client,
+            Revocations.none() if revocations is None else revocations,
+            Guards(client, clock, is_own_server=trusts_annotations),
+        )
         # By the UID of a request, between what is said of it and its approval.
         self._judgements: dict[str, _Judgement] = {}
         self._memory = PolicyMemory()

@@ -35,6 +35,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text import names
 from kubevouch.pki.x509.x509_request import CertificateRequest
 from kubevouch.policy.facts import RequestFacts
+from kubevouch.records.cluster_identity import CLUSTER_ANNOTATION
 
 _REMEMBERED = 4096
 
@@ -96,8 +97,9 @@ class NodeProofs:
         request: CertificateRequest,
         now: dt.datetime,
     ) -> tuple[Attested, ...]:
-        cluster = await self._cluster.get()
-        # All challenges are used up before the first proof is looked at, so that none is left for another try.
+        # 1. Before anything is used up or looked for: so a proof for another cluster finds out nothing about this one.
+        cluster = await self._cluster.verify(csr.metadata.annotations.get(CLUSTER_ANNOTATION, ""))
+        # 2. All challenges are used up before the first proof is looked at, so that none is left for another try.
         answered = [await self._challenge(facts, each, self._verifiers[each.provider]) for each in evidence]
         came, proofs = came_at(facts, now), []
         for place, (each, (challenge, nonce)) in enumerate(zip(evidence, answered, strict=True)):

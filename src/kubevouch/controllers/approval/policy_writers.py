@@ -15,12 +15,27 @@ from kubevouch.api.catalog import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     SUBJECT_ACCESS_REVIEWS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
 from kubevouch.api.certificates_v1 import GROUP
-from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITER_ANNOTATION, WRITERS, Writer, is_writer_stamp
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import (
+    MUTATING_BETA,
+    MUTATING_BINDINGS_BETA,
+)
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import (
+    WRITER_ANNOTATION,
+    WRITER_RECORDS,
+    WRITERS,
+    Writer,
+    is_writer_stamp,
+)
 from kubevouch.client.interface import Client
 from kubevouch.client.stored import find
+from kubevouch.controllers.guards import GUARD_SECONDS as GUARD_SECONDS
+from kubevouch.controllers.guards import Guards
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import Object
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.policy.certificate_policies import ANY_SIGNER, SUBJECT_RULE, WRITER_RULE, CompiledPolicy
@@ -30,8 +45,10 @@ from kubevouch.policy.verdict import Step, StepResult
 from kubevouch.util.clock import Clock
 from kubevouch.wellknown import AUTHENTICATED_GROUP, NODES_GROUP
 
-GUARD_SECONDS = 10.0
-"""How long what was read of the guard counts."""
+GUARDED = (
+    "the guards for what this API server serves (deploy/crds/guards.yaml, or one of deploy/guards), and the policy "
+    "created after them"
+)
 BEFORE_RECORDS = "nobody, as it was written before this server recorded writers"
 
 
@@ -53,6 +70,7 @@ class PolicyWriters:
         self._client = client
         self._clock = clock
         self._is_own_server = is_own_server
+        self._guards = Guards(client, clock, is_own_server=False)
         self._guard = _Guard()
         self._guard_until = float("-inf")
 
@@ -67,7 +85,7 @@ class PolicyWriters:
             return Step(WRITER_RULE, StepResult.UNMET, got, "a record of the writer: create the policy again")
         if not self._is_own_server and (guard.fault or _is_older(policy, guard, strictly=False)):
             got = guard.fault or "a policy older than the admission policy that records writers"
-            return Step(WRITER_RULE, StepResult.UNMET, got, "deploy/crds/guards.yaml, and the policy created after it")
+            return Step(WRITER_RULE, StepResult.UNMET, got, GUARDED)
         for name in signer_names:
             if not await self._may_approve(writer, name):
                 return Step(WRITER_RULE, StepResult.UNMET, writer.name, f"the right to approve for {name}")
@@ -119,19 +137,35 @@ class PolicyWriters:
 
     async def _look_at_guard(self) -> _Guard:
         try:
+            # Older servers know the kinds by another version, and their objects are the same.
             policy = await find(self._client, MUTATING_ADMISSION_POLICIES, WRITERS)
+            policy = policy or await find(self._client, MUTATING_BETA, WRITERS)
             binding = await find(self._client, MUTATING_ADMISSION_POLICY_BINDINGS, WRITERS)
+            binding = binding or await find(self._client, MUTATING_BINDINGS_BETA, WRITERS)
         except APIStatusError as err:
             if err.code != 403:
                 raise
             return _Guard(fault=f"no right to read the MutatingAdmissionPolicy {WRITERS} and its binding")
         if policy is None or binding is None or binding.spec.policy_name != WRITERS:
-            return _Guard(fault=f"no MutatingAdmissionPolicy {WRITERS} with its binding")
+            return await self._look_at_records()
         if not is_writer_stamp(policy):
             return _Guard(fault=f"a MutatingAdmissionPolicy {WRITERS} of another version")
-        made = [each.metadata.creation_timestamp for each in (policy, binding)]
-        times = [each for each in made if each is not None]
-        return _Guard(since=max(times, key=lambda each: each.seconds, default=None))
+        return _since(policy, binding)
+
+    async def _look_at_records(self) -> _Guard:
+        """Where the server fills in nothing: whether it refuses what is not filled in. Raises APIStatusError."""
+        if fault := await self._guards.fault(WRITER_RECORDS):
+            return _Guard(fault=f"no MutatingAdmissionPolicy {WRITERS} with its binding, and {fault}")
+        policy = await self._client.get(VALIDATING_ADMISSION_POLICIES, WRITER_RECORDS)
+        binding = await self._client.get(VALIDATING_ADMISSION_POLICY_BINDINGS, WRITER_RECORDS)
+        return _since(policy, binding)
+
+
+def _since(policy: Object, binding: Object) -> _Guard:
+    """It holds from when the later of the two was there."""
+    made = [each.metadata.creation_timestamp for each in (policy, binding)]
+    times = [each for each in made if each is not None]
+    return _Guard(since=max(times, key=lambda each: each.seconds, default=None))
 
 
 def _is_of_nodes(name: str) -> bool:

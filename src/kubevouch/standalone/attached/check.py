@@ -25,6 +25,8 @@ from kubevouch.api.catalog import (
 )
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
 from kubevouch.api.coordination_v1 import LeaseSpec
+from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.discovery import Discovered, discover
 from kubevouch.client.interface import Client
@@ -34,8 +36,10 @@ from kubevouch.controllers.catalog import Attached, Entry
 from kubevouch.doctor.rights import NODE_CLIENT, SELF_NODE_CLIENT, may
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
+from kubevouch.standalone.attached import guards
 from kubevouch.standalone.attached.own_kinds import missing
 from kubevouch.standalone.attached.rights import identities, policy_of
+from kubevouch.util.clock import SystemClock
 
 KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
 _ITS_LEASE = f"the Lease of {KUBE_CONTROLLER_MANAGER}"
@@ -70,6 +74,7 @@ class Seen(msgspec.Struct, frozen=True):
         granted: which of ``nodeclient`` and ``selfnodeclient`` somebody may have approved; None: it could not be read.
         requests: the CertificateSigningRequests there are.
         lacking: rights that the controllers need and this user has not.
+        unguarded: what is wrong with the guards of our kinds; None: they could not be looked at.
     """
 
     now: dt.datetime
@@ -79,6 +84,7 @@ class Seen(msgspec.Struct, frozen=True):
     granted: frozenset[str] | None = frozenset()
     requests: tuple[CertificateSigningRequest, ...] = ()
     lacking: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] | None = ()
 
     @property
     def manager_leads(self) -> bool:
@@ -119,7 +125,7 @@ async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], 
             if err.code == 404:
                 return otherwise
             unreadable.append(f"{what}: {err}")
-            return otherwise
+            return None if what == "the guards" else otherwise
 
     lease = await read(
         _ITS_LEASE,
@@ -142,6 +148,7 @@ async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], 
         ),
         requests=tuple(requests.items if requests is not None else ()),
         lacking=await _lacking(client, found, selected, words),
+        unguarded=await read("the guards", guards.faults(client, SystemClock(), guards.version_served(found)), ()),
     )
 
 
@@ -212,6 +219,7 @@ def judge(seen: Seen, selected: Sequence[Entry], words: Sequence[str]) -> Report
                 "kubectl apply -f deploy/crds",
             )
         )  # fmt: skip
+    findings += _guarded(seen)
     findings += _needed_apis(seen, selected)
     fighting = list(_fighting(seen, selected, words))
     findings += (each for _alias, each in fighting)
@@ -241,6 +249,26 @@ def _reachable(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.OK, KUBE_CONTROLLER_MANAGER, f"runs, as {lease.holder_identity}")
     else:
         yield Finding(Level.WARNING, KUBE_CONTROLLER_MANAGER, "has not renewed its Lease; it may come back")
+
+
+def _guarded(seen: Seen) -> Iterator[Finding]:
+    """Whether who writes our objects is held to their own rights; what rests on that is off where nobody is."""
+    if all(not seen.found.serves(each.resource) for each in OWN_KINDS):
+        return
+    version = guards.version_served(seen.found)
+    off = "policies approve nothing, votes do not count and CertificateSigners do not sign"
+    if version is GuardVersion.NONE:
+        yield Finding(
+            Level.WARNING, "guards",
+            f"this API server serves no admission policies that could hold them: {off}", "Kubernetes 1.30 or newer",
+        )  # fmt: skip
+    elif seen.unguarded:
+        yield Finding(
+            Level.WARNING, "guards", f"{'; '.join(seen.unguarded)}: what rests on those is off",
+            f"kubectl apply -f {guards.FILES[version]}: this API server serves {version}",
+        )  # fmt: skip
+    elif seen.unguarded is not None:
+        yield Finding(Level.OK, "guards", f"hold, by {version}")
 
 
 def _needed_apis(seen: Seen, selected: Sequence[Entry]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ import msgspec
 from kubevouch import __version__, wellknown
 from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
-from kubevouch.api.kubevouch_v1alpha1.guards import GUARDS
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion, guards_for, version_for
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
 from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.scheme import Resource
@@ -156,17 +156,14 @@ def _definitions(_settings: Settings) -> Iterator[Tree]:
     return map(definition, OWN_KINDS)
 
 
-_SERVED_SINCE = {"MutatingAdmissionPolicy": 36, "MutatingAdmissionPolicyBinding": 36}
-"""Minor versions that serve a kind of the guards as v1; those of ValidatingAdmissionPolicy do since 1.30."""
-_GUARDED_SINCE = 30
-
-
 def _guards(settings: Settings) -> Iterator[Tree]:
-    """Those that the version serves. They name the account of the controllers, which is in their namespace."""
-    for resource, guard in GUARDS:
-        since = _SERVED_SINCE.get(resource.kind, _GUARDED_SINCE)
-        if settings.kube_version is None or settings.kube_version >= since:
-            yield _renamed(_written(resource, guard), settings.namespace)
+    minor = settings.kube_version
+    return guards(GuardVersion.MUTATING if minor is None else version_for(1, minor), settings.namespace)
+
+
+def guards(version: GuardVersion, namespace: str) -> Iterator[Tree]:
+    """Those that a server with these kinds can hold. They name the account of the controllers, in their namespace."""
+    return (_renamed(_written(resource, guard), namespace) for resource, guard in guards_for(version))
 
 
 def _renamed(tree: Any, namespace: str) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from kubevouch import __version__, wellknown
+from kubevouch.authorization.attestation_policy import attested_joining_policy
+from kubevouch.authorization.policy import Policy
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
 from kubevouch.standalone.attached.options import DEFAULT_PORT
@@ -90,7 +92,10 @@ def access(
 def attestation_access(
     programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE, names: SignerNames = DEFAULT_NAMES
 ) -> list[Tree]:
-    """What ``--attestation-config`` needs beside :func:`access`. Raises :class:`UnknownControllerError`."""
+    """What ``--attestation-config`` needs beside :func:`access`: the controllers, and the machines that join.
+
+    Raises :class:`UnknownControllerError`.
+    """
     whose: dict[str, list[str]] = {}
     for program in programs:
         selected = catalog.select_attached(program.controllers)
@@ -107,7 +112,7 @@ def attestation_access(
     roles.append(
         _object("ClusterRoleBinding", {"name": approver}, roleRef=_ref("ClusterRole", approver), subjects=subjects)
     )
-    return [*map(_namespace, _others_than(namespace, roles)), *roles]
+    return [*map(_namespace, _others_than(namespace, roles)), *roles, *_of_policy(attested_joining_policy())]
 
 
 def cluster_api_access(namespace: str = NAMESPACE) -> list[Tree]:
@@ -196,6 +201,20 @@ def _of_identity(
         meta = _named(name, role.metadata.namespace)
         yield _object("Role", meta, rules=_rules(role.rules))
         yield _object("RoleBinding", meta, roleRef=_ref("Role", name), subjects=subjects)
+
+
+def _of_policy(policy: Policy) -> Iterator[Tree]:
+    """As it stands, for whom it names."""
+    for role in policy.cluster_roles:
+        yield _object("ClusterRole", {"name": role.metadata.name}, rules=_rules(role.rules))
+    for each in policy.cluster_role_bindings:
+        subjects = [json_codec.to_builtins(subject) for subject in each.subjects]
+        yield _object(
+            "ClusterRoleBinding",
+            {"name": each.metadata.name},
+            roleRef=_ref("ClusterRole", each.role_ref.name),
+            subjects=subjects,
+        )
 
 
 def _of_process(name: str, namespace: str) -> Iterator[Tree]:

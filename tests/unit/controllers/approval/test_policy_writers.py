@@ -15,8 +15,11 @@ from kubevouch.api.catalog import (
     CLUSTER_ROLES,
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
-from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITERS, Writer
+from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion, guards_for
+from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITER_RECORDS, WRITERS, Writer
 from kubevouch.authorization.policy import cluster_role, cluster_role_binding, group, rule
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.policy_writers import GUARD_SECONDS, PolicyWriters
@@ -66,7 +69,32 @@ async def test_without_the_guard_no_record_counts(gone: object) -> None:
         made = await compiled(at)
         await at.client.delete(gone, WRITERS)  # type: ignore[arg-type]  # one of two kinds
         step = await PolicyWriters(at.client, at.clock, is_own_server=False).look(made, (SIGNER,))
-        assert (step.result, step.got) == ("unmet", f"no MutatingAdmissionPolicy {WRITERS} with its binding")
+        assert step.result == "unmet"
+        assert step.got.startswith(f"no MutatingAdmissionPolicy {WRITERS} with its binding, and no Validating")
+
+
+@async_test
+async def test_where_nothing_is_filled_in_a_guard_that_asks_for_the_record_does_as_well() -> None:
+    async with world() as at:
+        made = await compiled(at)
+        for resource in (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS):
+            await at.client.delete(resource, WRITERS)
+        for resource, obj in guards_for(GuardVersion.VALIDATING):
+            if obj.metadata.name == WRITER_RECORDS:
+                await at.client.create(resource, obj)
+        writers = PolicyWriters(at.client, at.clock, is_own_server=False)
+        assert (await writers.look(made, (SIGNER,))).result == "met"
+        before = msgspec.structs.replace(made, created=Time.of(NOW))
+        assert (await writers.look(before, (SIGNER,))).got.startswith("a policy older than")
+        policy_, binding = VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
+        found = await at.client.get(binding, WRITER_RECORDS)
+        warns = msgspec.structs.replace(found.spec, validation_actions=["Warn"])
+        await at.client.update(binding, msgspec.structs.replace(found, spec=warns))
+        at.clock.advance(GUARD_SECONDS)
+        assert (await writers.look(made, (SIGNER,))).got.endswith("of another version")
+        await at.client.delete(policy_, WRITER_RECORDS)
+        at.clock.advance(GUARD_SECONDS)
+        assert (await writers.look(made, (SIGNER,))).result == "unmet"
 
 
 @async_test

@@ -32,6 +32,7 @@ from kubevouch.testing.cluster import Cluster
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 _EVERYTHING = Discovered(
     {(each.resource.group, each.resource.version, each.resource.plural): frozenset() for each in OWN_KINDS}
+    | {("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"): frozenset()}
 )
 _BOTH = frozenset(("nodeclient", "selfnodeclient"))
 
@@ -66,7 +67,19 @@ def test_what_is_safe_beside_kube_controller_manager_is_good() -> None:
     report = _judged("*", manager=_manager(), granted=_BOTH, requests=(_csr(issued=True),))
     assert report.is_good
     assert not report.switch_off
-    assert _levels(report) == {"kube-controller-manager": Level.OK}
+    assert _levels(report) == {"kube-controller-manager": Level.OK, "guards": Level.OK}
+
+
+def test_what_rests_on_guards_that_are_not_there_is_said_to_be_off() -> None:
+    report = _judged("*", manager=_manager(), unguarded=("no MutatingAdmissionPolicy writers.kubevouch.io",))
+    (found,) = [each for each in report.findings if each.about == "guards"]
+    assert (found.level, found.hint) == (
+        Level.WARNING, "kubectl apply -f deploy/crds/guards.yaml: this API server serves MutatingAdmissionPolicy v1",
+    )  # fmt: skip
+    older = Discovered({key: verbs for key, verbs in _EVERYTHING.verbs.items() if "kubevouch.io" in key[0]})
+    (found,) = [each for each in _judged("*", found=older).findings if each.about == "guards"]
+    assert found.level is Level.WARNING and "policies approve nothing" in found.message
+    assert not [each for each in _judged("*", unguarded=None).findings if each.about == "guards"]
 
 
 def test_two_approvers_and_two_signers_are_an_error_that_says_what_to_switch_off() -> None:
