@@ -130,6 +130,13 @@ def _signers(
         raise AttachedOptionsError(
             "there are --cluster-signing-* files, and csrsigning is not among the controllers", "add it, or drop them"
         )
+    kubernetes = catalog.signs_kubernetes_names(options.controllers)
+    if not kubernetes and not attested:
+        raise AttachedOptionsError(
+            "a CA is given, and there is no signer name for it: kubernetes.io/* is signed only where csrsigning is named",
+            "name it in --controllers once nobody else signs these names (kubevouch controllers check says who does); "
+            "machines that prove what they are need --attestation-config",
+        )
     if len(options.clusters) > 1:
         # A node's name in one cluster would be a credential for the node of that name in another.
         raise AttachedOptionsError(
@@ -153,6 +160,7 @@ def _signers(
                 signing.socket,
                 signing.outside,
                 attested=attested,
+                kubernetes=kubernetes,
             )
         )
     except SignerError as err:
