@@ -40,10 +40,12 @@ class Program(msgspec.Struct, frozen=True):
     signs: bool = False
 
 
-_SIGNING = ("csrsigning", "certificatesigners", "podcertificaterequestsigning")
+# Not csrsigning: named, it takes kubernetes.io/* from kube-controller-manager, which runs in nearly every cluster. What
+# signs for CertificateSigners comes with certificatesigners.
+_SIGNING = ("certificatesigners", "podcertificaterequestsigning")
 PROGRAMS = (
-    Program("kubevouch-controllers", ("*", *(f"-{each}" for each in _SIGNING))),
-    Program("kubevouch-signer", _SIGNING, signs=True),
+    Program("kubevouch-controllers", ("*", "-csrsigning", *(f"-{each}" for each in _SIGNING))),
+    Program("kubevouch-signer", _SIGNING),
 )
 
 
