@@ -121,7 +121,8 @@ class ClusterControllers:
         )
         self.elector: LeaderElector | None = None
         self._opened: SQLiteLedger | None = None
-        self._signers: Signers | None = None
+        self.signers: Signers | None = None
+        """Of the present term, or of the last one."""
         self.manager: Manager | None = None
         """While this process leads; None while it stands by."""
 
@@ -215,7 +216,7 @@ class ClusterControllers:
                 ledger=ledger,
             )
             self.metrics.of_decisions(context.decisions)
-            self._signers = context.signers
+            self.signers = context.signers
             built = catalog.build(self._selected, context)
             for controller in built:
                 if isinstance(controller, QueueController):
@@ -371,7 +372,7 @@ class ClusterControllers:
             raise HealthError(f"failed election to renew leadership on lease {self._lease_name}")
 
     async def _signs_alone(self) -> None:
-        if self.manager is not None and self._signers is not None and (aside := self._signers.aside):
+        if self.manager is not None and self.signers is not None and (aside := self.signers.aside):
             raise HealthError("; ".join(aside.values()))
 
     async def _ledger_in_place(self) -> None:
