@@ -68,7 +68,7 @@ from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached import manifests
-from kubevouch.standalone.attached.check import judge, look
+from kubevouch.standalone.attached.check import Intent, judge, look
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.controllers import start_controllers
 from kubevouch.testing.cluster import Cluster
@@ -76,6 +76,10 @@ from kubevouch.testing.waiting import wait_for
 from kubevouch.util.clock import SystemClock
 
 _DEPLOY = peers.ROOT / "deploy"
+_APPROVER, _SHIPPED_SIGNER = manifests.PROGRAMS
+# Where kube-controller-manager does not sign: the same account, and its names and a CA given by the operator.
+_SIGNER = replace(_SHIPPED_SIGNER, controllers=("csrsigning", *_SHIPPED_SIGNER.controllers), signs=True)
+_PROGRAMS = (_APPROVER, _SIGNER)
 _READS = frozenset(("get", "list", "watch"))
 _CSRS = catalog.CERTIFICATE_SIGNING_REQUESTS
 
@@ -108,7 +112,7 @@ async def deployed(calls: set[Call] | None = None) -> AsyncIterator[Cluster]:
         for what in ("crds", "controllers/access.yaml"):
             done = await asyncio.to_thread(kubectl, "apply", "-f", str(_DEPLOY / what))
             assert done.returncode == 0, done.stderr
-        for program in manifests.PROGRAMS:
+        for program in _PROGRAMS:
             options = await _options(cluster, program, calls if calls is not None else set())
             await until_leading(await stack.enter_async_context(attached(cluster, options=options)))
         yield cluster
@@ -123,11 +127,13 @@ async def test_the_check_finds_that_the_accounts_have_all_they_need() -> None:
             assert done.returncode == 0, done.stderr
         for program in manifests.PROGRAMS:
             config = await account_config(cluster, manifests.NAMESPACE, program.name)
-            selected = select_attached(program.controllers)
+            intent = Intent(select_attached(program.controllers), program.controllers)
             async with config.client(component="check") as client:
-                seen = await look(client, selected, program.controllers, SystemClock().now())
+                seen = await look(client, intent, SystemClock().now())
             assert not seen.lacking
-            assert not judge(seen, selected, program.controllers).missing_kinds
+            report = judge(seen, intent)
+            assert not report.missing_kinds
+            assert not report.signs
 
 
 async def _options(cluster: Cluster, program: manifests.Program, calls: set[Call]) -> AttachedOptions:
@@ -345,7 +351,7 @@ async def test_a_right_that_is_left_out_is_missed() -> None:
     async with Cluster(https=True, real_time=True) as cluster:
         await own_kinds.ensure(cluster.server.client)
         client = cluster.client()
-        signer = manifests.PROGRAMS[1]
+        signer = _SIGNER
         role = f"kubevouch:{wellknown.CSR_SIGNING_CONTROLLER}"
         for tree in manifests.access((signer,)):
             kind = tree["kind"]
@@ -378,7 +384,7 @@ def test_no_account_may_both_approve_and_sign_or_read_secrets_but_those_of_signe
         assert not {"approve", "sign"} <= verbs
         assert len({"approve", "sign"} & verbs) == 1
         secrets = {where for where, rule in mine if "secrets" in rule.get("resources", ())}
-        assert secrets <= ({wellknown.SIGNERS_NAMESPACE} if program.signs else set())
+        assert secrets <= ({wellknown.SIGNERS_NAMESPACE} if "sign" in verbs else set())
         assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for _, rule in mine)
 
 

@@ -80,10 +80,10 @@ class Controllers:
 
 
 @contextmanager
-def _running(cluster: RealCluster, *flags: str) -> Iterator[Controllers]:
+def _running(cluster: RealCluster, *flags: str, user: Path | None = None) -> Iterator[Controllers]:
     path, port = cluster.folder / "controllers.log", free_port()
     command = [*processes.KUBEVOUCH, "controllers", f"--secure-port={port}", "--bind-address=127.0.0.1", _OPEN, *flags]
-    environment = processes.environment(KUBECONFIG=str(cluster.kubeconfig))
+    environment = processes.environment(KUBECONFIG=str(user or cluster.kubeconfig))
     with path.open("wb") as log:
         process = subprocess.Popen(command, cwd=cluster.folder, env=environment, stdout=log, stderr=log)
     found = Controllers(cluster, path, port)
@@ -249,3 +249,19 @@ def test_what_is_shipped_signs_no_name_of_kubernetes_by_its_own_arguments(cluste
         assert command == "controllers"
         code, tree = _checked(cluster, *flags)
         assert (code, tree["signs"], tree["signedElsewhere"]) == (0, [], []), tree
+
+
+def test_the_account_of_the_shipped_signer_may_see_who_else_comes(cluster: RealCluster) -> None:
+    cluster.start_controller_manager("--controllers=*,-csrsigning")
+    assert cluster.kubectl("apply", "-k", _DEPLOY).code == 0
+    signer = manifests.PROGRAMS[1]
+    token = cluster.kubectl("-n", manifests.NAMESPACE, "create", "token", signer.name).stdout.strip()
+    user = cluster.write_kubeconfig(cluster.folder / "signer.conf", {"token": token})
+    flags = (
+        f"--controllers=csrsigning,{','.join(signer.controllers)}", *_signing(cluster),
+        f"--leader-elect-resource-name={signer.name}", f"--leader-elect-resource-namespace={manifests.NAMESPACE}",
+    )  # fmt: skip
+    with _running(cluster, *flags, user=user) as found:
+        _joins(cluster, found, "w1", "w2")
+        assert found.issued == ["w1", "w2"]
+        assert "forbidden" not in found.log
