@@ -61,6 +61,10 @@ class Recorder:
             namespace, name = first.metadata.namespace, first.metadata.name if verb == "update" else ""
         elif verb in ("list", "watch", "delete_collection"):
             namespace = first or namespace
+            # Servers take the selector of a name for the name, when they ask who may.
+            selectors = (getattr(each, "field_selector", "") for each in (*arguments, *more.values()))
+            chosen = next(filter(None, selectors), "")
+            name = chosen.removeprefix("metadata.name=") if chosen.startswith("metadata.name=") else ""
         else:
             name = first
             after = arguments[3:4] if verb == "patch" else arguments[1:2]

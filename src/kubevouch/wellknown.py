@@ -89,6 +89,9 @@ CSR_FAILED = "Failed"
 POD_CERTIFICATE_ISSUED = "Issued"
 # Ours: nothing approves the request, and why.
 JOIN_STUCK_ANNOTATION = "kubevouch.io/join-stuck"
+# On a request that was decided, and on one that was signed, by controllers of ours beside other programs'.
+APPROVED_ANNOTATION = "kubevouch.io/approved"
+SIGNED_ANNOTATION = "kubevouch.io/signed"
 # The reason it begins with where machines prove what they are, and this one has shown a token only.
 PROOF_MISSING_REASON = "ProofMissing"
 
@@ -98,6 +101,8 @@ CONDITION_UNKNOWN = "Unknown"
 
 # ------------------------------------------------------------------ controllers
 
+KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
+"""The program; its Lease has the same name."""
 CSR_APPROVING_CONTROLLER = "certificatesigningrequest-approving-controller"
 CSR_SIGNING_CONTROLLER = "certificatesigningrequest-signing-controller"
 CERTIFICATE_SIGNERS_CONTROLLER = "certificate-signers-controller"
@@ -198,5 +203,5 @@ EXTENSION_APISERVER_AUTHENTICATION_CONFIGMAP = "extension-apiserver-authenticati
 DEFAULT_SERVICE_ACCOUNT = "default"
 CLUSTER_ADMIN_ROLE = "cluster-admin"
 
-SIGNER_UNAVAILABLE, SIGNER_STOPPED = "SignerUnavailable", "SignerStopped"
+SIGNER_UNAVAILABLE, SIGNER_STOPPED, SIGNED_ELSEWHERE = "SignerUnavailable", "SignerStopped", "SignedElsewhere"
 """Reasons of Events on approved requests that have no certificate."""

@@ -279,7 +279,8 @@ async def test_health_is_told_to_everybody_and_metrics_to_those_of_whom_the_clus
             assert await get("/livez/leaderElection") == (200, "ok")
             code, text = await get("/readyz?verbose")
             assert (code, text.splitlines()[1:]) == (
-                200, ["[+]leaderElection ok", "[+]informer-sync ok", "readyz check passed"]
+                200,
+                ["[+]leaderElection ok", "[+]informer-sync ok", "[+]other-signers ok", "readyz check passed"],
             )  # fmt: skip
             assert (await get("/metrics"))[0] == 403
             assert (await get("/metrics", weak))[0] == 403

@@ -49,7 +49,6 @@ def test_a_cluster_is_looked_at_given_its_accounts_and_worked_for(tmp_path: Path
             "kubevouch controllers check",
             "kubectl apply -f deploy/crds",
             "kubectl apply -f deploy/controllers/access.yaml",
-            "kubectl -n kubevouch-system create secret",
         ):
             done = _run(tmp_path, typed(beginning))
             assert done.returncode == 0, (beginning, done.stdout, done.stderr)

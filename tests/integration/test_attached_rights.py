@@ -68,7 +68,7 @@ from kubevouch.pki.x509.subject_alt_names import SubjectAltNames
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.standalone.attached import manifests
-from kubevouch.standalone.attached.check import judge, look
+from kubevouch.standalone.attached.check import Intent, judge, look
 from kubevouch.standalone.attached.manifest_parts import Settings, access, documents, trees
 from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 from kubevouch.standalone.controllers import start_controllers
@@ -132,11 +132,13 @@ async def test_the_check_finds_that_the_accounts_have_all_they_need() -> None:
             assert done.returncode == 0, done.stderr
         for program in manifests.PROGRAMS:
             config = await account_config(cluster, manifests.NAMESPACE, program.name)
-            selected = select_attached(program.controllers)
+            intent = Intent(select_attached(program.controllers), program.controllers)
             async with config.client(component="check") as client:
-                seen = await look(client, selected, program.controllers, SystemClock().now())
+                seen = await look(client, intent, SystemClock().now())
             assert not seen.lacking
-            assert not judge(seen, selected, program.controllers).missing_kinds
+            report = judge(seen, intent)
+            assert not report.missing_kinds
+            assert not report.signs
 
 
 async def _options(cluster: Cluster, program: manifests.Program, calls: set[Call]) -> AttachedOptions:
@@ -400,7 +402,7 @@ def test_no_account_may_both_approve_and_sign_or_read_secrets_but_those_of_signe
         assert not {"approve", "sign"} <= verbs
         assert len({"approve", "sign"} & verbs) == 1
         secrets = {where for where, rule in mine if "secrets" in rule.get("resources", ())}
-        assert secrets <= ({wellknown.SIGNERS_NAMESPACE} if program.signs else set())
+        assert secrets <= ({wellknown.SIGNERS_NAMESPACE} if "sign" in verbs else set())
         assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for _, rule in mine)
 
 

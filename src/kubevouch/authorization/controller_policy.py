@@ -55,6 +55,7 @@ from kubevouch.wellknown import (
     KUBE_APISERVER_CLIENT_KUBELET_SIGNER,
     KUBE_APISERVER_CLIENT_SIGNER,
     KUBE_APISERVER_SERVING_SIGNER,
+    KUBE_CONTROLLER_MANAGER,
     KUBE_NODE_LEASE_NAMESPACE,
     KUBE_PUBLIC_NAMESPACE,
     KUBE_SYSTEM_NAMESPACE,
@@ -269,7 +270,13 @@ def kubevouch_controller_policy() -> Policy:
             EVENTS,
         )
         # Who is locked out.
-        + _in_namespace(KUBE_SYSTEM_NAMESPACE, CSR_SIGNING_CONTROLLER, rule(_READ, "", "configmaps"))
+        + _in_namespace(
+            KUBE_SYSTEM_NAMESPACE,
+            CSR_SIGNING_CONTROLLER,
+            rule(_READ, "", "configmaps"),
+            # Whether somebody came who has signed for Kubernetes' own names.
+            rule(_READ, "coordination.k8s.io", "leases", (KUBE_CONTROLLER_MANAGER,)),
+        )
         + _cluster_wide(
             CERTIFICATE_SIGNERS_CONTROLLER,
             rule(_READ, "kubevouch.io", "certificatesigners"),

@@ -13,9 +13,11 @@ from kubevouch.cli import ui
 from kubevouch.cli.aiohttp_import import load_aiohttp
 from kubevouch.cli.cluster import connected
 from kubevouch.cli.exit_codes import ExitCode
+from kubevouch.cli.flags import together
 from kubevouch.cli.flags.approval import approval_flags, take_approval
 from kubevouch.cli.flags.attached import (
     FILE,
+    assume_off_option,
     attached_flags,
     cluster_flags,
     controllers_option,
@@ -32,7 +34,6 @@ from kubevouch.cli.runner import run_async
 from kubevouch.util.collector import rare_collections
 
 if TYPE_CHECKING:
-    from kubevouch.controllers.catalog import Entry
     from kubevouch.standalone.attached.check import Report
     from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
 
@@ -42,7 +43,9 @@ class ControllersGroup(ui.Group, GroupedCommand):
 
     groups = (
         FlagGroup(
-            "What matters first", ("--kubeconfig", "--cluster", "--context", "--controllers", "--ledger", "--log-level")
+            "What matters first", (
+                "--kubeconfig", "--cluster", "--context", "--controllers", "--assume-off", "--ledger", "--log-level",
+            ),
         ),
         FlagGroup("Leader election", ("--leader-elect", "--leader-elect-")),
         FlagGroup(
@@ -72,63 +75,101 @@ class ControllersGroup(ui.Group, GroupedCommand):
         self.format_commands(ctx, formatter)
 
 
+run_flags = together(
+    cluster_flags,
+    controllers_option,
+    assume_off_option,
+    attached_flags,
+    click.option(
+        "--ledger", type=FILE, help="File in which decisions and certificates are written down.  [default: in memory]"
+    ),
+    click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish."),
+    click.option(
+        "--node-monitor-grace-period",
+        type=DURATION,
+        default="50s",
+        show_default=True,
+        help="How long a node may be silent before its conditions are Unknown.",
+    ),
+    click.option(
+        "--service-cluster-ip-range",
+        default="10.96.0.0/12",
+        show_default=True,
+        help="Addresses of Services; no kubelet's certificate has one.",
+    ),
+    identity_flags,
+    approval_flags,
+    cluster_api_flags,
+    signing_flags,
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="What to log to standard error.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="klog's text, or JSON.",
+    ),
+)
+"""Of the run, and of the check, which looks at what that run would do."""
+
+
 @click.group(cls=ControllersGroup, invoke_without_command=True)
-@cluster_flags
-@controllers_option
-@attached_flags
-@click.option(
-    "--ledger", type=FILE, help="File in which decisions and certificates are written down.  [default: in memory]"
-)
-@click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish.")
-@click.option(
-    "--node-monitor-grace-period",
-    type=DURATION,
-    default="50s",
-    show_default=True,
-    help="How long a node may be silent before its conditions are Unknown.",
-)
-@click.option(
-    "--service-cluster-ip-range",
-    default="10.96.0.0/12",
-    show_default=True,
-    help="Addresses of Services; no kubelet's certificate has one.",
-)
-@identity_flags
-@approval_flags
-@cluster_api_flags
-@signing_flags
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What to log to standard error.",
-)
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="klog's text, or JSON."
-)
+@run_flags
 @click.pass_context
-def controllers(ctx: click.Context, /, log_level: Any, log_format: Any, **flags: Any) -> None:
+def controllers(ctx: click.Context, /, **flags: Any) -> None:
     """Run controllers against clusters whose API servers run elsewhere.
 
     Without a list these are the controllers that kube-controller-manager has not; kubevouch controllers check says what
-    would be in each other's way. Of several such processes one acts. Ends cleanly on SIGTERM or Control-C.
+    would be in each other's way. Under kubernetes.io/* is signed only where csrsigning is named, and not at all while
+    somebody else does: the start is refused with 2. Of several such processes one acts. Ends cleanly on SIGTERM or
+    Control-C.
     """
     if ctx.invoked_subcommand is not None:
+        _expect_no_flags(ctx)
         return
     with rare_collections():
         load_aiohttp()
-        from kubevouch.standalone.attached.options import AttachedError, AttachedOptions, AttachedOptionsError
+        from kubevouch.standalone.attached.options import AttachedError, AttachedOptionsError
+
+    options = _options(flags)
+    try:
+        run_async(_run(options))
+    except AttachedOptionsError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+    except AttachedError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
+
+
+def _expect_no_flags(ctx: click.Context) -> None:
+    """A flag in front of a command would be that of a run, and look as if the command had it."""
+    for parameter in ctx.command.params:
+        if ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
+            raise ui.CLIError(
+                f"got {parameter.opts[0]} before {ctx.invoked_subcommand}, expected it behind",
+                hint=f"kubevouch controllers {ctx.invoked_subcommand} {parameter.opts[0]} …",
+                code=ExitCode.INVALID,
+            )
+
+
+def _options(flags: dict[str, Any]) -> AttachedOptions:
+    """What the flags say. Raises :class:`CLIError`."""
     from kubevouch.cli.cluster import rest_config_of
+    from kubevouch.standalone.attached.options import AttachedOptions
     from kubevouch.util import logs
     from kubevouch.util.clock import SystemClock
 
-    logs.configure(SystemClock(), level=log_level, form=log_format)
+    logs.configure(SystemClock(), level=flags.pop("log_level"), form=flags.pop("log_format"))
     authority = flags.pop("authentication_kubeconfig")
     grace: dt.timedelta = flags["node_monitor_grace_period"]
     if grace <= dt.timedelta():
         raise ui.CLIError("got no --node-monitor-grace-period, expected one such as 50s", code=ExitCode.INVALID)
-    options = AttachedOptions(
+    return AttachedOptions(
         clusters=take_clusters(flags),
         election=take_election(flags),
         serving=take_serving(flags),
@@ -141,12 +182,6 @@ def controllers(ctx: click.Context, /, log_level: Any, log_format: Any, **flags:
         authority=None if authority is None else rest_config_of(authority),
         **flags,
     )
-    try:
-        run_async(_run(options))
-    except AttachedOptionsError as err:
-        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
-    except AttachedError as err:
-        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.PREFLIGHT) from err
 
 
 async def _run(options: AttachedOptions) -> None:
@@ -174,43 +209,48 @@ async def _run(options: AttachedOptions) -> None:
 
 
 @controllers.command()
-@cluster_flags
-@controllers_option
-@ui.facts_option("server", "controllers", "findings", "switchOff", "missingRights", "missingKinds")
-def check(output: str, controllers: tuple[str, ...], **flags: Any) -> None:
+@run_flags
+@ui.facts_option(
+    "server", "controllers", "signs", "signedElsewhere", "assumedOff", "findings", "switchOff", "missingRights",
+    "missingKinds",
+)  # fmt: skip
+def check(output: str, **flags: Any) -> None:
     """Say what would be in the way of attached controllers, and which rights and kinds they lack.
 
-    Changes nothing. Ends with 2 if anything has to be done first.
+    Takes the flags of the run, builds what it would build, and looks at each cluster for who approves and signs there
+    now. Changes nothing. Ends with 2 if anything has to be done first.
     """
-    from kubevouch.standalone.attached.options import AttachedOptionsError
-    from kubevouch.standalone.attached.process import selected_of
+    from kubevouch.standalone.attached.options import AttachedError
 
+    options = _options(flags)
     try:
-        selected = selected_of(controllers)
-    except AttachedOptionsError as err:
+        reports = run_async(_checked(options))
+    except AttachedError as err:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
-    trees, is_good = [], True
-    for cluster in take_clusters(flags):
-        report = run_async(_checked(cluster, selected, controllers))
-        is_good = is_good and report.is_good
+    trees = []
+    for cluster, report in zip(options.clusters, reports, strict=True):
         trees.append(_tree(cluster, report))
         if output == "text":
             _tell(cluster, report)
     if output != "text":
         ui.document(trees[0] if len(trees) == 1 else trees, output)
-    if not is_good:
+    if not all(each.is_good for each in reports):
         raise click.exceptions.Exit(ExitCode.PREFLIGHT)
 
 
-async def _checked(cluster: AttachedCluster, selected: tuple[Entry, ...], words: tuple[str, ...]) -> Report:
-    from kubevouch.standalone.attached.check import judge, look
+async def _checked(options: AttachedOptions) -> list[Report]:
+    from kubevouch.standalone.attached.check import judge, look, server_time
+    from kubevouch.standalone.attached.process import preparing
     from kubevouch.util.clock import SystemClock
 
-    async with connected(cluster.config) as client:
-        await client.raw("GET", "/version")
-        date = client.server_date
-        now = SystemClock().now() if date is None else date.server
-        return judge(await look(client, selected, words, now), selected, words)
+    clock = SystemClock()
+    reports = []
+    async with preparing(options, clock) as prepared:
+        intent = prepared.intent(options)
+        for cluster in options.clusters:
+            async with connected(cluster.config) as client:
+                reports.append(judge(await look(client, intent, await server_time(client, clock)), intent))
+    return reports
 
 
 def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
@@ -222,6 +262,9 @@ def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
         "cluster": cluster.name,
         "server": cluster.config.options.server,
         "controllers": [each.alias for each in report.selected],
+        "signs": list(report.signs),
+        "signedElsewhere": list(report.contested),
+        "assumedOff": list(report.assumed),
         "findings": findings,
         "switchOff": list(report.switch_off),
         "missingRights": list(report.lacking),
@@ -240,7 +283,8 @@ def _tell(cluster: AttachedCluster, report: Report) -> None:
 def tell_report(report: Report) -> None:
     """What a check has found, in lines."""
     ui.field("controllers", ", ".join(each.alias for each in report.selected))
-    marks = {"ok": "✓", "warning": "!", "error": "✗"}
+    ui.field("signs", ", ".join(report.signs) or "nothing")
+    marks = {"ok": "✓", "assumed": "·", "warning": "!", "error": "✗"}
     for each in report.findings:
         ui.say(f"  {marks[each.level]} {each.about}: {each.message}")
         if each.hint:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.standalone.attached.check import Report
     from kubevouch.standalone.attached.installation import Step, Workload
+    from kubevouch.standalone.attached.manifests import Program
 
 MARKS = {
     "create": "+", "change": "~", "unchanged": "=", "remove": "-", "keep": "!", "not served": "!", "conflict": "✗",
@@ -91,7 +92,7 @@ class _Installation:
             self.tree |= {"version": version, "objects": [_told(each) for each in plan]}
             self._show(version, plan)
             programs = settings.programs if "controllers" in components else ()
-            await self._expect_no_conflict(client, plan, [each.controllers for each in programs])
+            await self._expect_no_conflict(client, plan, programs)
             if self.dry_run:
                 return
             if any(each.is_work for each in plan):
@@ -103,7 +104,7 @@ class _Installation:
                 await self._expect_secret(client, settings.namespace, settings.ca_secret)
             problem = await self._wait(client, plan) if self.waits else None
             for program in programs:
-                report = await self._check(client, program.controllers)
+                report = await self._check(client, program)
                 self.tree["checks"].append({"program": program.name, **_facts(report)})
                 if not report.is_good:
                     problem = problem or ui.CLIError(
@@ -130,9 +131,7 @@ class _Installation:
         if not any(each.is_work for each in plan):
             ui.say("  nothing to change")
 
-    async def _expect_no_conflict(
-        self, client: Client, plan: Sequence[Step], programs: Sequence[tuple[str, ...]]
-    ) -> None:
+    async def _expect_no_conflict(self, client: Client, plan: Sequence[Step], programs: Sequence[Program]) -> None:
         """Raises :class:`CLIError`."""
         conflicts = [each for each in plan if each.action == "conflict"]
         if conflicts:
@@ -142,8 +141,8 @@ class _Installation:
                 hint="--force-conflicts takes them over",
                 code=ExitCode.PREFLIGHT,
             )
-        for words in programs:
-            report = await self._check(client, words, tells=False)
+        for program in programs:
+            report = await self._check(client, program, tells=False)
             # The rights are those of the accounts, and the kinds come with the plan.
             for each in report.findings:
                 if each.level == "error" and each.about != "rights":
@@ -208,16 +207,16 @@ class _Installation:
             hint=f"kubectl -n {waiting.told.partition('/')[0]} describe pods",
         )
 
-    async def _check(self, client: Client, words: tuple[str, ...], *, tells: bool = True) -> Report:
+    async def _check(self, client: Client, program: Program, *, tells: bool = True) -> Report:
         from kubevouch.cli.controllers import tell_report
         from kubevouch.controllers.catalog import select_attached
-        from kubevouch.standalone.attached.check import judge, look
+        from kubevouch.standalone.attached.check import Intent, judge, look
         from kubevouch.util.clock import SystemClock
 
-        selected = select_attached(words)
+        intent = Intent(select_attached(program.controllers), program.controllers, program.signs)
         date = getattr(client, "server_date", None)
         now = SystemClock().now() if date is None else date.server
-        report = judge(await look(client, selected, words, now), selected, words)
+        report = judge(await look(client, intent, now), intent)
         if tells and self.output == "text":
             tell_report(report)
         return report

@@ -162,8 +162,36 @@ def select(words: Sequence[str], every: Callable[[Entry], bool] = lambda _: True
 
 
 def select_attached(words: Sequence[str]) -> tuple[Entry, ...]:
-    """As :func:`select`, for a server that is another process. Raises :class:`UnknownControllerError`."""
-    return select(words, lambda each: each.attached is Attached.SAFE)
+    """As :func:`select`, for a server that is another process.
+
+    CertificateSigners are signed for by the controller that also signs for Kubernetes' own names, so that one runs
+    where they are looked after, unless a word turns it off. Which names it signs is no matter of whether it runs:
+    see :func:`signs_kubernetes_names`.
+
+    Raises:
+        UnknownControllerError: for all unknown words.
+    """
+    selected = select(words, lambda each: each.attached is Attached.SAFE)
+    names = {each.name for each in selected}
+    if certificate_signers.NAME in names and csr_signing.NAME not in names and not _is_off(csr_signing.NAME, words):
+        names.add(csr_signing.NAME)
+    return tuple(each for each in CONTROLLERS if each.name in names)
+
+
+def signs_kubernetes_names(words: Sequence[str]) -> bool:
+    """Whether attached controllers sign under ``kubernetes.io/*``, given a CA.
+
+    kube-controller-manager has these names wherever it runs, and of two certificates one is in no object and holds. So
+    they are taken only by whoever names the controller, and not by ``*``.
+    """
+    return is_named(csr_signing.NAME, words) and not _is_off(csr_signing.NAME, words)
+
+
+def _is_off(controller: str, words: Sequence[str]) -> bool:
+    """Whether the first word about a controller turns it off."""
+    entry = next(each for each in CONTROLLERS if each.name == controller)
+    first = next((word for word in words if word.removeprefix("-") in (entry.name, entry.alias)), "")
+    return first.startswith("-")
 
 
 def is_named(controller: str, words: Sequence[str]) -> bool:

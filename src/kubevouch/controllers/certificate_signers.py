@@ -140,6 +140,8 @@ class CertificateSigners:
             self._signers.clear_stop(spec.signer_name)
         if written or stopped:
             raise NotReady(STOPPED, written or stopped)
+        if aside := self._signers.aside.get(spec.signer_name):
+            raise NotReady(wellknown.SIGNED_ELSEWHERE, aside, keeps=True)
         try:
             rules = rules_of(spec)
         except DefinitionError as err:

@@ -51,10 +51,12 @@ from kubevouch.controllers.requester_flow import requester_flows
 from kubevouch.ledger.entries import APPROVED, DENIED, Entry, Query, bounded_trace, entry_of_request
 from kubevouch.ledger.interface import Ledger, LedgerError, written_for
 from kubevouch.machinery.errors import APIStatusError
+from kubevouch.machinery.meta import replace_metadata
 from kubevouch.machinery.text.gotext import quote
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.x509 import x509_request
 from kubevouch.pki.x509.x509_request import CertificateRequest
+from kubevouch.policy import other_signers
 from kubevouch.policy.facts import RequestFacts, facts_of
 from kubevouch.policy.verdict import Outcome, Verdict, combine
 from kubevouch.util.clock import Clock
@@ -115,6 +117,8 @@ class CSRApprover:
         self._ledger = ledger
         self._clock = clock
         self._metrics = metrics
+        self.marks = False
+        """Whether decisions are marked, as others decide there, too."""
         self._news = ApprovalNews(client, clock)
         self._decided: dict[str, str] = {}
         # By name: the signer, and why nobody has decided.
@@ -223,6 +227,9 @@ class CSRApprover:
             message=verdict.message,
         )
         status = msgspec.structs.replace(csr.status, conditions=[*csr.status.conditions, condition])
+        if self.marks:
+            mark = {wellknown.APPROVED_ANNOTATION: other_signers.approved_mark(csr)}
+            csr = replace_metadata(csr, annotations={**csr.metadata.annotations, **mark})
         try:
             await self._client.update(
                 CERTIFICATE_SIGNING_REQUESTS, msgspec.structs.replace(csr, status=status), subresource="approval"
@@ -274,11 +281,13 @@ def build(context: Context) -> QueueController:
     informer = requests_by_token(context, client)
     approvers: list[Approver] = []
     bounds: list[Bound] = []
+    approving = CSRApprover(
+        client, informer.lister, approvers, bounds, context.ledger, context.clock, context.approval_metrics
+    )
+    approving.marks = context.is_attached
     controller = QueueController(
         NAME,
-        CSRApprover(
-            client, informer.lister, approvers, bounds, context.ledger, context.clock, context.approval_metrics
-        ),
+        approving,
         context.clock,
         workers=WORKERS,
         limiter=controller_rate_limiter(context.clock, CSR_BASE_SECONDS),

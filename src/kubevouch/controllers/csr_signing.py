@@ -40,6 +40,7 @@ from kubevouch.controllers.interface import (
     SigningMetrics,
     request_of,
 )
+from kubevouch.controllers.other_signers import OtherSigners, manager_lease
 from kubevouch.controllers.outside_questions import RequestQuestions, request_questions
 from kubevouch.controllers.record_maps import RecordMaps
 from kubevouch.controllers.requester_flow import requester_flows
@@ -131,6 +132,8 @@ class CSRSigner:
         self._metrics = metrics
         self.questions: RequestQuestions | None = None
         """By which signers are asked that have their keys elsewhere; None has the worker wait for them."""
+        self.others: OtherSigners | None = None
+        """Who sees whether somebody else signs; None where nobody can."""
         self._events = EventRecorder(client, clock, NAME)
         self._away: dict[str, set[str]] = {}
         """By the signer's name, the uids of those who were told."""
@@ -143,9 +146,13 @@ class CSRSigner:
         unwritten = self._unwritten.get(request.name)
         if unwritten is not None and (approval is None or csr is None or csr.metadata.uid != unwritten.uid):
             await self._tell_discarded(request.name, unwritten, csr)
+        if csr is not None and self.others is not None and (told := self.others.untold(csr)):
+            await self._record(csr, wellknown.SIGNED_ELSEWHERE, told)
         signer = None if csr is None else self._signers.get(csr.spec.signer_name)
         if csr is None or approval is None or signer is None:
             return DONE
+        if wait := self._left_to_others(csr):
+            return Result(requeue_after=wait)
         refused = self._refusal(csr)
         if refused:
             await self._fail(csr, refused, Time.of(self._clock.now()))
@@ -175,6 +182,8 @@ class CSRSigner:
         self._tell_back(csr.spec.signer_name)
         text = b"".join(each.pem() for each in (certificate, *signer.chain_of(certificate)))
         status = msgspec.structs.replace(csr.status, certificate=text)
+        if self.others is not None:
+            csr = self.others.marked(csr, text)
         await self._write(csr, status, "error updating signature for csr")
         del self._unwritten[request.name]
         return DONE
@@ -210,9 +219,13 @@ class CSRSigner:
         """
         csr = self._csrs.get(name)
         approval = None if csr is None else _due(csr)
-        if csr is None or approval is None or self._refusal(csr):
+        if csr is None or approval is None or self._refusal(csr) or self._left_to_others(csr):
             raise IgnorableError(f"csr {quote(name)} is not to be signed any more")
         return await self._issue(signer, csr, approval)
+
+    def _left_to_others(self, csr: CertificateSigningRequest) -> float:
+        """Seconds for which somebody else may sign it."""
+        return 0.0 if self.others is None else self.others.wait(csr)
 
     async def _issue(self, signer: Signer, csr: CertificateSigningRequest, approval: Approval) -> Certificate:
         wanted = await self._granted(_wanted(csr))
@@ -370,6 +383,12 @@ def build(context: Context) -> QueueController:
     )
     signer.questions = request_questions(controller.questions, context)
     controller.watch(informer, on_add=requests, on_update=requests)
+    if context.is_attached:
+        signer.others = OtherSigners(
+            signers, context.clock, context.signing_metrics, manager_lease(context, client),
+            lambda csr: controller.queue.add(request_of(csr)),
+        )  # fmt: skip
+        controller.follow(informer, signer.others)
 
     def look_again(signer_name: str) -> None:
         """Those who asked a signer that was not there, or that has changed, need not wait for an event."""

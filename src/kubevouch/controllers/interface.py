@@ -82,6 +82,10 @@ class SigningMetrics(Protocol):
         """A signer was asked for a certificate, and after so long ``outcome`` is issued, unavailable or failed."""
         ...
 
+    def signed_elsewhere(self, signer: str) -> None:
+        """A request of one of our names has a certificate that somebody else has signed."""
+        ...
+
     def of_signers(self, signers: Signers) -> None:
         """Tell which of these sign, and how long their CAs last."""
         ...
@@ -91,6 +95,9 @@ class UncountedSignatures:
     """For whoever has no metrics."""
 
     def signed(self, signer: str, kind: str, outcome: str, seconds: float) -> None:
+        """See :class:`SigningMetrics`."""
+
+    def signed_elsewhere(self, signer: str) -> None:
         """See :class:`SigningMetrics`."""
 
     def of_signers(self, signers: Signers) -> None:
@@ -195,6 +202,7 @@ class Context(msgspec.Struct, frozen=True):
         running: the names of the controllers that are built over this.
         stands_by: another server leads, and does what only one may do.
         shares_cluster: other processes may act on it in turn, each with a ledger of its own.
+        is_attached: programs that are not ours may do the same there; what is done here is marked.
     """
 
     connect: Callable[[str], Client]
@@ -228,6 +236,7 @@ class Context(msgspec.Struct, frozen=True):
     running: frozenset[str] = frozenset()
     stands_by: bool = False
     shares_cluster: bool = False
+    is_attached: bool = False
 
 
 def request_of(obj: Object) -> Request:

@@ -83,6 +83,7 @@ class SigningOptions(msgspec.Struct, frozen=True):
         socket: of the signing process that has the key of ``default``, which then names its certificate only.
         attested: signers for machines that have proven what they are; they sign as the kubelets' do, with their CA.
         outside: a SigningConfiguration; the signers that it names are its authorities' own, whatever else is said here.
+        kubernetes: the four signers of Kubernetes are among those that run; else ``attested`` ones alone.
     """
 
     default: PairFiles = PairFiles()
@@ -95,11 +96,12 @@ class SigningOptions(msgspec.Struct, frozen=True):
     socket: Path | None = None
     outside: Path | None = None
     attested: tuple[str, ...] = ()
+    kubernetes: bool = True
 
     @property
     def signer_names(self) -> tuple[str, ...]:
         """Those that sign with the cluster's CAs."""
-        return (*KUBERNETES_SIGNERS, *self.attested)
+        return (*(KUBERNETES_SIGNERS if self.kubernetes else ()), *self.attested)
 
     def rules_of(self, signer_name: str) -> SigningRules:
         """The rules of one of them."""
@@ -150,7 +152,7 @@ def _outside(options: SigningOptions) -> dict[str, Signer]:
         for name in authority.signer_names:
             if name not in options.signer_names:
                 raise SignerError(
-                    f"got signerName {name} in {options.outside}, expected {', '.join(KUBERNETES_SIGNERS)}"
+                    f"got signerName {name} in {options.outside}, expected {', '.join(options.signer_names)}"
                 )
             signers[name] = outside.remote_signer(
                 authority, options.outside.parent, options.rules_of(name), options.clock
@@ -179,8 +181,8 @@ def _here(options: SigningOptions) -> dict[str, Signer]:
     chosen = {name: pair for name, pair in by_signer.items() if pair}
     if not chosen:
         log.info("Skipping CSR signer controller because no csr cert/key was specified")
-    for name in KUBERNETES_SIGNERS if chosen else ():
-        if name not in chosen:
+    for name in options.signer_names if chosen else ():
+        if name in KUBERNETES_SIGNERS and name not in chosen:
             log.info(
                 "Skipping CSR signer controller because specific files were specified for other signers and not this "
                 "one",

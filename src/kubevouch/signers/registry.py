@@ -21,6 +21,7 @@ class Signers:
         self._stop_listeners: list[Callable[[str], None]] = []
         self._stops: dict[str, str] = {}
         self._standings: dict[str, bool] = {}
+        self._aside: dict[str, str] = {}
 
     def get(self, signer_name: str) -> Signer | None:
         return self._fixed.get(signer_name) or self._others.get(signer_name)
@@ -55,7 +56,8 @@ class Signers:
     @property
     def standings(self) -> dict[str, bool]:
         """By signer name, whether it signs; also of those that are described and cannot be set up."""
-        return {**dict.fromkeys(self, True), **self._standings, **dict.fromkeys(self._stops, False)}
+        idle = (*self._stops, *self._aside)
+        return {**dict.fromkeys(self, True), **self._standings, **dict.fromkeys(idle, False)}
 
     def stands(self, signer_name: str, ready: bool | None) -> None:
         """Note whether a signer that is described signs; None once it is described no more."""
@@ -82,8 +84,28 @@ class Signers:
         self._stops.pop(signer_name, None)
 
     def on_stop(self, listener: Callable[[str], None]) -> None:
-        """Have ``listener`` hear the name of each signer that stops."""
+        """Have ``listener`` hear the name of each signer that stops, stands aside, or signs again after that."""
         self._stop_listeners.append(listener)
+
+    # -------------------------------------------------------------- signers that stand aside
+
+    @property
+    def aside(self) -> Mapping[str, str]:
+        """By signer name, why it leaves its requests to somebody else who signs."""
+        return self._aside
+
+    def stand_aside(self, signer_name: str, why: str) -> None:
+        """Somebody else signs under this name."""
+        self._aside[signer_name] = why
+        for listener in self._stop_listeners:
+            listener(signer_name)
+
+    def resume(self, signer_name: str) -> None:
+        """Nobody else does any more. Those who wait are looked at again."""
+        if self._aside.pop(signer_name, None) is not None:
+            for listener in self._stop_listeners:
+                listener(signer_name)
+            self._tell(signer_name)
 
     def _tell(self, signer_name: str) -> None:
         for listener in self._listeners:

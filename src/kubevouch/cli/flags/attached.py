@@ -32,6 +32,13 @@ controllers_option = click.option(
     callback=_words,
     help="Controllers to run: names, * for those that kube-controller-manager has not, -name to leave one out.",
 )
+assume_off_option = click.option(
+    "--assume-off",
+    default="",
+    callback=_words,
+    help="Controllers that kube-controller-manager does not run, for nobody can see its flags: csrapproving, "
+    "csrsigning. What is seen to happen counts more.",
+)
 cluster_flags = together(
     click.option(
         "--kubeconfig",

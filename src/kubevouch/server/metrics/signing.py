@@ -23,6 +23,11 @@ class SigningFamilies(Collector):
             "kubevouch_signatures", "Requests that a signer was asked to sign, by what became of them.",
             ("signer", "kind", "outcome"), registry=registry,
         )  # fmt: skip
+        self._elsewhere = Counter(
+            "kubevouch_certificates_signed_elsewhere",
+            "Certificates of somebody else in requests of a signer that runs here, beside other programs.",
+            ("signer",), registry=registry,
+        )  # fmt: skip
         self._signers: Signers | None = None
         registry.register(self)
         self._seconds = Histogram(
@@ -36,6 +41,10 @@ class SigningFamilies(Collector):
     def of_signers(self, signers: Signers) -> None:
         """See ``controllers.interface.SigningMetrics``."""
         self._signers = signers
+
+    def signed_elsewhere(self, signer: str) -> None:
+        """See ``controllers.interface.SigningMetrics``."""
+        self._elsewhere.labels(signer).inc()
 
     def describe(self) -> list[Metric]:
         return []

@@ -121,6 +121,8 @@ class ClusterControllers:
         )
         self.elector: LeaderElector | None = None
         self._opened: SQLiteLedger | None = None
+        self.signers: Signers | None = None
+        """Of the present term, or of the last one."""
         self.manager: Manager | None = None
         """While this process leads; None while it stands by."""
 
@@ -214,6 +216,7 @@ class ClusterControllers:
                 ledger=ledger,
             )
             self.metrics.of_decisions(context.decisions)
+            self.signers = context.signers
             built = catalog.build(self._selected, context)
             for controller in built:
                 if isinstance(controller, QueueController):
@@ -336,6 +339,7 @@ class ClusterControllers:
             resolver=approval.resolver(self._options.approval, self._clock),
             attestation=attestation,
             shares_cluster=True,
+            is_attached=True,
         )
 
     def _serving_rules(self) -> ServingRules | None:
@@ -352,7 +356,10 @@ class ClusterControllers:
         return {self._named("leaderElection"): self._leads_in_time}
 
     def ready_checks(self) -> dict[str, Check]:
-        checks: dict[str, Check] = {self._named("informer-sync"): self._has_loaded}
+        checks: dict[str, Check] = {
+            self._named("informer-sync"): self._has_loaded,
+            self._named("other-signers"): self._signs_alone,
+        }
         if self._options.ledger is not None:
             checks[self._named("ledger")] = self._ledger_in_place
         return checks
@@ -363,6 +370,10 @@ class ClusterControllers:
     async def _leads_in_time(self) -> None:
         if self.elector is not None and not self.elector.is_healthy:
             raise HealthError(f"failed election to renew leadership on lease {self._lease_name}")
+
+    async def _signs_alone(self) -> None:
+        if self.manager is not None and self.signers is not None and (aside := self.signers.aside):
+            raise HealthError("; ".join(aside.values()))
 
     async def _ledger_in_place(self) -> None:
         """Without its file nothing is signed; who stands by has not opened it."""

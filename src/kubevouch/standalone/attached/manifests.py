@@ -46,8 +46,11 @@ class Program(msgspec.Struct, frozen=True):
     signs: tuple[str, ...] = ()
 
 
-_SIGNING = ("csrsigning", "certificatesigners", "podcertificaterequestsigning")
-PROGRAMS = (Program("kubevouch-controllers", ("*", *(f"-{each}" for each in _SIGNING))),)
+# What signs for CertificateSigners comes with certificatesigners.
+_SIGNING = ("certificatesigners", "podcertificaterequestsigning")
+# Named, it takes kubernetes.io/* from kube-controller-manager, which signs in nearly every cluster.
+_OF_KUBERNETES = "csrsigning"
+PROGRAMS = (Program("kubevouch-controllers", ("*", *(f"-{each}" for each in (_OF_KUBERNETES, *_SIGNING)))),)
 """Those that run in every cluster: they approve, and sign nothing."""
 
 CA_FLAGS = {
@@ -63,7 +66,9 @@ def programs_for(signers: Sequence[str]) -> tuple[Program, ...]:
     """Those for a cluster in which ``signers`` are signed for: the second one only if there are any."""
     if not signers:
         return PROGRAMS
-    return (*PROGRAMS, Program("kubevouch-signer", _SIGNING, tuple(each for each in signers if each in CA_FLAGS)))
+    of_kubernetes = tuple(each for each in signers if each in CA_FLAGS)
+    words = (_OF_KUBERNETES, *_SIGNING) if of_kubernetes else _SIGNING
+    return (*PROGRAMS, Program("kubevouch-signer", words, of_kubernetes))
 
 
 def access(

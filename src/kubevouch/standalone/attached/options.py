@@ -78,6 +78,7 @@ class AttachedOptions(msgspec.Struct, frozen=True):
         root_ca_file: what the publishers of a CA publish; None publishes nothing.
         qps, burst: requests a second of each controller, and at once; a ``qps`` of 0 or less bounds nothing.
         authority: whom to ask about those who ask for metrics; None is the first cluster.
+        assume_off: controllers that the operator says kube-controller-manager does not run.
     """
 
     clusters: tuple[AttachedCluster, ...]
@@ -95,3 +96,4 @@ class AttachedOptions(msgspec.Struct, frozen=True):
     burst: int = DEFAULT_BURST
     serving: ServingOptions = msgspec.field(default_factory=ServingOptions)
     authority: RESTConfig | None = None
+    assume_off: tuple[str, ...] = ()

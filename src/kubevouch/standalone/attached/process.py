@@ -9,11 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
+from kubevouch.client.interface import TransportError
+from kubevouch.client.options import Timeouts
 from kubevouch.config.inventory_config import Source
 from kubevouch.controllers import catalog, csr_signing
 from kubevouch.controllers.catalog import Attached, Entry
 from kubevouch.controllers.interface import ApproverService
 from kubevouch.controllers.root_ca_publisher import RootCAError, RootCAFile
+from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.issuance import SigningRules
 from kubevouch.policy.kubelet_serving import ServingRules
 from kubevouch.server.health import Check, Health
@@ -22,15 +25,40 @@ from kubevouch.signers.catalog import SigningOptions, build_signers
 from kubevouch.signers.interface import Signer, SignerError
 from kubevouch.standalone import approval, attestation
 from kubevouch.standalone.approval import ApprovalOptionsError
+from kubevouch.standalone.attached.check import (
+    Intent,
+    Level,
+    look_at_signers,
+    server_time,
+    signed_by_others,
+    verify_assumed_off,
+)
 from kubevouch.standalone.attached.cluster import ClusterControllers, Shared
 from kubevouch.standalone.attached.listener import Pages, listening
 from kubevouch.standalone.attached.metrics import registry_of
-from kubevouch.standalone.attached.options import AttachedOptions, AttachedOptionsError
+from kubevouch.standalone.attached.options import AttachedError, AttachedOptions, AttachedOptionsError
 from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
 from kubevouch.util.clock import Clock
+from kubevouch.util.logger import get_logger
 from kubevouch.util.nearest import meant
 from kubevouch.util.tasks import Supervisor
 from kubevouch.wellknown import NODE_ATTESTATION_CONTROLLER
+
+log = get_logger("attached")
+
+_LOOK_SECONDS = 10.0
+"""How long a cluster may take for an answer before the start."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What the options make, before any cluster is worked for."""
+
+    selected: tuple[Entry, ...]
+    shared: Shared
+
+    def intent(self, options: AttachedOptions) -> Intent:
+        """What is looked at before it begins."""
+        return Intent(self.selected, options.controllers, tuple(self.shared.signers), options.assume_off)
 
 
 class RunningAttached(msgspec.Struct, frozen=True):
@@ -46,9 +74,20 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
     """Work for every cluster inside the block, whatever becomes of the others, and give their Leases back at its end.
 
     Raises:
-        AttachedOptionsError, AttachedError
+        AttachedOptionsError
+        AttachedError: somebody else signs what would be signed here.
     """
+    async with AsyncExitStack() as stack:
+        prepared = await stack.enter_async_context(preparing(options, clock))
+        await _expect_to_sign_alone(options, prepared, clock)
+        yield await stack.enter_async_context(_running(options, prepared, clock))
+
+
+@asynccontextmanager
+async def preparing(options: AttachedOptions, clock: Clock) -> AsyncIterator[Prepared]:
+    """What a run would build. Nothing is written anywhere. Raises :class:`AttachedOptionsError`."""
     selected = _selected(options)
+    verify_assumed_off(options.assume_off)
     attesting, attested = await _attesting(options, clock)
     shared = Shared(
         signers=_signers(options, selected, clock, attested),
@@ -59,6 +98,35 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
         services=_services(options, clock),
         named=NamedAuthorities(options.signing.named, options.signing.keys, clock),
     )
+    async with AsyncExitStack() as stack:
+        for service in shared.services:
+            stack.push_async_callback(service.webhook.close)
+        yield Prepared(selected, shared)
+
+
+async def _expect_to_sign_alone(options: AttachedOptions, prepared: Prepared, clock: Clock) -> None:
+    """Raises :class:`AttachedError`. A cluster that cannot be asked is worked for, and its requests say it later."""
+    intent = prepared.intent(options)
+    for cluster in options.clusters if intent.signs else ():
+        patience = Timeouts.all(_LOOK_SECONDS)
+        try:
+            async with cluster.config.client(component="check", clock=clock, timeouts=patience) as client:
+                seen = await look_at_signers(client, await server_time(client, clock))
+        except (APIStatusError, TransportError) as err:
+            log.warning("whether somebody else signs cannot be looked at yet", cluster=cluster.name, err=str(err))
+            continue
+        contested, findings = signed_by_others(seen, intent)
+        for each in findings:
+            if each.level is Level.WARNING:
+                log.warning("before the start", cluster=cluster.name, about=each.about, what=each.message)
+        if contested:
+            wrong = next(each for each in findings if each.level is Level.ERROR)
+            raise AttachedError(wrong.message, wrong.hint)
+
+
+@asynccontextmanager
+async def _running(options: AttachedOptions, prepared: Prepared, clock: Clock) -> AsyncIterator[RunningAttached]:
+    selected, shared = prepared.selected, prepared.shared
     clusters = tuple(ClusterControllers(each, options, selected, clock, shared=shared) for each in options.clusters)
     live: dict[str, Check] = {"ping": _passes}
     ready: dict[str, Check] = {"ping": _passes}
@@ -69,8 +137,6 @@ async def running(options: AttachedOptions, clock: Clock) -> AsyncIterator[Runni
     pages = Pages(health, registry_of({each.name: each.metrics for each in clusters}))
     authority = options.authority or options.clusters[0].config
     async with AsyncExitStack() as stack:
-        for service in shared.services:
-            stack.push_async_callback(service.webhook.close)
         port = await stack.enter_async_context(listening(pages, options.serving, authority, clock))
         tasks = await stack.enter_async_context(Supervisor(clock))
         for each in clusters:
@@ -130,6 +196,13 @@ def _signers(
         raise AttachedOptionsError(
             "there are --cluster-signing-* files, and csrsigning is not among the controllers", "add it, or drop them"
         )
+    kubernetes = catalog.signs_kubernetes_names(options.controllers)
+    if not kubernetes and not attested:
+        raise AttachedOptionsError(
+            "a CA is given, and no signer name for it: kubernetes.io/* is signed only where csrsigning is named",
+            "name it in --controllers once nobody else signs these names (kubevouch controllers check says who does); "
+            "machines that prove what they are need --attestation-config",
+        )
     if len(options.clusters) > 1:
         # A node's name in one cluster would be a credential for the node of that name in another.
         raise AttachedOptionsError(
@@ -153,6 +226,7 @@ def _signers(
                 signing.socket,
                 signing.outside,
                 attested=attested,
+                kubernetes=kubernetes,
             )
         )
     except SignerError as err:

@@ -68,7 +68,9 @@ async def test_two_clusters_of_one_name() -> None:
 async def test_one_ca_for_several_clusters(tmp_path: Path) -> None:
     signing = ClusterSigning(PairFiles("ca.crt", "ca.key"))
     both = (_cluster("a"), _cluster("b"))
-    assert "one CA would sign for several clusters" in str(await _refused(clusters=both, signing=signing))
+    named = ("*", "csrsigning")
+    told = await _refused(clusters=both, signing=signing, controllers=named)
+    assert "one CA would sign for several clusters" in str(told)
     err = await _refused(clusters=both, root_ca_file=tmp_path / "ca.crt")
     assert "one CA would be published" in str(err)
 
@@ -79,8 +81,27 @@ async def test_files_of_a_ca_that_nobody_would_use_or_that_are_not_there() -> No
     assert "csrsigning is not among the controllers" in str(
         await _refused(controllers=("joinstatus",), signing=signing)
     )
-    assert "/nowhere/ca.crt" in str(await _refused(signing=signing))
+    assert "/nowhere/ca.crt" in str(await _refused(signing=signing, controllers=("*", "csrsigning")))
     assert "/nowhere/root.crt" in str(await _refused(root_ca_file=Path("/nowhere/root.crt")))
+
+
+@pytest.mark.parametrize("controllers", [("*",), ("certificatesigners",)])
+def test_a_ca_takes_no_name_of_kubernetes_that_nobody_has_given_it(controllers: tuple[str, ...]) -> None:
+    @async_test
+    async def scenario() -> None:
+        signing = ClusterSigning(PairFiles("/nowhere/ca.crt", "/nowhere/ca.key"))
+        err = await _refused(signing=signing, controllers=controllers)
+        assert "no signer name for it" in str(err)
+        assert "name it in --controllers" in err.hint
+
+    scenario()
+
+
+@async_test
+async def test_what_kube_controller_manager_has_not_cannot_be_off_there() -> None:
+    err = await _refused(assume_off=("csrsiging",))
+    assert "got --assume-off csrsiging" in str(err)
+    assert "csrsigning" in err.hint
 
 
 @async_test
