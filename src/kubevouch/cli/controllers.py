@@ -27,6 +27,7 @@ from kubevouch.cli.flags.cluster_api import cluster_api_flags, take_cluster_api
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import FlagGroup, GroupedCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
+from kubevouch.cli.flags.ledger import LedgerPlace
 from kubevouch.cli.flags.signing import signing_flags, take_signing
 from kubevouch.cli.runner import run_async
 from kubevouch.util.collector import rare_collections
@@ -77,7 +78,11 @@ class ControllersGroup(ui.Group, GroupedCommand):
 @controllers_option
 @attached_flags
 @click.option(
-    "--ledger", type=FILE, help="File in which decisions and certificates are written down.  [default: in memory]"
+    "--ledger",
+    type=LedgerPlace(),
+    metavar="FILE",
+    help="File in which decisions and certificates are written down; cluster keeps them in the cluster's objects."
+    "  [default: in memory, and lost with this process]",
 )
 @click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish.")
 @click.option(
@@ -165,6 +170,8 @@ async def _run(options: AttachedOptions) -> None:
         if attached.port:
             scheme = "http" if options.serving.is_plain else "https"
             ui.field("health and metrics", f"{scheme}://{options.serving.bind_address}:{attached.port}")
+        if options.ledger is None:
+            ui.warning("the ledger is in memory and ends with this process; --ledger cluster or --ledger FILE keeps it")
         if options.election is None:
             ui.warning("there is no leader election: two of these processes would both act")
         systemd.notify(systemd.READY)
@@ -176,8 +183,9 @@ async def _run(options: AttachedOptions) -> None:
 @controllers.command()
 @cluster_flags
 @controllers_option
+@click.option("--ledger", type=LedgerPlace(), metavar="FILE", help="As in the run: FILE, or cluster.")
 @ui.facts_option("server", "controllers", "findings", "switchOff", "missingRights", "missingKinds")
-def check(output: str, controllers: tuple[str, ...], **flags: Any) -> None:
+def check(output: str, controllers: tuple[str, ...], ledger: Any, **flags: Any) -> None:
     """Say what would be in the way of attached controllers, and which rights and kinds they lack.
 
     Changes nothing. Ends with 2 if anything has to be done first.
@@ -191,7 +199,7 @@ def check(output: str, controllers: tuple[str, ...], **flags: Any) -> None:
         raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
     trees, is_good = [], True
     for cluster in take_clusters(flags):
-        report = run_async(_checked(cluster, selected, controllers))
+        report = run_async(_checked(cluster, selected, controllers, ledger))
         is_good = is_good and report.is_good
         trees.append(_tree(cluster, report))
         if output == "text":
@@ -202,7 +210,9 @@ def check(output: str, controllers: tuple[str, ...], **flags: Any) -> None:
         raise click.exceptions.Exit(ExitCode.PREFLIGHT)
 
 
-async def _checked(cluster: AttachedCluster, selected: tuple[Entry, ...], words: tuple[str, ...]) -> Report:
+async def _checked(
+    cluster: AttachedCluster, selected: tuple[Entry, ...], words: tuple[str, ...], ledger: Any
+) -> Report:
     from kubevouch.standalone.attached.check import judge, look
     from kubevouch.util.clock import SystemClock
 
@@ -210,7 +220,7 @@ async def _checked(cluster: AttachedCluster, selected: tuple[Entry, ...], words:
         await client.raw("GET", "/version")
         date = client.server_date
         now = SystemClock().now() if date is None else date.server
-        return judge(await look(client, selected, words, now), selected, words)
+        return judge(await look(client, selected, words, now, ledger), selected, words)
 
 
 def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:

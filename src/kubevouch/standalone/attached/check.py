@@ -11,7 +11,8 @@ import asyncio
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +26,7 @@ from kubevouch.api.catalog import (
 )
 from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_condition
 from kubevouch.api.coordination_v1 import LeaseSpec
+from kubevouch.authorization.ledger_policy import cluster_ledger_policy
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.discovery import Discovered, discover
 from kubevouch.client.interface import Client
@@ -34,6 +36,7 @@ from kubevouch.controllers.catalog import Attached, Entry
 from kubevouch.doctor.rights import NODE_CLIENT, SELF_NODE_CLIENT, may
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
+from kubevouch.standalone.attached.options import IN_CLUSTER
 from kubevouch.standalone.attached.own_kinds import missing
 from kubevouch.standalone.attached.rights import identities, policy_of
 
@@ -107,8 +110,17 @@ class Report(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------ looking
 
 
-async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], now: dt.datetime) -> Seen:
-    """Raises :class:`APIStatusError`, :class:`TransportError` when the cluster cannot be asked at all."""
+async def look(
+    client: Client,
+    selected: Sequence[Entry],
+    words: Sequence[str],
+    now: dt.datetime,
+    ledger: Path | Literal["cluster"] | None = None,
+) -> Seen:
+    """``ledger``: of the run, as ``AttachedOptions`` has it.
+
+    Raises :class:`APIStatusError`, :class:`TransportError` when the cluster cannot be asked at all.
+    """
     found = await discover(client)
     unreadable: list[str] = []
 
@@ -141,17 +153,24 @@ async def look(client: Client, selected: Sequence[Entry], words: Sequence[str], 
             if each.role_ref.name.startswith(_GRANTED) and each.subjects
         ),
         requests=tuple(requests.items if requests is not None else ()),
-        lacking=await _lacking(client, found, selected, words),
+        lacking=await _lacking(client, found, selected, words, ledger),
     )
 
 
 async def _lacking(
-    client: Client, found: Discovered, selected: Sequence[Entry], words: Sequence[str]
+    client: Client,
+    found: Discovered,
+    selected: Sequence[Entry],
+    words: Sequence[str],
+    ledger: Path | Literal["cluster"] | None,
 ) -> tuple[str, ...]:
     """One question for each verb, resource and name that is declared, of what the server serves."""
     asked: dict[str, ResourceAttributes] = {}
-    for identity in identities(selected, words):
-        asked |= {_told(each): each for each in wanted(policy_of(identity))}
+    policies = [*map(policy_of, identities(selected, words, has_ledger_file=isinstance(ledger, Path)))]
+    if ledger == IN_CLUSTER:
+        policies.append(cluster_ledger_policy())
+    for policy in policies:
+        asked |= {_told(each): each for each in wanted(policy)}
     kinds = {(group, name) for group, _version, name in found.verbs}
     served = {
         told: each for told, each in asked.items()

@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from kubevouch import __version__, wellknown
+from kubevouch.authorization.ledger_policy import CLUSTER_LEDGER, cluster_ledger_policy
+from kubevouch.authorization.policy import Policy
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
-from kubevouch.standalone.attached.options import DEFAULT_PORT
+from kubevouch.standalone.attached.options import DEFAULT_PORT, IN_CLUSTER
 from kubevouch.standalone.attached.rights import identities, policy_of
 
 Tree = dict[str, Any]
@@ -55,6 +57,7 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
             whose.setdefault(identity, []).append(program.name)
     roles = [tree for identity, names in whose.items() for tree in _of_identity(identity, names, namespace)]
     namespaces = {each["metadata"]["namespace"] for each in roles if "namespace" in each["metadata"]}
+    namespaces.add(wellknown.LEDGER_NAMESPACE)
     own = (namespace, *sorted(namespaces - {*wellknown.SYSTEM_NAMESPACES, namespace}))
     return [
         *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in own),
@@ -63,6 +66,7 @@ def access(programs: Sequence[Program] = PROGRAMS, namespace: str = NAMESPACE) -
             for each in programs
         ),
         *roles,
+        *_of_ledger([each.name for each in programs], namespace),
         *(tree for each in programs for tree in _of_process(each.name, namespace)),
     ]
 
@@ -122,8 +126,18 @@ def kustomization(files: Sequence[str]) -> Tree:
 
 def _of_identity(identity: str, accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
     """What one controller may do, for the accounts that act as it."""
+    yield from _of_policy(identity, policy_of(identity), accounts, namespace)
+
+
+def _of_ledger(accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
+    """What ``--ledger cluster`` takes. Its head is made here, so that nobody needs the right to create it."""
+    head = _named(wellknown.LEDGER_HEAD_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE)
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}
+    yield from _of_policy(CLUSTER_LEDGER, cluster_ledger_policy(), accounts, namespace)
+
+
+def _of_policy(identity: str, policy: Policy, accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
     name = f"kubevouch:{identity}"
-    policy = policy_of(identity)
     subjects = [{"kind": "ServiceAccount", "name": each, "namespace": namespace} for each in accounts]
     if policy.cluster_roles:
         rules = [rule for role in policy.cluster_roles for rule in _rules(role.rules)]
@@ -183,6 +197,7 @@ def arguments(program: Program, namespace: str = NAMESPACE) -> list[str]:
         f"--leader-elect-resource-name={program.name}",
         f"--leader-elect-resource-namespace={namespace}",
         f"--secure-port={DEFAULT_PORT}",
+        f"--ledger={IN_CLUSTER}",
     ]
     if program.signs:
         found += [
