@@ -43,7 +43,7 @@ from kubevouch.util.tasks import deadline
 NAMESPACE = wellknown.LEDGER_NAMESPACE
 NOTE_SECONDS = 10.0
 """Until the head is noted in its own object, in another namespace."""
-_PAGE = 100
+_PAGE = 20
 _MOST_IN_BATCH = 512
 _MOST_CONFLICTS = 100
 _TRIES = 5
@@ -121,6 +121,7 @@ async def _load(client: Client) -> Loaded:
             if noted is not None and size == noted.size and each.link.hex() != noted.link:
                 raise damaged(f"{size} entries that are not those whose head was noted", "what was written")
             await index.append(each.entry)
+        await asyncio.sleep(0)  # a ledger has thousands, and others want their turns
     if noted is not None and (position.size < noted.size or position.origin != noted.origin):
         raise damaged(
             f"{position.size} entries of {position.origin or 'no ledger'}",

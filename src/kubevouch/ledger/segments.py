@@ -1,9 +1,9 @@
 """A ledger as pieces that objects of a cluster can hold: what is in each, and that they make one chain. No I/O.
 
-The entries are lines of JSON, each as ``entries.encode`` made it. The ``header`` of a segment says which ledger it is of,
-its number, how many entries stand before it, and the hash (``chain.link``) that its first entry is tied to. So one that
-is changed, taken out, put elsewhere or written twice does not fit those behind it, and a head that was noted in another
-object does not fit a chain that was cut.
+The entries are lines of JSON, each as ``entries.encode`` made it. A ``header`` says of which ledger a segment is, its
+number, how many entries stand before it, and the hash (``chain.link``) that its first entry is tied to. So a segment
+that is changed, taken out, put elsewhere or written twice does not fit those behind it, and a head that was noted in
+another object does not fit a chain that was cut.
 """
 
 from __future__ import annotations
