@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +15,10 @@ from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags import together
 from kubevouch.cli.flags.paths import FOLDER
 
+if TYPE_CHECKING:
+    from kubevouch.client.interface import Client
+
+T = TypeVar("T")
 CLUSTER = "cluster"
 
 
@@ -57,17 +62,29 @@ def ledger_path(ledger: Path | str | None, data_dir: Path | None) -> Path:
     return path
 
 
-def _copied() -> Path:
+def signed_ledger_path(ledger: Path | str | None, data_dir: Path | None) -> Path:
+    """As :func:`ledger_path`, for what its key signs. Raises CLIError, UsageError."""
+    if ledger == CLUSTER:
+        raise click.UsageError("the ledger in the cluster has no key and signs nothing; this needs a ledger in a file")
+    return ledger_path(ledger, data_dir)
+
+
+def with_cluster(work: Callable[[Client], Awaitable[T]]) -> T:
+    """What ``work`` makes of the cluster that the command names, or that KUBECONFIG does."""
     from kubevouch.cli.cluster import connected, rest_config_of
     from kubevouch.cli.runner import run_async
+
+    config = rest_config_of(click.get_current_context().params.get("kubeconfig"))
+
+    async def connecting() -> T:
+        async with connected(config) as client:
+            return await work(client)
+
+    return run_async(connecting())
+
+
+def _copied() -> Path:
     from kubevouch.phases.cluster_ledger import copy
 
-    ctx = click.get_current_context()
-    folder = Path(ctx.with_resource(TemporaryDirectory(prefix="kubevouch-ledger-")))
-    config = rest_config_of(ctx.params.get("kubeconfig"))
-
-    async def work() -> Path:
-        async with connected(config) as client:
-            return await copy(client, folder)
-
-    return run_async(work())
+    folder = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="kubevouch-ledger-")))
+    return with_cluster(lambda client: copy(client, folder))
