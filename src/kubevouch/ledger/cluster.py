@@ -28,8 +28,8 @@ from kubevouch.client.pager import is_expired
 from kubevouch.client.stored import find as find_stored
 from kubevouch.ledger import segments
 from kubevouch.ledger.entries import INTENDED, ISSUED, Entry, EntryTooLarge, Query, Recorded, encode
+from kubevouch.ledger.index import EntryIndex
 from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerUnavailable
-from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.opening import ORIGIN_PREFIX
 from kubevouch.ledger.segments import Head, Position, damaged, name_of
 from kubevouch.ledger.store import Statistics
@@ -78,7 +78,7 @@ class Loaded(msgspec.Struct, frozen=True):
         noted: the head that was noted before it was read; None where none is.
     """
 
-    entries: MemoryLedger
+    entries: EntryIndex
     position: Position
     tail: ConfigMap | None
     noted: Head | None
@@ -105,7 +105,7 @@ async def load(client: Client) -> Loaded:
 
 async def _load(client: Client) -> Loaded:
     noted = await _noted(client)
-    index, position, tail = _index(), segments.BEFORE_ALL, None
+    index, position, tail = EntryIndex(), segments.BEFORE_ALL, None
     async for config_map in _segments(client):
         name = config_map.metadata.name
         if tail is not None:
@@ -120,7 +120,7 @@ async def _load(client: Client) -> Loaded:
             size += 1
             if noted is not None and size == noted.size and each.link.hex() != noted.link:
                 raise damaged(f"{size} entries that are not those whose head was noted", "what was written")
-            await index.append(each.entry)
+            index.add(each.entry, each.body)
         await asyncio.sleep(0)  # a ledger has thousands, and others want their turns
     if noted is not None and (position.size < noted.size or position.origin != noted.origin):
         raise damaged(
@@ -319,7 +319,8 @@ class ClusterLedger:
                 continue
             self._position, self._tail = after, None if is_full else stored
             for each in kept:
-                await self._index.append(*each.entries)
+                for entry, body in zip(each.entries, each.bodies, strict=True):
+                    self._index.add(entry, body)
             self._tell_stored(kept, after.size, begun)
             return True
         raise LedgerUnavailable(f"{_WHERE}: others write so often that nothing of this process gets in")
@@ -422,7 +423,7 @@ class ClusterLedger:
             for each in found:
                 size += 1
                 passed.add((size, each.link))
-                await self._index.append(each.entry)
+                self._index.add(each.entry, each.body)
             self.statistics.entries = self._position.size
             if not is_closed:
                 return passed
@@ -458,11 +459,6 @@ class ClusterLedger:
 _WHERE = f"the ledger in the namespace {NAMESPACE}"
 _HEAD_NAME, _HEAD_NAMESPACE = wellknown.LEDGER_HEAD_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE
 _HEAD = f"{_HEAD_NAMESPACE}/{_HEAD_NAME}"
-
-
-def _index() -> MemoryLedger:
-    # All of it: what was forgotten would be decided anew.
-    return MemoryLedger(2 * segments.MOST_SEGMENTS * segments.MOST_BYTES)
 
 
 async def _noted(client: Client) -> Head | None:

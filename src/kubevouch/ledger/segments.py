@@ -24,8 +24,8 @@ TARGET_BYTES = 32 << 10
 MOST_APPEND_BYTES = 900 << 10
 """Of entries that are appended together. With an open segment they fit into an object of 1 MiB (Kubernetes' bound)."""
 MOST_BYTES = 1 << 20
-MOST_SEGMENTS = 4096
-"""128 MiB: a sixteenth of the 2 GiB that an etcd holds by default."""
+MOST_SEGMENTS = 2048
+"""64 MiB: a thirtieth of the 2 GiB that an etcd holds by default, and 190 MiB in the memory of each who writes it."""
 
 _NAME = re.compile(rf"{PREFIX}([0-9]{{8}})", re.ASCII)
 _LINK = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -89,9 +89,10 @@ BEFORE_ALL = Position()
 
 
 class Added(msgspec.Struct, frozen=True):
-    """An entry that a segment has behind what was known. ``link`` is its hash."""
+    """An entry that a segment has behind what was known: read, and as it was written. ``link`` is its hash."""
 
     entry: Entry
+    body: bytes
     link: bytes
 
 
@@ -155,7 +156,7 @@ def followed(position: Position, data: Mapping[str, str], *, is_closed: bool) ->
         if at == position.within and link != position.link:
             raise damaged(f"{name} with other entries than were seen in it", "what was written")
         if at > position.within:
-            found.append(Added(_entry(name, position.first + at - 1, body), link))
+            found.append(Added(_entry(name, position.first + at - 1, body), body, link))
     return found, _behind(position, position.first, len(bodies), link, start, is_closed=is_closed)
 
 
