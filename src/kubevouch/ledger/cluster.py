@@ -29,7 +29,7 @@ from kubevouch.client.stored import find as find_stored
 from kubevouch.ledger import segments
 from kubevouch.ledger.entries import INTENDED, ISSUED, Entry, EntryTooLarge, Query, Recorded, encode
 from kubevouch.ledger.index import EntryIndex
-from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerUnavailable
+from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerOvertaken, LedgerUnavailable
 from kubevouch.ledger.opening import ORIGIN_PREFIX
 from kubevouch.ledger.segments import Head, Position, damaged, name_of
 from kubevouch.ledger.store import Statistics
@@ -186,8 +186,8 @@ class ClusterLedger:
         """See ``ledger.interface.Ledger``.
 
         Raises:
-            LedgerUnavailable: also if another process has written meanwhile that the same request is to be signed, or
-                was: who asks again finds what it has written.
+            LedgerOvertaken: another process has written meanwhile that the same request is to be signed, or was.
+            LedgerDamaged, LedgerUnavailable
         """
         bodies = [encode(entry) for entry in entries]
         if sum(map(len, bodies)) + len(bodies) > segments.MOST_APPEND_BYTES:
@@ -339,7 +339,7 @@ class ClusterLedger:
             about = {(entry.kind, entry.uid, entry.digest) for entry in each.entries if _is_once(entry)}
             if about & taken or any([await self._is_overtaken(entry) for entry in each.entries]):
                 each.future.set_exception(
-                    LedgerUnavailable(
+                    LedgerOvertaken(
                         f"{_WHERE}: another process has written about {each.entries[0].request}"
                         " meanwhile; it is looked at again"
                     )

@@ -20,7 +20,7 @@ from kubevouch.client.interface import Client, ConnectFailed, ListOptions, NotLe
 from kubevouch.ledger import cluster, segments
 from kubevouch.ledger.cluster import ClusterLedger, load
 from kubevouch.ledger.entries import INTENDED, ISSUED, Entry, EntryTooLarge, Query
-from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerUnavailable, signed_before
+from kubevouch.ledger.interface import LedgerDamaged, LedgerError, LedgerOvertaken, LedgerUnavailable, signed_before
 from kubevouch.ledger.segments import ENTRIES
 from kubevouch.machinery.meta import ObjectMeta
 
@@ -254,17 +254,17 @@ async def test_of_two_that_found_nothing_one_may_sign() -> None:
         for ledger in (one, other):
             assert not await signed_before(ledger, intended.uid, intended.digest)
         outcomes = await asyncio.gather(*(outcome(at, each.append(intended)) for each in (one, other)))
-        assert sorted(map(type, outcomes), key=str) == sorted((int, LedgerUnavailable), key=str)
+        assert sorted(map(type, outcomes), key=str) == sorted((int, LedgerOvertaken), key=str)
         # Whoever is killed behind it has left this, and is followed; of the certificates one is handed out.
         issued = msgspec.structs.replace(issued, at=NOW, not_after=NOW.replace(year=2027))
         outcomes = await asyncio.gather(*(outcome(at, each.append(issued)) for each in (one, other)))
-        assert sorted(map(type, outcomes), key=str) == sorted((int, LedgerUnavailable), key=str)
+        assert sorted(map(type, outcomes), key=str) == sorted((int, LedgerOvertaken), key=str)
         later = msgspec.structs.replace(issued, at=NOW.replace(year=2028), not_after=NOW.replace(year=2029))
         assert await outcome(at, other.append(later)) == 2
         both = await asyncio.gather(
             outcome(at, one.append(made.entry(4))), outcome(at, one.append(made.entry(4))), return_exceptions=True
         )
-        assert sorted(map(type, both), key=str) == sorted((int, LedgerUnavailable), key=str)
+        assert sorted(map(type, both), key=str) == sorted((int, LedgerOvertaken), key=str)
         assert [each.kind for each in await stored(at)] == [INTENDED, ISSUED, ISSUED, INTENDED]
 
 
@@ -404,3 +404,10 @@ async def test_who_waits_when_it_is_closed_is_told() -> None:
         assert all(
             isinstance(each, LedgerUnavailable) for each in await asyncio.gather(*waiting, return_exceptions=True)
         )
+
+
+@async_test
+async def test_the_overtaken_one_says_so() -> None:
+    async with prepared() as at, opened(at) as one, opened(at) as other:
+        await one.append(made.entry(1))
+        assert isinstance(await outcome(at, other.append(made.entry(1))), LedgerOvertaken)
