@@ -47,6 +47,8 @@ KUBE_NODE_LEASE_NAMESPACE = "kube-node-lease"
 SIGNERS_NAMESPACE = "kubevouch-signers"
 # Ours: one-time join tokens, apart from every other Secret, so that who judges them reads nothing else.
 JOIN_TOKENS_NAMESPACE = "kubevouch-join-tokens"
+# Ours: a ledger that is kept in the cluster, apart from every other ConfigMap, so that its writers change nothing else.
+LEDGER_NAMESPACE = "kubevouch-ledger"
 # Made at start and made again whenever one is missing.
 SYSTEM_NAMESPACES = (
     DEFAULT_NAMESPACE, KUBE_SYSTEM_NAMESPACE, KUBE_PUBLIC_NAMESPACE, KUBE_NODE_LEASE_NAMESPACE,
@@ -131,6 +133,7 @@ GARBAGE_COLLECTOR_CONTROLLER = "garbage-collector-controller"
 CERTIFICATE_LEDGER_CONTROLLER = "certificate-ledger-controller"
 LEDGER_CHECKPOINT_CONTROLLER = "ledger-checkpoint-controller"
 LEDGER_CHECKPOINT_CONFIGMAP = "kubevouch-ledger-checkpoint"
+LEDGER_HEAD_CONFIGMAP = "kubevouch-ledger-head"
 NODE_RECOVERY_CONTROLLER = "node-recovery-controller"
 MACHINE_INVENTORY_CONTROLLER = "machine-inventory-controller"
 NODE_ATTESTATION_CONTROLLER = "node-attestation-controller"

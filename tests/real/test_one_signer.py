@@ -27,6 +27,8 @@ from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.request_builder import build_request
 from kubevouch.pki.x509.subject import Subject
 from kubevouch.standalone.attached import manifests
+from kubevouch.standalone.attached.manifest_parts import Settings, documents, trees
+from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER
 from real_cluster import PATIENCE_SECONDS, RealCluster
 
 _DEPLOY = peers.ROOT / "deploy"
@@ -253,12 +255,13 @@ def test_what_is_shipped_signs_no_name_of_kubernetes_by_its_own_arguments(cluste
 
 def test_the_account_of_the_shipped_signer_may_see_who_else_comes(cluster: RealCluster) -> None:
     cluster.start_controller_manager("--controllers=*,-csrsigning")
-    assert cluster.kubectl("apply", "-k", _DEPLOY).code == 0
-    signer = manifests.PROGRAMS[1]
+    settings = Settings(signers=(KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER))
+    assert cluster.kubectl("apply", "-f", "-", given=documents(trees((), settings))).code == 0
+    signer = settings.programs[1]
     token = cluster.kubectl("-n", manifests.NAMESPACE, "create", "token", signer.name).stdout.strip()
     user = cluster.write_kubeconfig(cluster.folder / "signer.conf", {"token": token})
     flags = (
-        f"--controllers=csrsigning,{','.join(signer.controllers)}", *_signing(cluster),
+        f"--controllers={','.join(signer.controllers)}", *_signing(cluster),
         f"--leader-elect-resource-name={signer.name}", f"--leader-elect-resource-namespace={manifests.NAMESPACE}",
     )  # fmt: skip
     with _running(cluster, *flags, user=user) as found:

@@ -9,7 +9,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.flags.ledger import ledger_flags, ledger_path
+from kubevouch.cli.flags.ledger import CLUSTER, ledger_flags, signed_ledger_path, with_cluster
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _KEY = click.option(
@@ -33,7 +33,7 @@ def audit() -> None:
 @click.option("--proof", type=_FILE, help="Look at this proof, and at no ledger; with --key.")
 @ui.facts_option("whole", "entries", "checkpoints", "findings", "key", "keySource")
 def verify(
-    ledger: Path | None, data_dir: Path | None, key: str, kept: tuple[Path, ...], proof: Path | None, output: str
+    ledger: Path | str | None, data_dir: Path | None, key: str, kept: tuple[Path, ...], proof: Path | None, output: str
 ) -> int:
     """Look at every entry, at what ties it to those before it, and at every checkpoint. Nothing is changed.
 
@@ -45,7 +45,9 @@ def verify(
 
     if proof is not None:
         return _verify_proof(proof, key, kept, output)
-    path = ledger_path(ledger, data_dir)
+    if ledger == CLUSTER:
+        return _verify_cluster(has_keys=bool(key or kept), output=output)
+    path = signed_ledger_path(ledger, data_dir)
     known = ledger_audit.key_for(path, key)
 
     def tell(entry: int) -> None:
@@ -82,6 +84,29 @@ def verify(
         return ExitCode.DONE
     count = f"{len(report.findings)} finding{'s' * (len(report.findings) > 1)}"
     raise ui.CLIError(f"{path} is not what was written: {count}", hint="keep this file, and restore a backup")
+
+
+def _verify_cluster(*, has_keys: bool, output: str) -> int:
+    from kubevouch.ledger.interface import LedgerDamaged
+    from kubevouch.phases.cluster_ledger import read
+
+    if has_keys:
+        raise click.UsageError(
+            "the ledger in the cluster has no key and no checkpoints; leave --key and --checkpoint out"
+        )
+    tree: dict[str, Any] = {"whole": True, "entries": 0, "checkpoints": 0, "findings": [], "key": "", "keySource": ""}
+    try:
+        loaded = with_cluster(read)
+    except LedgerDamaged as err:
+        if output != "text":
+            ui.document({**tree, "whole": False, "findings": [str(err)]}, output)
+        raise
+    if output != "text":
+        ui.document({**tree, "entries": loaded.position.size}, output)
+        return ExitCode.DONE
+    noted = "its head is noted nowhere" if loaded.noted is None else f"the head was noted at {loaded.noted.size}"
+    ui.say(f"whole: {loaded.position.size} entries; {noted}")
+    return ExitCode.DONE
 
 
 def _verify_proof(proof: Path, key: str, kept: tuple[Path, ...], output: str) -> int:
@@ -125,7 +150,7 @@ def prove(serial: str | None, ledger: Path | None, data_dir: Path | None, key: s
     if (serial is None) == (former is None):
         raise click.UsageError("got neither or both of SERIAL and --since, expected one of them")
     digits = "" if serial is None else digits_of(serial)
-    path = ledger_path(ledger, data_dir)
+    path = signed_ledger_path(ledger, data_dir)
     if former is not None:
         ui.raw(ledger_audit.prove_growth(path, former, ledger_audit.key_for(path, key).key))
     else:
@@ -139,7 +164,7 @@ def checkpoint(ledger: Path | None, data_dir: Path | None, output: str) -> None:
     """Print the newest checkpoint, to be kept where nobody can change it who can change the ledger."""
     from kubevouch.phases import ledger_audit
 
-    path = ledger_path(ledger, data_dir)
+    path = signed_ledger_path(ledger, data_dir)
     note, key = ledger_audit.newest_checkpoint(path), ledger_audit.key_for(path, "").key
     if output != "text":
         ui.document({"checkpoint": note, "key": str(key)}, output)

@@ -29,6 +29,7 @@ from kubevouch.cli.flags.cluster_api import cluster_api_flags, take_cluster_api
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.groups import FlagGroup, GroupedCommand
 from kubevouch.cli.flags.identity import identity_flags, take_identity
+from kubevouch.cli.flags.ledger import LedgerPlace
 from kubevouch.cli.flags.signing import signing_flags, take_signing
 from kubevouch.cli.runner import run_async
 from kubevouch.util.collector import rare_collections
@@ -81,7 +82,11 @@ run_flags = together(
     assume_off_option,
     attached_flags,
     click.option(
-        "--ledger", type=FILE, help="File in which decisions and certificates are written down.  [default: in memory]"
+        "--ledger",
+        type=LedgerPlace(),
+        metavar="FILE",
+        help="File in which decisions and certificates are written down; cluster keeps them in the cluster's objects."
+        "  [default: in memory, and lost with this process]",
     ),
     click.option("--root-ca-file", type=FILE, help="CA that the publishers of a CA publish."),
     click.option(
@@ -200,6 +205,8 @@ async def _run(options: AttachedOptions) -> None:
         if attached.port:
             scheme = "http" if options.serving.is_plain else "https"
             ui.field("health and metrics", f"{scheme}://{options.serving.bind_address}:{attached.port}")
+        if options.ledger is None:
+            ui.warning("the ledger is in memory and ends with this process; --ledger cluster or --ledger FILE keeps it")
         if options.election is None:
             ui.warning("there is no leader election: two of these processes would both act")
         systemd.notify(systemd.READY)

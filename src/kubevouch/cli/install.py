@@ -211,9 +211,10 @@ class _Installation:
         from kubevouch.cli.controllers import tell_report
         from kubevouch.controllers.catalog import select_attached
         from kubevouch.standalone.attached.check import Intent, judge, look
+        from kubevouch.standalone.attached.options import IN_CLUSTER
         from kubevouch.util.clock import SystemClock
 
-        intent = Intent(select_attached(program.controllers), program.controllers, program.signs)
+        intent = Intent(select_attached(program.controllers), program.controllers, program.signs, ledger=IN_CLUSTER)
         date = getattr(client, "server_date", None)
         now = SystemClock().now() if date is None else date.server
         report = judge(await look(client, intent, now), intent)

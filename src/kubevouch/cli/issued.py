@@ -14,7 +14,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.flags import together
-from kubevouch.cli.flags.ledger import ledger_flags, ledger_path
+from kubevouch.cli.flags.ledger import ledger_flags, ledger_path, signed_ledger_path
 from kubevouch.cli.flags.moments import LONG_DURATION, MOMENT, Moment, before
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def receipt(serial: str, ledger: Path | None, data_dir: Path | None) -> None:
     """
     from kubevouch.phases import receipts
 
-    ui.raw(receipts.make(ledger_path(ledger, data_dir), digits_of(serial)))
+    ui.raw(receipts.make(signed_ledger_path(ledger, data_dir), digits_of(serial)))
 
 
 @issued.command()

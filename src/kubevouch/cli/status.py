@@ -125,7 +125,11 @@ def _lines(found: ClusterStatus) -> Iterator[tuple[str, str]]:
         texts["tokens"] = (
             f"{found.tokens} valid" if found.tokens else "none valid: no machine can join (kubevouch token create)"
         )
-    for name in ("controllers", "nodes", "deleted nodes", "requests", "tokens"):
+    if found.ledger_damage:
+        texts["ledger"] = f"DAMAGED: {found.ledger_damage}"
+    elif found.ledger is not None:
+        texts["ledger"] = f"in the cluster, {found.ledger} entries, whole (kubevouch issued list --ledger cluster)"
+    for name in ("controllers", "nodes", "deleted nodes", "requests", "tokens", "ledger"):
         if name in texts:
             yield name, texts[name]
         elif name in found.unknown:

@@ -19,6 +19,8 @@ from kubevouch.client.options import Retry
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.doctor import cluster, kubelets
 from kubevouch.doctor.findings import Area, Code, Finding, Report
+from kubevouch.ledger.cluster import load
+from kubevouch.ledger.interface import LedgerDamaged, LedgerUnavailable
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
 from kubevouch.phases import deleted_nodes
@@ -79,6 +81,8 @@ class ClusterStatus(msgspec.Struct):
         controllers: keys that wait, by controller.
         ends: when what is dated ends, by what it is.
         locks_deleted_nodes: None also in a cluster that knows no such decision, as Kubernetes' own.
+        ledger: how many entries the one in the cluster's objects has, all of which were checked; None without one.
+        ledger_damage: what is wrong with it.
         oldest_request: how long the oldest undecided request has waited.
     """
 
@@ -94,12 +98,14 @@ class ClusterStatus(msgspec.Struct):
     oldest_request: dt.timedelta = dt.timedelta()
     tokens: int | None = None
     locks_deleted_nodes: bool | None = None
+    ledger: int | None = None
+    ledger_damage: str = ""
     ends: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:
         worst = max((severity_of(each.code) for each in self.findings), default=Severity.WELL)
-        return max(worst, Severity.NOW) if self.ready is False else worst
+        return max(worst, Severity.NOW) if self.ready is False or self.ledger_damage else worst
 
     def tree(self) -> dict[str, Any]:
         """The stable form for scripts."""
@@ -123,6 +129,8 @@ class ClusterStatus(msgspec.Struct):
             tree["deletedNodes"] = {"lockedOut": self.locks_deleted_nodes}
         if self.undecided is not None:
             tree["requests"] = {"undecided": self.undecided, "oldestSeconds": int(self.oldest_request.total_seconds())}
+        if self.ledger is not None or self.ledger_damage:
+            tree["ledger"] = {"entries": self.ledger, "damage": self.ledger_damage}
         if self.tokens is not None:
             tree["tokens"] = {"valid": self.tokens}
         return tree
@@ -158,7 +166,10 @@ async def look(config: RESTConfig, clock: Clock) -> ClusterStatus:
         found.unknown["server"] = NO_ANSWER if trusted else "answers, and is not the one that the kubeconfig trusts"
         return found
     options = replace(config.options, retry=Retry(attempts=1))
-    asked = {"server": _server, "controllers": _controllers, "nodes": _nodes, "requests": _requests, "tokens": _tokens}
+    asked = {
+        "server": _server, "controllers": _controllers, "nodes": _nodes, "requests": _requests, "tokens": _tokens,
+        "ledger": _ledger,
+    }  # fmt: skip
     async with replace(config, options=options).client(component="status", clock=clock) as client:
         for name, ask in asked.items():
             # The doctor has been told the same, where it asks for it.
@@ -216,3 +227,16 @@ async def _tokens(client: Client, found: ClusterStatus, now: dt.datetime) -> Non
     found.tokens = sum(each.expires is None for each in tokens) + len(ends)
     if ends:
         found.ends["the next bootstrap token"] = min(ends)
+
+
+async def _ledger(client: Client, found: ClusterStatus, _now: dt.datetime) -> int | None:
+    """Of programs with ``--ledger cluster``. What others keep in a file is not seen from here."""
+    try:
+        found.ledger = (await load(client)).position.size or None
+    except LedgerDamaged as err:
+        found.ledger_damage = str(err)
+    except LedgerUnavailable as err:
+        if not isinstance(err.__cause__, APIStatusError):
+            raise TransportError(str(err)) from err
+        return err.__cause__.code
+    return None

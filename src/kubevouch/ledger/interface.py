@@ -4,6 +4,7 @@ LedgerError              a ledger that cannot be opened, written or read now
 ├── LedgerInUse          another process writes it
 ├── LedgerDamaged        what is there is not what was written
 └── LedgerUnavailable    no room, no rights, no file
+    └── LedgerOvertaken  another process has written about the same request meanwhile
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class LedgerDamaged(LedgerError):
 
 class LedgerUnavailable(LedgerError):
     """No room, no rights, no file."""
+
+
+class LedgerOvertaken(LedgerUnavailable):
+    """Another process has written about the same request meanwhile. Who asks again finds what it has written."""
 
 
 class ReadableLedger(Protocol):

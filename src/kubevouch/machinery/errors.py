@@ -9,6 +9,7 @@ kube-apiserver 1.36.2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -310,6 +311,13 @@ def too_large_resource_version(wanted: int, current: int) -> APIStatusError:
 _DISCREET_KINDS = frozenset({"secrets", "Secret", "configmaps", "ConfigMap"})
 
 
+_REFUSED = re.compile(
+    r'is forbidden: User "[^"]{0,512}" cannot (?P<verb>[a-z]{1,32}) resource "(?P<resource>[a-z0-9./-]{1,128})" in API '
+    r'group "[a-z0-9.-]{0,253}"(?: in the namespace "(?P<namespace>[a-z0-9-]{1,63})")?',
+    re.ASCII,
+)
+
+
 def loggable(err: BaseException) -> str:
     """The text of an error as a log may have it: of a failure about a Secret or a ConfigMap only code and reason.
 
@@ -319,5 +327,10 @@ def loggable(err: BaseException) -> str:
     if not isinstance(failure, APIStatusError):
         return str(err)
     details = failure.status.details
+    if (refused := _REFUSED.search(failure.status.message)) and failure.code == 403 and details is not None:
+        # By an authorizer, whose text quotes nothing of the object.
+        about = f"{refused['resource']} {details.name}".rstrip()
+        where = f" in the namespace {refused['namespace']}" if refused["namespace"] else ""
+        return f"{type(err).__name__}: {failure.brief}: cannot {refused['verb']} {about}{where}"
     quotes = failure.code not in (401, 404, 409) if details is None else details.kind in _DISCREET_KINDS
     return f"{type(err).__name__}: {failure.brief}" if quotes else str(err)

@@ -14,7 +14,7 @@ import msgspec
 
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import Entry
-from kubevouch.ledger.interface import CLOCKS_DIFFER, Ledger, ReadableLedger, allowed, signed_before
+from kubevouch.ledger.interface import CLOCKS_DIFFER, Ledger, LedgerOvertaken, ReadableLedger, allowed, signed_before
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules, verify_signable
 from kubevouch.pki.x509 import x509_certificate, x509_request
@@ -96,7 +96,13 @@ async def issue(
         log.error("a certificate lasts longer than what was granted, and is not given out", csr=wanted.name,
                   uid=wanted.uid, signer=wanted.signer_name, by=signer.kind, why=str(err))  # fmt: skip
         raise
-    await ledger.append(entries.with_certificate(asked, certificate))
+    try:
+        await ledger.append(entries.with_certificate(asked, certificate))
+    except LedgerOvertaken as err:
+        # Another process has signed it, too, and its certificate counts. This one is valid, and handed out to nobody.
+        discarded = entries.with_certificate(asked, certificate, entries.DISCARDED)
+        await ledger.append(msgspec.structs.replace(discarded, message=str(err)))
+        raise
     log.info(
         "certificate issued",
         csr=wanted.name,

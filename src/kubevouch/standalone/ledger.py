@@ -12,6 +12,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CONFIG_MAPS
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.client.interface import Client
+from kubevouch.ledger.cluster import ClusterLedger
 from kubevouch.ledger.entries import BEGUN, ISSUED, RESTORED, REVOKED, Entry, Query
 from kubevouch.ledger.interface import Ledger
 from kubevouch.ledger.memory import MemoryLedger
@@ -38,7 +39,7 @@ async def open_ledger(spec: StoreSpec, data_dir: Path, clock: Clock) -> Ledger:
     return await SQLiteLedger.open(data_dir / DEFAULT_FILE, clock)
 
 
-async def begin(ledger: SQLiteLedger, client: Client, now: dt.datetime) -> None:
+async def begin(ledger: SQLiteLedger | ClusterLedger, client: Client, now: dt.datetime) -> None:
     """The first entries of a ledger that is new, or that was copied: since when, and what is known from before.
 
     A data directory may be older than the ledger. The records of names (``records.certificate_ledger``) then tell which

@@ -18,6 +18,10 @@ log = get_logger("util.tasks")
 Work = Callable[[], Awaitable[None]]
 
 
+class PlannedEnd(Exception):
+    """What a task raises to end all by ``ESCALATE``, as it is meant to: nothing has crashed."""
+
+
 class OnCrash(Enum):
     """What becomes of a task that raised."""
 
@@ -121,7 +125,8 @@ class Supervisor:
                 await work()
                 return
             except Exception as err:  # the worker boundary
-                log.error("task crashed", task=name, policy=on_crash.value, exc_info=err)
+                if not isinstance(err, PlannedEnd):
+                    log.error("task crashed", task=name, policy=on_crash.value, exc_info=err)
                 if on_crash is OnCrash.ESCALATE:
                     self._escalate(err)
                 if on_crash is not OnCrash.RESTART:

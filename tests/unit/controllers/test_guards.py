@@ -57,4 +57,3 @@ async def test_what_is_missing_is_told_before_the_controllers_start() -> None:
         await at.client.delete(VALIDATING_ADMISSION_POLICIES, APPROVERS)
         (fault,) = await attached.faults(at.client, at.clock, version)
         assert APPROVERS in fault
-        assert len(attached.trees(version)) == len(attached.trees(GuardVersion.VALIDATING))

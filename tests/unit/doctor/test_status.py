@@ -66,3 +66,11 @@ def test_the_oldest_request() -> None:
     ]
     assert waited(requests, NOW) == dt.timedelta(hours=3)
     assert waited([], NOW) == dt.timedelta()
+
+
+def test_a_damaged_ledger_is_something_for_now() -> None:
+    whole = ClusterStatus("https://a", ready=True, ledger=7)
+    assert (whole.severity, whole.tree()["ledger"]) == (Severity.WELL, {"entries": 7, "damage": ""})
+    damaged = ClusterStatus("https://a", ready=True, ledger_damage="entries are missing")
+    assert (damaged.severity, damaged.tree()["ledger"]["damage"]) == (Severity.NOW, "entries are missing")
+    assert "ledger" not in ClusterStatus("https://a", ready=True).tree()

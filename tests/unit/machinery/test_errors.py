@@ -220,3 +220,19 @@ def test_an_answer_tells_of_no_more_faults_than_it_has_room_for() -> None:
     assert status.details is not None and len(status.details.causes) == 5
     one = errors.invalid(GroupVersionKind("", "v1", "K"), "n", [field.not_supported("a", "q", ["x" * 900_000])]).status
     assert one.details is not None and len(one.details.causes) == 1
+
+
+def test_a_refusal_says_what_was_refused_and_quotes_nothing_else() -> None:
+    user = 'User "system:serviceaccount:a:b" cannot get resource "configmaps" in API group "" in the namespace "n"'
+    maps = GroupResource("", "configmaps")
+    refused = errors.forbidden(maps, "kept", user)
+    assert errors.loggable(refused) == "APIStatusError: 403 Forbidden: cannot get configmaps kept in the namespace n"
+    everywhere = 'User "x" cannot list resource "secrets" in API group "" at the cluster scope: RBAC: more'
+    assert errors.loggable(errors.forbidden(GroupResource("", "secrets"), "", everywhere)) == (
+        "APIStatusError: 403 Forbidden: cannot list secrets"
+    )
+    told = RuntimeError("error publishing")
+    told.__cause__ = refused
+    assert errors.loggable(told) == "RuntimeError: 403 Forbidden: cannot get configmaps kept in the namespace n"
+    by_webhook = errors.forbidden(maps, "kept", 'denied request: the value "hunter2" is not allowed')
+    assert errors.loggable(by_webhook) == "APIStatusError: 403 Forbidden"

@@ -9,8 +9,8 @@ import pytest
 
 from asynctest import async_test
 from controller_world import FIXTURES, NOW, fixture
-from kubevouch.ledger.entries import Entry
-from kubevouch.ledger.interface import LedgerUnavailable
+from kubevouch.ledger.entries import DISCARDED, INTENDED, ISSUED, Entry, Query
+from kubevouch.ledger.interface import LedgerOvertaken, LedgerUnavailable
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.pki.errors import PolicyError
 from kubevouch.pki.issuance import SigningRules
@@ -130,6 +130,23 @@ async def test_a_record_that_cannot_be_kept_keeps_the_key_unused() -> None:
     with pytest.raises(LedgerUnavailable, match="disk full"):
         await issue(watched, REQUESTER, APPROVAL, wanted(), now=NOW, ledger=Full())
     assert watched.decisions == []
+
+
+@async_test
+async def test_whoever_is_overtaken_after_the_signature_records_a_certificate_that_nobody_gets() -> None:
+    class Overtaken(Records):
+        async def append(self, *added: Entry) -> int:
+            if any(each.kind == ISSUED for each in added):
+                raise LedgerOvertaken("another process was first")
+            return await super().append(*added)
+
+    records = Overtaken()
+    with pytest.raises(LedgerOvertaken):
+        await issue(signer(), REQUESTER, APPROVAL, wanted(), now=NOW, ledger=records)
+    kept = [each.entry for each in await records.find(Query())]
+    assert [each.kind for each in kept] == [INTENDED, DISCARDED]
+    assert kept[1].serial
+    assert kept[1].message == "another process was first"
 
 
 @async_test

@@ -9,7 +9,7 @@ import pytest
 from asynctest import async_test
 from kubevouch.testing.clock import FakeClock
 from kubevouch.testing.logs import capture_logs
-from kubevouch.util.tasks import OnCrash, Supervisor, deadline
+from kubevouch.util.tasks import OnCrash, PlannedEnd, Supervisor, deadline
 
 
 class Boom(Exception):
@@ -107,6 +107,26 @@ async def test_an_escalated_crash_ends_the_block_and_the_other_tasks() -> None:
     assert cancelled.is_set()
     task = asyncio.current_task()
     assert task is not None and task.cancelling() == 0, "the interruption was taken back"
+
+
+@async_test
+async def test_an_end_that_is_planned_ends_all_and_is_no_crash() -> None:
+    clock = FakeClock()
+
+    class Begin(PlannedEnd):
+        pass
+
+    async def end() -> None:
+        raise Begin("anew")
+
+    async def block() -> None:
+        async with supervisor(clock) as tasks:
+            tasks.start("watch", end, OnCrash.ESCALATE)
+            await asyncio.Event().wait()
+
+    with capture_logs() as logs, pytest.raises(Begin, match="anew"):
+        await block()
+    assert logs == []
 
 
 @async_test

@@ -11,7 +11,8 @@ import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ from kubevouch.api.certificates_v1 import CertificateSigningRequest, has_conditi
 from kubevouch.api.coordination_v1 import LeaseSpec
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_SIGNERS, OWN_KINDS
 from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion
+from kubevouch.authorization.ledger_policy import cluster_ledger_policy
 from kubevouch.authorization.policy import Policy
 from kubevouch.client.discovery import Discovered, discover
 from kubevouch.client.https import HTTPSClient
@@ -39,7 +41,7 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.policy import KUBERNETES_SIGNERS
 from kubevouch.policy.other_signers import RECENT, Elsewhere, approved_by_manager, signed_elsewhere
 from kubevouch.standalone.attached import guards
-from kubevouch.standalone.attached.options import AttachedOptionsError
+from kubevouch.standalone.attached.options import IN_CLUSTER, AttachedOptionsError
 from kubevouch.standalone.attached.own_kinds import missing
 from kubevouch.standalone.attached.rights import identities, policy_of
 from kubevouch.util.clock import Clock, SystemClock
@@ -79,12 +81,14 @@ class Intent(msgspec.Struct, frozen=True):
         words: the ``--controllers`` list.
         signs: the signer names for which there is a CA.
         assumed: controllers that somebody says kube-controller-manager does not run.
+        ledger: as ``AttachedOptions`` has it.
     """
 
     selected: tuple[Entry, ...]
     words: tuple[str, ...]
     signs: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    ledger: Path | Literal["cluster"] | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -199,7 +203,7 @@ async def look(client: Client, intent: Intent, now: dt.datetime) -> Seen:
             if each.role_ref.name.startswith(_GRANTED) and each.subjects
         ),
         described=names,
-        lacking=await _lacking(client, found, intent.selected, intent.words),
+        lacking=await _lacking(client, found, intent.selected, intent.words, intent.ledger),
         unguarded=unguarded,
     )
 
@@ -230,12 +234,19 @@ async def _read(unreadable: list[str], what: str, reading: Awaitable[T], otherwi
 
 
 async def _lacking(
-    client: Client, found: Discovered, selected: Sequence[Entry], words: Sequence[str]
+    client: Client,
+    found: Discovered,
+    selected: Sequence[Entry],
+    words: Sequence[str],
+    ledger: Path | Literal["cluster"] | None,
 ) -> tuple[str, ...]:
     """One question for each verb, resource and name that is declared, of what the server serves."""
     asked: dict[str, ResourceAttributes] = {}
-    for identity in identities(selected, words):
-        asked |= {_told(each): each for each in wanted(policy_of(identity))}
+    policies = [*map(policy_of, identities(selected, words, has_ledger_file=isinstance(ledger, Path)))]
+    if ledger == IN_CLUSTER:
+        policies.append(cluster_ledger_policy())
+    for policy in policies:
+        asked |= {_told(each): each for each in wanted(policy)}
     kinds = {(group, name) for group, _version, name in found.verbs}
     served = {
         told: each for told, each in asked.items()

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import CLUSTER_TRUST_BUNDLES, CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.core_v1.events import NORMAL
 from kubevouch.api.core_v1.references import ObjectReference
+from kubevouch.authorization.ledger_policy import CLUSTER_LEDGER
 from kubevouch.client.cache.informer import InformerFactory
 from kubevouch.client.discovery import Discovered, deletable, discover
 from kubevouch.client.gate import Gate
@@ -34,6 +36,7 @@ from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import ApproverService, Context
 from kubevouch.controllers.manager import Manager
+from kubevouch.ledger.cluster import ClusterLedger
 from kubevouch.ledger.interface import Ledger, LedgerError
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.ledger.store import SQLiteLedger
@@ -48,7 +51,7 @@ from kubevouch.signers.registry import Signers
 from kubevouch.standalone import approval
 from kubevouch.standalone.attached import own_kinds
 from kubevouch.standalone.attached.metrics import ClusterMetrics
-from kubevouch.standalone.attached.options import AttachedCluster, AttachedOptions
+from kubevouch.standalone.attached.options import IN_CLUSTER, AttachedCluster, AttachedOptions
 from kubevouch.standalone.attached.own_kinds import KindsChangedError
 from kubevouch.standalone.attestation import AttestationFile
 from kubevouch.standalone.attestation import attestation as made
@@ -120,7 +123,9 @@ class ClusterControllers:
             options.election.name if options.election is not None else "",
         )
         self.elector: LeaderElector | None = None
-        self._opened: SQLiteLedger | None = None
+        self._opened: SQLiteLedger | ClusterLedger | None = None
+        self._unopened: LedgerError | None = None
+        """Why the ledger could not be opened when this process was to lead last."""
         self.signers: Signers | None = None
         """Of the present term, or of the last one."""
         self.manager: Manager | None = None
@@ -256,11 +261,24 @@ class ClusterControllers:
         self._opened = None
 
     async def _opened_ledger(self, stack: AsyncExitStack, connect: Callable[[str], Client]) -> Ledger:
-        """While this process leads: two could not have the file open. Raises :class:`LedgerError`."""
-        path = self._options.ledger
-        if path is None:
+        """While this process leads: two could not have a file open. Raises :class:`LedgerError`."""
+        place = self._options.ledger
+        if place is None:
+            log.warning(
+                "what is decided and issued is kept in memory, and lost when this process ends or another one leads",
+                cluster=self.name, instead="--ledger cluster, or --ledger FILE",
+            )  # fmt: skip
             return self._memory
-        ledger = await SQLiteLedger.open(path, self._clock)
+        ledger: SQLiteLedger | ClusterLedger
+        try:
+            if place == IN_CLUSTER:
+                ledger = await ClusterLedger.open(await self._ledger_client(stack), self._clock)
+            else:
+                ledger = await SQLiteLedger.open(Path(place), self._clock)
+        except LedgerError as err:
+            self._unopened = err
+            raise
+        self._unopened = None
         stack.push_async_callback(ledger.close)
         self._opened = ledger
         stack.callback(self._forget_ledger)
@@ -270,6 +288,12 @@ class ClusterControllers:
             await begin(ledger, connect(reader), self._clock.now())
         self.metrics.of_ledger(ledger)
         return ledger
+
+    async def _ledger_client(self, stack: AsyncExitStack) -> Client:
+        """Without an allowance: each decision waits for it, and those that wait together share a request."""
+        gate = Gate(self._clock, self.metrics, may_write=self._may_write)
+        client = self._config.client(component=CLUSTER_LEDGER, clock=self._clock, gate=gate)
+        return await stack.enter_async_context(client)
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[Callable[[str], Client]]:
@@ -376,13 +400,18 @@ class ClusterControllers:
             raise HealthError("; ".join(aside.values()))
 
     async def _ledger_in_place(self) -> None:
-        """Without its file nothing is signed; who stands by has not opened it."""
-        if self._opened is None:
-            return
+        """Without its file, or with entries missing, nothing is signed; who stands by has not opened it."""
         try:
-            await asyncio.to_thread(self._opened.expect_in_place)
+            if self._unopened is not None:
+                raise self._unopened
+            if self._opened is None:
+                return
+            if isinstance(self._opened, SQLiteLedger):
+                await asyncio.to_thread(self._opened.expect_in_place)
+            elif self._opened.fault is not None:
+                raise self._opened.fault
         except LedgerError as err:
-            log.error("the ledger is not in place, and nothing is signed", cluster=self.name, err=str(err))
+            log.error("the ledger cannot be used, and nothing is signed", cluster=self.name, err=str(err))
             raise HealthError(str(err)) from err
 
     async def _has_loaded(self) -> None:

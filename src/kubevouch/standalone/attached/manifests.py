@@ -14,10 +14,11 @@ import msgspec
 
 from kubevouch import __version__, wellknown
 from kubevouch.authorization.attestation_policy import attested_joining_policy
+from kubevouch.authorization.ledger_policy import CLUSTER_LEDGER, cluster_ledger_policy
 from kubevouch.authorization.policy import Policy
 from kubevouch.controllers import catalog
 from kubevouch.machinery.codec import json_codec
-from kubevouch.standalone.attached.options import DEFAULT_PORT
+from kubevouch.standalone.attached.options import DEFAULT_PORT, IN_CLUSTER
 from kubevouch.standalone.attached.rights import DEFAULT_NAMES, SignerNames, identities, policy_of
 
 Tree = dict[str, Any]
@@ -82,14 +83,16 @@ def access(
     roles = [
         tree for identity, accounts in whose.items() for tree in _of_identity(identity, accounts, namespace, names)
     ]
+    others = sorted({*_others_than(namespace, roles), wellknown.LEDGER_NAMESPACE})
     return [
         _namespace(namespace, {_POD_SECURITY: "restricted"}),
-        *map(_namespace, _others_than(namespace, roles)),
+        *map(_namespace, others),
         *(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(each.name, namespace)}
             for each in programs
         ),
         *roles,
+        *_of_ledger([each.name for each in programs], namespace),
         *(tree for each in programs for tree in _of_process(each.name, namespace)),
     ]
 
@@ -117,7 +120,7 @@ def attestation_access(
     roles.append(
         _object("ClusterRoleBinding", {"name": approver}, roleRef=_ref("ClusterRole", approver), subjects=subjects)
     )
-    return [*map(_namespace, _others_than(namespace, roles)), *roles, *_of_policy(attested_joining_policy())]
+    return [*map(_namespace, _others_than(namespace, roles)), *roles, *_granted(attested_joining_policy())]
 
 
 def cluster_api_access(namespace: str = NAMESPACE) -> list[Tree]:
@@ -195,8 +198,18 @@ def _of_identity(
     identity: str, accounts: Sequence[str], namespace: str, names: SignerNames = DEFAULT_NAMES
 ) -> Iterator[Tree]:
     """What one controller may do, for the accounts that act as it."""
+    yield from _of_policy(identity, policy_of(identity, names), accounts, namespace)
+
+
+def _of_ledger(accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
+    """What ``--ledger cluster`` takes. Its head is made here, so that nobody needs the right to create it."""
+    head = _named(wellknown.LEDGER_HEAD_CONFIGMAP, wellknown.KUBE_PUBLIC_NAMESPACE)
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}
+    yield from _of_policy(CLUSTER_LEDGER, cluster_ledger_policy(), accounts, namespace)
+
+
+def _of_policy(identity: str, policy: Policy, accounts: Sequence[str], namespace: str) -> Iterator[Tree]:
     name = f"kubevouch:{identity}"
-    policy = policy_of(identity, names)
     subjects = [{"kind": "ServiceAccount", "name": each, "namespace": namespace} for each in accounts]
     if policy.cluster_roles:
         rules = [rule for role in policy.cluster_roles for rule in _rules(role.rules)]
@@ -208,7 +221,7 @@ def _of_identity(
         yield _object("RoleBinding", meta, roleRef=_ref("Role", name), subjects=subjects)
 
 
-def _of_policy(policy: Policy) -> Iterator[Tree]:
+def _granted(policy: Policy) -> Iterator[Tree]:
     """As it stands, for whom it names."""
     for role in policy.cluster_roles:
         yield _object("ClusterRole", {"name": role.metadata.name}, rules=_rules(role.rules))
@@ -270,6 +283,7 @@ def arguments(program: Program, namespace: str = NAMESPACE) -> list[str]:
         f"--leader-elect-resource-name={program.name}",
         f"--leader-elect-resource-namespace={namespace}",
         f"--secure-port={DEFAULT_PORT}",
+        f"--ledger={IN_CLUSTER}",
     ]
     for signer in program.signs:
         found += [

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from kubevouch.ledger.cluster import ClusterLedger
 from kubevouch.ledger.store import SQLiteLedger
 from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.server.metrics import decisions, issuance
@@ -39,7 +40,7 @@ class ClusterMetrics:
         self.approvals = ApprovalFamilies(self.registry)
         self.signing = SigningFamilies(self.registry)
         self._host = host
-        self._ledger: SQLiteLedger | None = None
+        self._ledger: SQLiteLedger | ClusterLedger | None = None
         self._decisions = StandingDecisions()
         self._requests = Counter(
             "rest_client_requests", "Requests by status code, method and host.", ("code", "host", "method"),
@@ -61,7 +62,7 @@ class ClusterMetrics:
             "leader_election_slowpath", "Renewals that had to read the lease first.", ("name",), registry=self.registry
         ).labels(lease)
 
-    def of_ledger(self, ledger: SQLiteLedger) -> None:
+    def of_ledger(self, ledger: SQLiteLedger | ClusterLedger) -> None:
         """Have samples of this ledger, in place of one that was open before."""
         self._ledger = ledger
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,8 @@ from kubevouch.standalone.cluster_api_options import ClusterAPIOptions
 from kubevouch.standalone.options import DEFAULT_SERVICE_CLUSTER_IP_RANGE, ClusterSigning, IdentityOptions
 
 DEFAULT_CONTROLLERS = ("*",)
+IN_CLUSTER: Literal["cluster"] = "cluster"
+"""In place of a file: the ledger is in the cluster's own objects, for all programs that work for it."""
 DEFAULT_QPS, DEFAULT_BURST = 20.0, 30
 """kube-controller-manager's, for each controller."""
 
@@ -74,7 +77,8 @@ class AttachedOptions(msgspec.Struct, frozen=True):
         approval: what decides about requests for certificates.
         cluster_api: where Cluster API's objects are; None without it.
         service_cluster_ip_range: the addresses of Services, which no kubelet serves at.
-        ledger: the file in which decisions and certificates are written down; None keeps them in memory.
+        ledger: the file in which decisions and certificates are written down, or :data:`IN_CLUSTER`; None keeps them
+            in memory.
         root_ca_file: what the publishers of a CA publish; None publishes nothing.
         qps, burst: requests a second of each controller, and at once; a ``qps`` of 0 or less bounds nothing.
         authority: whom to ask about those who ask for metrics; None is the first cluster.
@@ -89,7 +93,7 @@ class AttachedOptions(msgspec.Struct, frozen=True):
     approval: ApprovalOptions = msgspec.field(default_factory=ApprovalOptions)
     cluster_api: ClusterAPIOptions | None = None
     service_cluster_ip_range: str = DEFAULT_SERVICE_CLUSTER_IP_RANGE
-    ledger: Path | None = None
+    ledger: Path | Literal["cluster"] | None = None
     root_ca_file: Path | None = None
     node_monitor_grace_period: dt.timedelta = NODE_MONITOR_GRACE_PERIOD
     qps: float = DEFAULT_QPS

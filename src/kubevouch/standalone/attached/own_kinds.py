@@ -22,7 +22,7 @@ from kubevouch.machinery.scheme import Resource
 from kubevouch.revocation.revocations import Revocations
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
-from kubevouch.util.tasks import Supervisor
+from kubevouch.util.tasks import PlannedEnd, Supervisor
 from kubevouch.wellknown import KUBE_SYSTEM_NAMESPACE
 
 log = get_logger("attached")
@@ -30,7 +30,7 @@ log = get_logger("attached")
 LOOK_SECONDS = 30.0
 
 
-class KindsChangedError(Exception):
+class KindsChangedError(PlannedEnd):
     """Kinds of ours came, so that everything has to begin anew."""
 
 

@@ -6,6 +6,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -36,7 +37,12 @@ from kubevouch.standalone.attached.check import (
 from kubevouch.standalone.attached.cluster import ClusterControllers, Shared
 from kubevouch.standalone.attached.listener import Pages, listening
 from kubevouch.standalone.attached.metrics import registry_of
-from kubevouch.standalone.attached.options import AttachedError, AttachedOptions, AttachedOptionsError
+from kubevouch.standalone.attached.options import (
+    IN_CLUSTER,
+    AttachedError,
+    AttachedOptions,
+    AttachedOptionsError,
+)
 from kubevouch.standalone.attestation import AttestationFile, AttestationOptionsError
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
@@ -58,7 +64,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
     def intent(self, options: AttachedOptions) -> Intent:
         """What is looked at before it begins."""
-        return Intent(self.selected, options.controllers, tuple(self.shared.signers), options.assume_off)
+        return Intent(
+            self.selected, options.controllers, tuple(self.shared.signers), options.assume_off, options.ledger
+        )
 
 
 class RunningAttached(msgspec.Struct, frozen=True):
@@ -154,7 +162,12 @@ def _selected(options: AttachedOptions) -> tuple[Entry, ...]:
         raise AttachedOptionsError(
             f"two clusters are called {twice[0] or 'nothing'}", "--cluster NAME=FILE tells them apart"
         )
-    if options.ledger is not None and len(options.clusters) > 1:
+    if options.ledger == IN_CLUSTER and options.signing.socket is not None:
+        raise AttachedOptionsError(
+            "the signing process reads the ledger in a file, and this one is in the cluster",
+            "--signing-socket needs --ledger FILE",
+        )
+    if isinstance(options.ledger, Path) and len(options.clusters) > 1:
         raise AttachedOptionsError("one ledger cannot be that of several clusters", "run a process for each of them")
     if options.cluster_api is not None and len(options.clusters) > 1:
         raise AttachedOptionsError(

@@ -50,12 +50,18 @@ DEFAULT_NAMES = SignerNames()
 
 
 def identities(
-    selected: Sequence[Entry], words: Sequence[str], *, attests: bool = False, elsewhere: set[str] | None = None
+    selected: Sequence[Entry],
+    words: Sequence[str],
+    *,
+    attests: bool = False,
+    has_ledger_file: bool = False,
+    elsewhere: set[str] | None = None,
 ) -> tuple[str, ...]:
     """As whom the controllers act when they are built as attached ones are, sorted.
 
     Args:
         attests: machines prove what they are (``--attestation-config``).
+        has_ledger_file: the ledger is in a file, whose checkpoints are published (``--ledger FILE``).
         elsewhere: is given those as whom the cluster is asked in which Cluster API is (``--cluster-api``).
 
     They are built over clients that ask nobody: what a controller connects as, it says at no other place.
@@ -87,6 +93,9 @@ def identities(
     )
     for each in catalog.build(selected, context):
         each.close()
+    if has_ledger_file and wellknown.LEDGER_CHECKPOINT_CONTROLLER in {each.name for each in selected}:
+        # It is built only over a ledger in a file that is open.
+        found.add(wellknown.LEDGER_CHECKPOINT_CONTROLLER)
     return tuple(sorted(found))
 
 

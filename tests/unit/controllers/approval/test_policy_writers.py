@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITER_RECORDS, WRITE
 from kubevouch.authorization.policy import cluster_role, cluster_role_binding, group, rule
 from kubevouch.client.interface import Client
 from kubevouch.controllers.approval.policy_writers import GUARD_SECONDS, PolicyWriters
+from kubevouch.machinery.scheme import Resource
 from kubevouch.machinery.text.times import Time
 from kubevouch.policy.certificate_policies import CompiledPolicy, compile_policy
 from kubevouch.policy.verdict import Step
@@ -77,7 +79,8 @@ async def test_without_the_guard_no_record_counts(gone: object) -> None:
 async def test_where_nothing_is_filled_in_a_guard_that_asks_for_the_record_does_as_well() -> None:
     async with world() as at:
         made = await compiled(at)
-        for resource in (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS):
+        gone: tuple[Resource[Any], ...] = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
+        for resource in gone:
             await at.client.delete(resource, WRITERS)
         for resource, obj in guards_for(GuardVersion.VALIDATING):
             if obj.metadata.name == WRITER_RECORDS:

@@ -15,6 +15,7 @@ from kubevouch.client.tls import TLSSources
 from kubevouch.signers.catalog import PairFiles
 from kubevouch.standalone.approval_options import ApprovalOptions
 from kubevouch.standalone.attached.options import (
+    IN_CLUSTER,
     AttachedCluster,
     AttachedOptions,
     AttachedOptionsError,
@@ -136,3 +137,9 @@ async def test_services_that_are_not_told_which_cluster_it_is(tmp_path: Path) ->
     assert "services would be asked about several clusters" in str(err)
     path.write_text("x")
     assert "--approver-webhook-config" in (await _refused(approval=approval)).hint
+
+
+@async_test
+async def test_a_signing_process_reads_no_ledger_in_a_cluster(tmp_path: Path) -> None:
+    signing = ClusterSigning(PairFiles("ca.crt", ""), socket=tmp_path / "socket")
+    assert "--ledger FILE" in (await _refused(signing=signing, ledger=IN_CLUSTER)).hint
