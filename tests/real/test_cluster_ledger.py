@@ -203,7 +203,7 @@ def test_both_programs_write_one_ledger_with_the_rights_of_deploy(
     whole = empty.kubevouch("audit", "verify", "--ledger", "cluster")
     assert (whole.code, whole.stderr) == (0, ""), whole
     assert int(noted.stdout) > 0
-    for program in PROGRAMS:
+    for program in SETTINGS.programs:
         user = f"system:serviceaccount:{NAMESPACE}:{program.name}"
         may = empty.kubectl("-n", LEDGER_NAMESPACE, "auth", "can-i", "delete", "configmaps", "--as", user)
         assert may.stdout.strip() == "no"
