@@ -17,6 +17,7 @@ from kubevouch import wellknown
 from kubevouch.api.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CONFIG_MAPS,
     NAMESPACES,
     ROLE_BINDINGS,
     ROLES,
@@ -45,7 +46,7 @@ attestors: [{provider: %s}]
 """
 _KINDS: dict[str, Resource[Any]] = {
     each.kind: each
-    for each in (NAMESPACES, SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
+    for each in (NAMESPACES, CONFIG_MAPS, SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
 }
 ON = {wellknown.KUBELET_AUTHENTICATION_ANNOTATION: "true"}
 

@@ -22,7 +22,8 @@ from kubevouch.util.clock import SystemClock
 PLAIN = {
     "agent", "agent rotate", "audit prove", "controllers", "issued export", "issued receipt",
     "ca rotate finish", "ca rotate pause", "ca rotate rollback", "ca rotate start",
-    "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "manifests", "policy apply", "policy lint", "recovery allow",
+    "ca rotate sync", "completion", "credential", "csr deny", "csr review", "csr vote", "manifests",
+    "policy apply", "policy lint", "recovery allow",
     "recovery forget", "recovery revoke", "revoke lift", "revoke webhook",
     "node ban", "node forget", "node lift", "node renew-now", "node replace", "node unban",
     "serve", "signer create",
