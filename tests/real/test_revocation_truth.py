@@ -166,3 +166,29 @@ def test_with_the_webhook_it_is_in_force_as_long_as_that_answers(cluster: RealCl
         until(lambda: condition(cluster, "stolen")["status"] == "False", lambda: condition(cluster, "stolen"))
         assert condition(cluster, "stolen")["reason"] == "NothingEnforces"
         assert answered(cluster, thief).code == 0
+
+
+def test_a_deny_list_is_seen_and_every_command_says_the_same(cluster: RealCluster) -> None:
+    known(cluster)
+    thief = cluster.kubeconfig_of("alice", "developers")
+    done = cluster.kubevouch("revoke", "--certificate", cluster.folder / "alice.crt", "--yes", "--name", "stolen")
+    assert done.code == ExitCode.NOT_ENFORCED and answered(cluster, thief).code == 0, done
+    removed = cluster.kubevouch("node", "remove", "worker-7", "--yes")
+    assert removed.code == ExitCode.NOT_ENFORCED and "nothing refuses them" in removed.stdout, removed
+    assert "✓ certificates" not in removed.stdout
+    doctor = json.loads(cluster.kubevouch("doctor", "cluster", "-o", "json").stdout)
+    causes = [each["cause"] for each in doctor["findings"] if each["code"] == "revocation-not-enforced"]
+    assert len(causes) == 2 and any("stolen" in each for each in causes), doctor
+    status = cluster.kubevouch("status")
+    assert status.code == ExitCode.PREFLIGHT and "revocation-not-enforced" in status.stdout, status
+
+    assert cluster.kubevouch("revoke", "webhook-config", "--deny-list", "--into", cluster.folder).code == 0
+    cluster.stop("kube-apiserver")
+    cluster.start_api_server(f"--authorization-config={cluster.folder / 'authorization-config.yaml'}")
+    until(lambda: cluster.kubevouch("revoke", "show", "stolen").code == 0, lambda: cluster.log("kube-apiserver"))
+    # The command has no file here, and the group of the certificate is not known.
+    shown = json.loads(cluster.kubevouch("revoke", "show", "stolen", "-o", "json").stdout)
+    assert shown["inForce"]["reason"] == "HolderUnknown" and "was seen to deny" in shown["inForce"]["message"]
+    assert answered(cluster, thief).code == 1
+    again = cluster.kubevouch("revoke", "--certificate", cluster.folder / "alice.crt", "--yes", "--name", "again")
+    assert again.code == 0 and "✓ revoked   again" in again.stdout, again

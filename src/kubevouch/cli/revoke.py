@@ -13,6 +13,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.enforced import show_enforcement, verify_in_force
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.revoke_webhook import webhook, webhook_config
 from kubevouch.cli.runner import run_async
@@ -218,7 +219,7 @@ def revoke(
                 if dry_run or yes:
                     _show(plan, issued)
                 _show_done(plan, reaching, told, dry_run=dry_run)
-            _verify_in_force(told)
+            verify_in_force(told)
 
     with _told():
         run_async(work())
@@ -384,9 +385,7 @@ def _show_done(plan: Plan, ways: Sequence[Way], told: Sequence[InForce], *, dry_
             ui.step("revoked", each.name)
         else:
             ui.say("  ", ui.styled("✗", fg="red"), f" stored, and not in force   {each.name}")
-        if not each.by_own_server:
-            ui.say(f"    {ui.one_line(each.message)}")
-            ui.say(f"    status of the object: {each.written}")
+        show_enforcement([each])
     for token in dict.fromkeys(each for obj in plan.objects for each in obj.spec.revoked.tokens):
         ui.say(f"  the token itself still lets machines in; to stop that: kubevouch token delete {token}")
     ui.say("")
@@ -395,18 +394,6 @@ def _show_done(plan: Plan, ways: Sequence[Way], told: Sequence[InForce], *, dry_
     for way in ways[2:] if was_asked else ways:
         tick = {True: "✓", False: "✗", None: "?"}[way.reaches]
         ui.say(f"  {tick} {way.name}: {way.exposed}")
-
-
-def _verify_in_force(told: Sequence[InForce]) -> None:
-    """Raises CLIError where something is stored, and not seen to be enforced."""
-    for each in told:
-        if not each.is_true:
-            raise ui.CLIError(
-                f"{each.name} is stored, and not in force ({each.reason}): its certificates may still be used",
-                hint="kubevouch revoke webhook-config makes a kube-apiserver ask before each request; kubevouch revoke"
-                f" show {each.name} asks again",
-                code=ExitCode.NOT_ENFORCED,
-            )
 
 
 def _certificate(entry: Any) -> dict[str, str]:

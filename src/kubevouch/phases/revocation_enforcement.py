@@ -12,12 +12,22 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IN_FORCE, C
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.client import stored
 from kubevouch.client.interface import Client
+from kubevouch.client.pager import PAGES, list_all
 from kubevouch.controllers import revocation_enforcement
 from kubevouch.ledger.entries import ISSUED, Entry, with_certificate
 from kubevouch.ledger.interface import ReadableLedger
+from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.revocation.enforcement import HOLDER_UNKNOWN, NOT_ASKED, Reach
+from kubevouch.revocation.enforcement import (
+    HOLDER_UNKNOWN,
+    NOT_ASKED,
+    NOTHING_ENFORCES,
+    OWN_SERVER,
+    REFUSED,
+    Reach,
+)
+from kubevouch.revocation.node_revocation import is_of_node
 from kubevouch.revocation.reach import fingerprint_of, reached
 from kubevouch.revocation.revocations import revoked_by
 from kubevouch.util.clock import Clock
@@ -135,6 +145,31 @@ async def settled(
         if all(each.is_settled for each in told) or clock.monotonic() >= end:
             return told
         await clock.sleep(_STEP_SECONDS)
+
+
+async def of_node(client: Client, node_name: str, clock: Clock, *, banned: bool = False) -> list[InForce]:
+    """Whether the hold is in force that locks out or bans a node, as :func:`settled` says.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    if await revocation_enforcement.is_own(client):
+        # By the lock-out, too, with or without an object.
+        name, told = f"node {node_name}", OWN_SERVER.about
+        return [InForce(name, wellknown.CONDITION_TRUE, REFUSED, told, by_own_server=True)]
+    try:
+        everything = (await list_all(client, CERTIFICATE_REVOCATIONS, options=PAGES)).items
+    except APIStatusError as err:
+        if err.code != 404:
+            raise
+        message = "this cluster has no kind CertificateRevocation, and nothing refuses the node's certificates"
+        return [InForce(f"node {node_name}", wellknown.CONDITION_FALSE, NOTHING_ENFORCES, message)]
+    made = [each for each in everything if is_of_node(each, node_name, banned=banned)]
+    if not made:
+        message = "the node has no revocation that could be asked about"
+        return [InForce(f"node {node_name}", wellknown.CONDITION_UNKNOWN, NOT_ASKED, message)]
+    newest = sorted(made, key=lambda each: str(each.metadata.creation_timestamp))[-1:]
+    return await settled(client, newest, MemoryLedger(), clock)
 
 
 def _told(obj: CertificateRevocation, condition: Condition, *, by_own_server: bool = False) -> InForce:

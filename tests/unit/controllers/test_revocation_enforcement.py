@@ -155,12 +155,14 @@ def test_many_have_their_turn_and_a_round_is_bounded() -> None:
     names = [f"node-{number}" for number in range(3 * MOST_ASKED)]
     it.revoke(*names)
     for _ in range(3):
+        it.clock.advance(1)
         before = it.server.questions
         it.look()
         assert it.server.questions - before <= 2 * MOST_ASKED + 1
         it.say(*it.changed)
     assert set(it.say(*names)) == {"True Refused"}
     # What is seen of some ends what was seen of the others.
+    it.clock.advance(1)
     it.server.is_asked = False
     it.look()
     said = it.say(*names)

@@ -32,7 +32,8 @@ def certified(user: str, *groups: str) -> Entry:
 
 
 def told(*ways: Way, targets: RevocationTargets = NODE, **known: Any) -> tuple[str, str, str]:
-    found = judge(Reach("r1", targets, **({"matched": 1, "until": ENDS} | known)), ways)
+    given: dict[str, Any] = {"matched": 1, "until": ENDS}
+    found = judge(Reach("r1", targets, **(given | known)), ways)
     assert found.type == "InForce"
     return found.status, found.reason, found.message
 
