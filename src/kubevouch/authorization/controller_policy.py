@@ -332,6 +332,8 @@ def kubevouch_controller_policy() -> Policy:
             CERTIFICATE_REVOCATION_CONTROLLER,
             rule(_READ, _KUBEVOUCH, "certificaterevocations"),
             rule("update", _KUBEVOUCH, "certificaterevocations/status"),
+            # Whether a server that is not ours refuses what is revoked.
+            _ACCESS_REVIEWS,
             EVENTS,
         )
         # What went without an admitted request is put back, and the definitions before it.

@@ -21,5 +21,7 @@ class ExitCode(IntEnum):
     """Something answered that could not be proven to be the right cluster."""
     REFUSED = 6
     """The API server answered and refused."""
+    NOT_ENFORCED = 7
+    """It was done and is stored, and nothing was seen to enforce it."""
     INTERRUPTED = 130
     """Control-C."""

@@ -9,6 +9,7 @@ import click
 
 from kubevouch.cli import node_identity, ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.enforced import IN_FORCE_KEYS, show_enforcement, verify_in_force
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags.node import node_argument
 from kubevouch.cli.runner import run_async
@@ -16,6 +17,7 @@ from kubevouch.cli.runner import run_async
 if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.phases.node_removal import Removed
+    from kubevouch.phases.revocation_enforcement import InForce
     from kubevouch.revocation.node_records import NodeRecord
 
 
@@ -32,36 +34,46 @@ for _command in node_identity.COMMANDS:
 @node_argument
 @click.option("--why", default="", help="What others are told; in the record and in the server's log.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@ui.facts_option("node", "lockedUntil", "nodeDeleted", "rejoin")
+@ui.facts_option("node", "lockedUntil", "nodeDeleted", "rejoin", *(f"inForce[].{each}" for each in IN_FORCE_KEYS))
 @kubeconfig_option
 def remove(node_name: str, why: str, yes: bool, output: str, kubeconfig: Path | None) -> None:
-    """Delete the Node of NODE and lock its certificates out: the API server answers them with 401 at once.
+    """Delete the Node of NODE and lock its certificates out: an API server of kubevouch answers them with 401 at once.
 
-    The machine comes back with a token for that very name, or after kubevouch node lift.
+    A kube-apiserver is asked whether it refuses them; where it does not, the exit code is 7. The machine comes back
+    with a token for that very name, or after kubevouch node lift.
     """
     config = rest_config_of(kubeconfig)
     question = f"Lock node {node_name} out of {config.options.server} and delete its Node?"
     if not yes and not ui.confirmed(question):
         raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
-    done = run_async(_remove(config, node_name, why))
+    done, told = run_async(_remove(config, node_name, why))
     rejoin = f"kubevouch token create --node-name {node_name} --print-join-command"
     if output != "text":
         from kubevouch.machinery.text.times import Time
 
         tree = {"node": node_name, "lockedUntil": str(Time.of(done.until)), "nodeDeleted": done.node_deleted}
-        ui.document(tree | {"rejoin": rejoin}, output)
+        ui.document(tree | {"rejoin": rejoin, "inForce": [each.tree() for each in told]}, output)
+        verify_in_force(told)
         return
-    ui.step(f"certificates of node {node_name} locked out", f"until {done.until:%Y-%m-%d}")
+    if all(each.is_true for each in told):
+        ui.step(f"certificates of node {node_name} locked out", f"until {done.until:%Y-%m-%d}")
+    else:
+        ui.say("  ", ui.styled("✗", fg="red"), f" stored, and not in force   lock-out of node {node_name}")
+    show_enforcement(told)
     ui.step("Node deleted" if done.node_deleted else "there was no Node")
     ui.say(f"  it joins again with: {rejoin}")
+    verify_in_force(told)
 
 
-async def _remove(config: RESTConfig, node_name: str, why: str) -> Removed:
+async def _remove(config: RESTConfig, node_name: str, why: str) -> tuple[Removed, list[InForce]]:
     from kubevouch.phases import node_removal
+    from kubevouch.phases.revocation_enforcement import of_node
+    from kubevouch.util.clock import SystemClock
 
     async with connected(config) as client:
         try:
-            return await node_removal.remove(client, node_name, why)
+            done = await node_removal.remove(client, node_name, why)
+            return done, await of_node(client, node_name, SystemClock())
         except node_removal.NodeRemovalError as err:
             raise ui.CLIError(str(err), hint=err.hint) from err
 

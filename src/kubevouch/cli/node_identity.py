@@ -12,6 +12,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.enforced import show_enforcement, verify_in_force
 from kubevouch.cli.flags.durations import DURATION
 from kubevouch.cli.flags.node import node_argument
 from kubevouch.cli.runner import run_async
@@ -19,6 +20,7 @@ from kubevouch.cli.runner import run_async
 if TYPE_CHECKING:
     from kubevouch.api.kubevouch_v1alpha1.node_identities import NodeIdentity
     from kubevouch.client.interface import Client
+    from kubevouch.phases.revocation_enforcement import InForce
 
 T = TypeVar("T")
 
@@ -87,11 +89,22 @@ def ban(node_name: str, why: str, yes: bool, kubeconfig: Path | None) -> None:
     It stays so until kubevouch node unban. kubevouch node forget is for a machine that may prove itself anew.
     """
     from kubevouch.phases import node_identities as phase
+    from kubevouch.phases.revocation_enforcement import of_node
+    from kubevouch.util.clock import SystemClock
 
     if not yes and not ui.confirmed(f"Ban the machine of node {node_name}?"):
         raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
-    _asked(kubeconfig, lambda client: phase.ban(client, node_name, why))
-    ui.step(f"the machine of node {node_name} is banned, and its certificates count no more")
+    told: list[InForce] = []
+
+    async def banned(client: Client) -> None:
+        await phase.ban(client, node_name, why)
+        told.extend(await of_node(client, node_name, SystemClock(), banned=True))
+
+    _asked(kubeconfig, banned)
+    refused = all(each.is_true for each in told)
+    ui.step(f"the machine of node {node_name} is banned{', and its certificates count no more' if refused else ''}")
+    show_enforcement(told)
+    verify_in_force(told)
 
 
 @click.command()

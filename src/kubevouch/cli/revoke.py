@@ -13,6 +13,7 @@ import click
 
 from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
+from kubevouch.cli.enforced import show_enforcement, verify_in_force
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.revoke_webhook import webhook, webhook_config
 from kubevouch.cli.runner import run_async
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kubevouch.client.interface import Client
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.phases.revocation import Issued, Plan, Way
+    from kubevouch.phases.revocation_enforcement import InForce
     from kubevouch.pki.x509.x509_certificate import Certificate
 
 _REASONS = (
@@ -32,6 +34,7 @@ _HEX = re.compile(r"[0-9a-f]+", re.ASCII)
 _MOMENTS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 _MAX_FILE = 8 << 20
 _SHOWN = 200
+_SHOWN_CERTIFICATES = "kubevouch.cli.revoke.certificates"
 
 
 def _digits(text: str, most: int, what: str) -> str:
@@ -65,9 +68,11 @@ def _digest_of(text: str, what: str) -> str:
     return plain
 
 
-def _certificates(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> list[str]:
-    return [_of_file(each)[0].fingerprint().hex() if Path(each).exists() else
-            _digest_of(each, "the SHA-256 of a certificate") for each in values]  # fmt: skip
+def _certificates(ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> list[str]:
+    shown = {each: _of_file(each)[0] for each in values if Path(each).exists()}
+    ctx.meta[_SHOWN_CERTIFICATES] = list(shown.values())
+    return [shown[each].fingerprint().hex() if each in shown else _digest_of(each, "the SHA-256 of a certificate")
+            for each in values]  # fmt: skip
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> list[str]:
@@ -80,10 +85,12 @@ def _keys(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -
 def _of_file(name: str) -> list[Certificate]:
     from kubevouch.pki.errors import ParseError
     from kubevouch.pki.x509 import x509_certificate
-    from kubevouch.util.files import read_regular
+    from kubevouch.util.files import read_public, warn_of_exposure
 
+    # Kubelets keep theirs behind a link. Who may write the file chooses whom this revokes.
+    warn_of_exposure(Path(name), ui.warning, public=True)
     try:
-        return x509_certificate.parse_bundle(read_regular(Path(name), 1 << 20))
+        return x509_certificate.parse_bundle(read_public(Path(name), 1 << 20))
     except (OSError, ParseError) as err:
         raise click.BadParameter(f"{name}: {err}") from err
 
@@ -155,7 +162,7 @@ def _reason(_ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--even-myself", is_flag=True, help="Also if it cuts off whoever asks.")
 @click.option("--even-the-last-admin", is_flag=True, help="Also if no other administrator is known.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "dryRun")
+@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "inForce", "dryRun")
 @kubeconfig_option
 @click.pass_context
 def revoke(
@@ -176,17 +183,22 @@ def revoke(
 ) -> None:
     """Let certificates count no more, by whatever names them; look at what is revoked, and lift holds.
 
-    The API server of kubevouch answers them with 401 at once, on open connections too. What else learns of it, and for
-    how long the rest stays exposed, is listed.
+    The API server of kubevouch answers them with 401 at once, on open connections too. A kube-apiserver is asked
+    whether it refuses them: where it does not, the exit code is 7, and it is said until when they count. What else
+    learns of it, and for how long the rest stays exposed, is listed.
     """
     if ctx.invoked_subcommand is not None:
         return
     from kubevouch.phases import revocation
+    from kubevouch.phases.revocation_enforcement import settled
+    from kubevouch.util.clock import SystemClock
 
     config = rest_config_of(kubeconfig)
+    told: Sequence[InForce] = ()
     asked = _Asked(config, named, reason, message, name, ledger or (data_dir / "ledger.db" if data_dir else None))
 
     async def work() -> None:
+        nonlocal told
         async with asked.prepared() as (client, issued, plan, now):
             own = _own_certificates(config)
             if not even_myself:
@@ -199,13 +211,15 @@ def revoke(
                     _show(plan, issued)
                 if not yes and not ui.confirmed(f"Revoke them ({reason}) in {config.options.server}?"):
                     raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
-                await revocation.revoke(client, plan)
+                made = await revocation.revoke(client, plan)
+                told = await settled(client, made, issued.ledger, SystemClock(), ctx.meta[_SHOWN_CERTIFICATES])
             if output != "text":
-                ui.document(_document(plan, issued, reaching, dry_run=dry_run), output)
+                ui.document(_document(plan, issued, reaching, told, dry_run=dry_run), output)
             else:
                 if dry_run or yes:
                     _show(plan, issued)
-                _show_done(plan, reaching, dry_run=dry_run)
+                _show_done(plan, reaching, told, dry_run=dry_run)
+            verify_in_force(told)
 
     with _told():
         run_async(work())
@@ -362,16 +376,24 @@ def _show(plan: Plan, issued: Issued) -> None:
         ui.say(f"  no certificate of {ui.one_line(name)} is known that has not ended")
 
 
-def _show_done(plan: Plan, ways: Sequence[Way], *, dry_run: bool) -> None:
+def _show_done(plan: Plan, ways: Sequence[Way], told: Sequence[InForce], *, dry_run: bool) -> None:
     ui.say("")
-    for obj in plan.objects:
-        ui.say(f"would be made: {obj.metadata.name}") if dry_run else ui.step("revoked", obj.metadata.name)
+    for obj in plan.objects if dry_run else ():
+        ui.say(f"would be made: {obj.metadata.name}")
+    for each in told:
+        if each.is_true:
+            ui.step("revoked", each.name)
+        else:
+            ui.say("  ", ui.styled("✗", fg="red"), f" stored, and not in force   {each.name}")
+        show_enforcement([each])
     for token in dict.fromkeys(each for obj in plan.objects for each in obj.spec.revoked.tokens):
         ui.say(f"  the token itself still lets machines in; to stop that: kubevouch token delete {token}")
     ui.say("")
-    for each in ways:
-        tick = {True: "✓", False: "✗", None: "?"}[each.reaches]
-        ui.say(f"  {tick} {each.name}: {each.exposed}")
+    # Of a server that was asked, it is said above what it answered.
+    was_asked = any(not each.by_own_server for each in told)
+    for way in ways[2:] if was_asked else ways:
+        tick = {True: "✓", False: "✗", None: "?"}[way.reaches]
+        ui.say(f"  {tick} {way.name}: {way.exposed}")
 
 
 def _certificate(entry: Any) -> dict[str, str]:
@@ -382,13 +404,16 @@ def _certificate(entry: Any) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _document(plan: Plan, issued: Issued, ways: Sequence[Way], *, dry_run: bool) -> dict[str, Any]:
+def _document(
+    plan: Plan, issued: Issued, ways: Sequence[Way], told: Sequence[InForce], *, dry_run: bool
+) -> dict[str, Any]:
     return {
         "revocations": [each.metadata.name for each in plan.objects],
         "certificates": [_certificate(each) for each in plan.reached],
         "source": issued.source,
         "unknown": list(plan.unknown),
         "ways": [{"way": each.name, "reaches": each.reaches, "exposed": each.exposed} for each in ways],
+        "inForce": [each.tree() for each in told],
         "dryRun": dry_run,
     }
 
@@ -400,7 +425,10 @@ def _document(plan: Plan, issued: Issued, ways: Sequence[Way], *, dry_run: bool)
 @ui.output_option
 @kubeconfig_option
 def list_(output: str, kubeconfig: Path | None) -> None:
-    """List what is revoked: why, since when, and how many certificates that reaches."""
+    """List what is revoked: why, since when, how many certificates that reaches, and whether it is in force.
+
+    IN FORCE is what the controllers have seen last; kubevouch revoke show NAME asks the API server.
+    """
     from kubevouch.phases import revocation
 
     async def work() -> list[CertificateRevocation]:
@@ -412,9 +440,9 @@ def list_(output: str, kubeconfig: Path | None) -> None:
     if output != "text":
         ui.document([_tree(each) for each in found], output)
     elif found:
-        rows = [(each["name"], each["reason"], each["since"], str(each["certificates"]), each["until"], each["message"])
-                for each in map(_tree, found)]  # fmt: skip
-        ui.lines(ui.table(("NAME", "REASON", "SINCE", "CERTIFICATES", "UNTIL", "MESSAGE"), rows))
+        rows = [(each["name"], each["reason"], each["since"], str(each["certificates"]), each["inForce"]["status"],
+                 each["until"], each["message"]) for each in map(_tree, found)]  # fmt: skip
+        ui.lines(ui.table(("NAME", "REASON", "SINCE", "CERTIFICATES", "IN FORCE", "UNTIL", "MESSAGE"), rows))
     else:
         ui.say("nothing is revoked")
 
@@ -424,20 +452,26 @@ def list_(output: str, kubeconfig: Path | None) -> None:
 @ui.output_option
 @kubeconfig_option
 def show(name: str, output: str, kubeconfig: Path | None) -> None:
-    """Show one revocation: whom it names, and what it has reached."""
+    """Show one revocation: whom it names, what it has reached, and whether the API server refuses that now."""
     from kubevouch.phases import revocation
+    from kubevouch.phases.revocation_enforcement import look
+    from kubevouch.util.clock import SystemClock
 
-    async def work() -> CertificateRevocation:
+    async def work() -> tuple[CertificateRevocation, InForce]:
         async with connected(rest_config_of(kubeconfig)) as client:
-            return await revocation.one(client, name)
+            obj = await revocation.one(client, name)
+            issued = await revocation.of_cluster(client, obj.spec.revoked.keys)
+            return obj, await look(client, obj, issued.ledger, SystemClock())
 
     with _told():
-        tree = _tree(run_async(work()))
+        obj, seen = run_async(work())
+    tree = _tree(obj) | {"inForce": seen.tree()}
     if output != "text":
         ui.document(tree, output)
         return
     for key in ("name", "reason", "since", "by", "message", "certificates", "until"):
         ui.field(key, str(tree[key]))
+    ui.field("in force", f"{seen.status} ({seen.reason}): {ui.one_line(seen.message)}")
     for key, values in tree["revoked"].items():
         ui.field(key, ", ".join(map(str, values[:20])) + (f" and {len(values) - 20} more" if len(values) > 20 else ""))
 
@@ -460,6 +494,7 @@ def lift(name: str, kubeconfig: Path | None) -> None:
 
 def _tree(obj: CertificateRevocation) -> dict[str, Any]:
     from kubevouch.machinery.text.times import Time
+    from kubevouch.phases.revocation_enforcement import written
     from kubevouch.revocation.revocations import revoked_by
 
     revoked, targets = revoked_by(obj), obj.spec.revoked
@@ -480,6 +515,7 @@ def _tree(obj: CertificateRevocation) -> dict[str, Any]:
         "certificates": obj.status.matched,
         "until": "" if obj.status.until is None else str(obj.status.until),
         "conditions": {each.type: each.status for each in obj.status.conditions},
+        "inForce": written(obj).tree(),
         "revoked": {name: values for name, values in named.items() if values},
     }
 

@@ -1,6 +1,7 @@
 """certificate-revocation-controller: finds what each revocation reaches, and writes down that it came and went.
 
-The API server refuses what a CertificateRevocation names by itself, and needs nobody for it. What only the ledger
+An API server of kubevouch refuses what a CertificateRevocation names by itself, and needs nobody for it. Whether a
+server that is not ours refuses it is asked of that server, and told as the condition ``InForce``. What only the ledger
 knows, who has asked for a certificate and which token has let a machine in, is looked up here and put into the status,
 from where the API server, CRLs and the deny webhook take it. Source: kubevouch's own.
 """
@@ -30,12 +31,14 @@ from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
+from kubevouch.controllers.revocation_enforcement import Enforcement, ObservedEnforcement, OwnServerEnforcement
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import REVOKED, Entry, Query
 from kubevouch.ledger.interface import Ledger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
 from kubevouch.policy.standing_decisions import StandingDecisions
+from kubevouch.revocation.enforcement import Reach
 from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
 from kubevouch.revocation.revocations import Revocations, Revoked, revoked_by
@@ -50,6 +53,8 @@ MAX_LISTED = MAX_NUMBERS
 """Certificates that a status lists. An API server of ours takes 20,000 elements; with the targets they have to fit."""
 # What was deleted while no controller ran.
 _WHILE_AWAY = Request("")
+# What a server that is not ours refuses.
+_LOOK = Request("", resource="enforcement")
 _MOST = 100_000
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 # What is issued later may be reached, too: by a key, by a moment that is yet to come.
@@ -61,6 +66,7 @@ class RevocationReconciler:
 
     Args:
         stands_by: another server leads: what the ledger of this one knows is added, and nothing else done.
+        enforcement: who says whether a revocation is in force; an API server of ours unless it is given.
     """
 
     def __init__(
@@ -73,8 +79,10 @@ class RevocationReconciler:
         *,
         decisions: StandingDecisions | None = None,
         stands_by: bool = False,
+        enforcement: Enforcement | None = None,
     ) -> None:
         self._stands_by = stands_by
+        self._enforcement = enforcement or OwnServerEnforcement()
         self._decisions = decisions or StandingDecisions()
         self._client = client
         self._revocations = revocations
@@ -85,6 +93,9 @@ class RevocationReconciler:
     async def reconcile(self, request: Request) -> Result:
         if self._stands_by and self._revocations.object(request.name) is None:
             return DONE
+        if request == _LOOK:
+            observed = self._enforcement
+            return Result(await observed.look()) if isinstance(observed, ObservedEnforcement) else DONE
         if request == _WHILE_AWAY:
             for each in await self._ledger.find(Query(kinds=frozenset({REVOKED}), limit=_MOST)):
                 if self._revocations.object(each.entry.request) is None:
@@ -92,6 +103,7 @@ class RevocationReconciler:
             return DONE
         obj = self._revocations.object(request.name)
         if obj is None:
+            self._enforcement.forget(request.name)
             await self._lifted(request.name)
             return DONE
         if not self._stands_by:
@@ -136,7 +148,12 @@ class RevocationReconciler:
         if elsewhere.certificates:
             # Another ledger may know more than the status lists.
             matched = max(matched, obj.status.matched)
-        conditions = [_in_force(found, obj.spec.revoked, matched)]
+        reach = Reach(
+            obj.metadata.name, obj.spec.revoked, matched, found, certificates,
+            max(ends) if ends else None,
+        )  # fmt: skip
+        former = next((each for each in obj.status.conditions if each.type == IN_FORCE), None)
+        conditions = [self._enforcement.condition(reach, former)]
         if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
             ended = "every certificate that it was about has ended"
             conditions.append(Condition(type=ENDED, status=wellknown.CONDITION_TRUE, reason="Expired", message=ended))
@@ -146,7 +163,7 @@ class RevocationReconciler:
             until=Time.of(max(ends)) if ends else obj.status.until,
             serials=serials,
             certificates=certificates,
-            conditions=[_since(each, obj.status.conditions, Time.of(now)) for each in conditions],
+            conditions=[_since(each, obj, Time.of(now)) for each in conditions],
         )
 
     async def _elsewhere(
@@ -238,47 +255,30 @@ def _not_named(found: Sequence[Entry], targets: RevocationTargets) -> list[Entry
     return [entry for entry in found if (entry.issuer_key, entry.serial) not in named]
 
 
-def _in_force(found: Sequence[Entry], targets: RevocationTargets, matched: int) -> Condition:
-    """Whether everybody refuses them who asks: deny webhooks and deny lists know fingerprints, and go by the status."""
-    reason, message = "Revoked", "the API server refuses them"
-    by_themselves = RevocationTargets(
-        users=targets.users, nodes=targets.nodes, certificates=targets.certificates, issued_until=targets.issued_until
-    )
-    too_many = matched > MAX_LISTED and targets != by_themselves
-    if too_many:
-        reason = "TooMany"
-        message = f"reaches {matched} certificates, of which {MAX_LISTED} are listed: revoke the rest by another"
-    elif _unknown(found, targets):
-        message += "; of what it names the ledger knows not every certificate: "
-        message += "only this API server, its CRLs and its OCSP answers refuse those, and no deny webhook or deny list"
-    status = wellknown.CONDITION_FALSE if too_many else wellknown.CONDITION_TRUE
-    return Condition(type=IN_FORCE, status=status, reason=reason, message=message)
-
-
-def _unknown(found: Sequence[Entry], targets: RevocationTargets) -> bool:
-    """Whether a serial number or key is named of which no certificate was found, or a period in which none was."""
-    numbers = {(entry.issuer_key, entry.serial) for entry in found}
-    named = {(group.issuer, number) for group in targets.serials for number in group.numbers}
-    keys = set(targets.keys) - {entry.key for entry in found}
-    return bool(named - numbers or keys or (targets.periods and not found))
-
-
 def _ends(obj: CertificateRevocation) -> bool:
     """A key is revoked for good: it may be certified anew."""
     return not obj.spec.revoked.keys
 
 
-def _since(condition: Condition, former: Sequence[Condition], now: Time) -> Condition:
-    known = next((each for each in former if each.type == condition.type), None)
+def _since(condition: Condition, obj: CertificateRevocation, now: Time) -> Condition:
+    known = next((each for each in obj.status.conditions if each.type == condition.type), None)
     same = known is not None and known.status == condition.status
     moment = known.last_transition_time if known is not None and same else now
-    return msgspec.structs.replace(condition, last_transition_time=moment)
+    generation = obj.metadata.generation
+    return msgspec.structs.replace(condition, last_transition_time=moment, observed_generation=generation)
 
 
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     revocations = context.revocations
     events = EventRecorder(client, context.clock, NAME)
+
+    def look_again(name: str) -> None:
+        controller.queue.add(Request(name))
+
+    observed = None
+    if not context.is_own_server:
+        observed = ObservedEnforcement(client, context.clock, look_again, lambda: controller.queue.add(_LOOK))
     controller = QueueController(
         NAME,
         RevocationReconciler(
@@ -289,8 +289,11 @@ def build(context: Context) -> QueueController:
             events,
             decisions=context.decisions,
             stands_by=context.stands_by,
+            enforcement=observed,
         ),
         context.clock,
+        # Whoever waits for a webhook's answer keeps no revocation waiting.
+        workers=1 if observed is None else 2,
     )
     known: dict[str, Revoked] = {}
 
@@ -306,4 +309,6 @@ def build(context: Context) -> QueueController:
     revocations.on_change(changed)
     changed()
     controller.queue.add(_WHILE_AWAY)
+    if observed is not None:
+        controller.queue.add(_LOOK)
     return controller

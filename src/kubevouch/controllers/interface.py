@@ -201,6 +201,7 @@ class Context(msgspec.Struct, frozen=True):
         signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
         stands_by: another server leads, and does what only one may do.
+        is_own_server: the API server is the one that this process runs, and refuses what is revoked by itself.
         shares_cluster: other processes may act on it in turn, each with a ledger of its own.
         is_attached: programs that are not ours may do the same there; what is done here is marked.
     """
@@ -235,6 +236,7 @@ class Context(msgspec.Struct, frozen=True):
     signing_metrics: SigningMetrics = msgspec.field(default_factory=UncountedSignatures)
     running: frozenset[str] = frozenset()
     stands_by: bool = False
+    is_own_server: bool = False
     shares_cluster: bool = False
     is_attached: bool = False
 

@@ -22,7 +22,7 @@ from kubevouch.client.options import Retry
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.client.rest_config import RESTConfig
 from kubevouch.client.tls import MAX_PEM_BYTES, Source, read_bounded
-from kubevouch.doctor import definitions, kubelets, ledger, policies, reach, rights, signers
+from kubevouch.doctor import definitions, kubelets, ledger, policies, reach, revocations, rights, signers
 from kubevouch.doctor.findings import Code, Finding, Report, argument, fitting, limited
 from kubevouch.doctor.reach import NotReached
 from kubevouch.doctor.tokens import Signature, signature_of
@@ -290,7 +290,8 @@ class _Examination:
 
     async def _look(self, client: Client) -> None:
         checks = (self._cluster_info, self._tokens, self._rights, self._requests, self._ledger, self._signers)
-        for check in (self._trust, *checks, self._definitions, self._policies, self._recovery, self._kubelets):
+        for check in (self._trust, *checks, self._definitions, self._policies, self._revocations, self._recovery,
+                      self._kubelets):  # fmt: skip
             try:
                 await check(client)
             except APIStatusError as err:
@@ -369,6 +370,9 @@ class _Examination:
 
     async def _policies(self, client: Client) -> None:
         self._found += await policies.examine(client)
+
+    async def _revocations(self, client: Client) -> None:
+        self._found += await revocations.examine(client, self._clock)
 
     async def _kubelets(self, client: Client) -> None:
         nodes = (await client.list(catalog.NODES, options=ListOptions(limit=_NODES))).items

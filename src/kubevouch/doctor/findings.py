@@ -517,6 +517,13 @@ class Code(Enum):
         "may approve has answered for it since.",
         "kubectl annotate --overwrite certificaterequestpolicy NAME kubevouch.io/writer=me",
     )  # fmt: skip
+    REVOCATION_NOT_ENFORCED = Kind(
+        "revocation-not-enforced", Area.CLUSTER,
+        "Something is revoked, and the API server was not seen to refuse it: a kube-apiserver refuses revoked "
+        "certificates only where its authorizers ask a webhook or have a deny list. Whoever holds the certificate may "
+        "use it until it ends.",
+        "kubevouch revoke webhook-config --into /etc/kubernetes/kubevouch",
+    )  # fmt: skip
     RECOVERY_LOCKED = Kind(
         "recovery-locked", Area.CLUSTER,
         "Nobody may recover as this node: an operator has revoked it, or its recovery key was used by two machines, "

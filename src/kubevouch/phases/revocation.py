@@ -37,6 +37,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
 from kubevouch.client import stored
 from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.client.pager import PAGES, list_all
+from kubevouch.controllers.revocation_enforcement import OWN_BUILD
 from kubevouch.ledger import reading
 from kubevouch.ledger.entries import ISSUED, Entry, Query, Recorded, with_certificate
 from kubevouch.ledger.interface import ReadableLedger
@@ -57,7 +58,6 @@ from kubevouch.revocation.revocations import Revocations, mark_of
 MAX_SERIALS = 100_000
 """That one command revokes."""
 ADMIN_GROUPS = frozenset((wellknown.MASTERS_GROUP, wellknown.CLUSTER_ADMINS_GROUP))
-_OWN_SERVER = "+kubevouch-"
 
 
 class RevocationError(Exception):
@@ -432,9 +432,9 @@ class Way(msgspec.Struct, frozen=True):
 
 
 async def ways(client: Client, plan: Plan) -> tuple[Way, ...]:
-    """Each way, with what it leaves open. Raises APIStatusError, TransportError."""
+    """Each way, with what it leaves open, before anything is revoked. Raises APIStatusError, TransportError."""
     version = msgspec.json.decode((await client.raw("GET", "/version")).body)
-    is_ours = _OWN_SERVER in str(version.get("gitVersion", ""))
+    is_ours = OWN_BUILD in str(version.get("gitVersion", ""))
     ends = [entry.not_after for entry in plan.reached if entry.not_after is not None]
     last = f"until they end, {max(ends):%Y-%m-%d %H:%M} UTC at the latest" if ends else "until they end"
     masters = [

@@ -249,6 +249,7 @@ class ControllerPlan:
             approval_metrics=server.api.metrics.approvals,
             signing_metrics=server.api.metrics.signing,
             stands_by=stands_by,
+            is_own_server=True,
             shares_cluster=server.is_replicated,
         )
         selected = self._selected

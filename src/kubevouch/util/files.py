@@ -127,6 +127,21 @@ def read_regular(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
+def read_public(path: Path, most: int) -> bytes:
+    """The first ``most`` bytes of a file that nobody keeps secret, such as a certificate; links are followed to it.
+
+    A pipe or a device is refused: it would block, or never end.
+
+    Raises:
+        UnsafeFileError: no file is there.
+        OSError
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnsafeFileError(path, "something else", "a file", "name a file")
+        return file.read(most)
+
+
 def read_private(path: Path, most: int = -1) -> bytes:
     """The first ``most`` bytes of a file with a key, which nobody else could have put there or read.
 

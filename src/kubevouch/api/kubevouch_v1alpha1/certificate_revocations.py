@@ -153,7 +153,7 @@ class CertificateRevocationSpec(Struct):
     revoked_at: Annotated[
         Time | None,
         wire(4, "Since when, as CRLs and OCSP tell it; the moment of the object's creation if it is left out or later. "
-             "The API server refuses the certificates as soon as the object is there.",
+             "An API server of kubevouch refuses the certificates as soon as the object is there.",
              schema={"x-kubernetes-validations": [_SINCE]}),
     ] = None  # fmt: skip
     requested_by: Annotated[
@@ -178,8 +178,9 @@ class CertificateRevocationStatus(Struct):
     ] = []
     conditions: Annotated[
         list[Condition],
-        wire(6, f"{IN_FORCE}, and {ENDED} once no certificate can be left.", list_type="map", map_keys=("type",)),
-    ] = []
+        wire(6, f"{IN_FORCE}, whether the API server was seen to refuse all that is revoked, and {ENDED} once no "
+             "certificate can be left.", list_type="map", map_keys=("type",)),
+    ] = []  # fmt: skip
 
 
 class CertificateRevocation(Object):
