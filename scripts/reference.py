@@ -28,6 +28,7 @@ from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
 from kubevouch.api.kubevouch_v1alpha1.guards import GUARDS
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
+from kubevouch.api.kubevouch_v1alpha1.revoked_writes import REVOCATION_POLICY
 from kubevouch.cli.commands import contexts
 from kubevouch.doctor.findings import Area, Code
 from kubevouch.machinery.codec.yamltext import dumps
@@ -98,6 +99,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/request-life.svg": request_pictures.life,
     "docs/request-decision.svg": request_pictures.decision,
     "deploy/crds/guards.yaml": lambda: guards(),
+    "deploy/revocation/revoked-credentials.yaml": lambda: revocation(),
     "deploy/controllers/access.yaml": lambda: documents(manifests.access()),
     "deploy/controllers/attestation.yaml": lambda: documents(manifests.attestation_access()),
     "deploy/cluster-api/workload.yaml": lambda: documents(manifests.cluster_api_access()),
@@ -180,6 +182,10 @@ def documents(trees: Iterable[Any]) -> str:
 
 def guards() -> str:
     return "---\n".join(manifest(resource, guard) for resource, guard in GUARDS)
+
+
+def revocation() -> str:
+    return "---\n".join(manifest(resource, each) for resource, each in REVOCATION_POLICY)
 
 
 def main() -> None:
