@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kubevouch.client.interface import Client
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.phases.revocation import Issued, Plan, Way
+    from kubevouch.phases.revocation_steps import Step
     from kubevouch.pki.x509.x509_certificate import Certificate
 
 _REASONS = (
@@ -32,6 +33,7 @@ _HEX = re.compile(r"[0-9a-f]+", re.ASCII)
 _MOMENTS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 _MAX_FILE = 8 << 20
 _SHOWN = 200
+_SHOWN_COMMANDS = 20
 
 
 def _digits(text: str, most: int, what: str) -> str:
@@ -155,7 +157,7 @@ def _reason(_ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--even-myself", is_flag=True, help="Also if it cuts off whoever asks.")
 @click.option("--even-the-last-admin", is_flag=True, help="Also if no other administrator is known.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "dryRun")
+@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "steps", "dryRun")
 @kubeconfig_option
 @click.pass_context
 def revoke(
@@ -181,6 +183,8 @@ def revoke(
     """
     if ctx.invoked_subcommand is not None:
         return
+    import msgspec
+
     from kubevouch.phases import revocation
 
     config = rest_config_of(kubeconfig)
@@ -194,6 +198,7 @@ def revoke(
             if not even_the_last_admin:
                 await revocation.verify_an_admin_is_left(client, issued, plan, own, now=now)
             reaching = await revocation.ways(client, plan)
+            remaining = await _steps(client, plan)
             if not dry_run:
                 if not yes and output == "text":
                     _show(plan, issued)
@@ -201,11 +206,13 @@ def revoke(
                     raise ui.CLIError("aborted; nothing was changed", hint="--yes does not ask")
                 await revocation.revoke(client, plan)
             if output != "text":
-                ui.document(_document(plan, issued, reaching, dry_run=dry_run), output)
+                tree = _document(plan, issued, reaching, dry_run=dry_run)
+                ui.document(tree | {"steps": [msgspec.to_builtins(each) for each in remaining]}, output)
             else:
                 if dry_run or yes:
                     _show(plan, issued)
                 _show_done(plan, reaching, dry_run=dry_run)
+                _show_steps(remaining)
 
     with _told():
         run_async(work())
@@ -372,6 +379,27 @@ def _show_done(plan: Plan, ways: Sequence[Way], *, dry_run: bool) -> None:
     for each in ways:
         tick = {True: "✓", False: "✗", None: "?"}[each.reaches]
         ui.say(f"  {tick} {each.name}: {each.exposed}")
+
+
+async def _steps(client: Client, plan: Plan) -> list[Step]:
+    """What people have to do besides, by what the revocation names and reaches."""
+    from kubevouch.phases import revocation_steps
+
+    users, nodes, groups = revocation_steps.named_by(plan.objects, plan.reached)
+    found = await revocation_steps.surroundings(client, users, nodes)
+    return revocation_steps.steps(users, nodes, groups, found)
+
+
+def _show_steps(steps: Sequence[Step]) -> None:
+    if steps:
+        ui.say("")
+        ui.say("what remains, in this order; nothing of it is done here:")
+    for number, each in enumerate(steps, 1):
+        ui.say(f"  {number}. {each.step}: {each.why}")
+        for command in each.commands[:_SHOWN_COMMANDS]:
+            ui.say(f"     {command}")
+        if len(each.commands) > _SHOWN_COMMANDS:
+            ui.say(f"     and {len(each.commands) - _SHOWN_COMMANDS} more: -o json lists all")
 
 
 def _certificate(entry: Any) -> dict[str, str]:
