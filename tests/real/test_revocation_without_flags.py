@@ -15,6 +15,7 @@ import peers
 from kubevouch.api.kubevouch_v1alpha1.revoked_writes import FOREVER
 from kubevouch.pki.x509 import x509_certificate
 from real_cluster import PATIENCE_SECONDS, RealCluster
+from revoked_write_cases import CASES, REVOCATIONS, STATUS, Case
 
 POLICY = peers.ROOT / "deploy" / "revocation" / "revoked-credentials.yaml"
 DEFINITION = peers.ROOT / "deploy" / "crds" / "certificaterevocations.kubevouch.io.yaml"
@@ -142,6 +143,26 @@ def test_a_node_whose_name_is_revoked_for_ever_is_refused_with_any_certificate_a
     assert "by the CertificateRevocation for-ever" in writes(cluster, tokens["bound"])
     assert not writes(cluster, tokens["free"])
     assert not labels("n2")
+
+
+def test_it_judges_as_our_own_server_does(cluster: RealCluster, revoked: Callable[..., None]) -> None:
+    """An administrator of system:masters claims each credential: admission sees what is claimed."""
+
+    def answer(case: Case) -> str:
+        extra = [f"--as-user-extra={key}={value}" for key, values in case.extra.items() for value in values]
+        done = cluster.kubectl(
+            "create", "configmap", "x", "--dry-run=server", f"--as={case.user}", "--as-group=system:masters", *extra
+        )
+        assert done.code == 0 or "CertificateRevocation" in done.stderr, done
+        return done.stderr.rpartition("by the CertificateRevocation ")[2].strip()
+
+    for case in CASES:
+        assert answer(case) == ""
+    for name, targets in REVOCATIONS.items():
+        revoked(name, listed="".join(STATUS.get(name, {}).get("certificates", ())), **targets)
+    until(lambda: all(answer(case) == case.by for case in CASES if case.by))
+    for case in CASES:
+        assert (case.name, answer(case)) == (case.name, case.by)
 
 
 def test_without_the_kind_nobody_is_refused(cluster: RealCluster, tmp_path: Path) -> None:
