@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -163,6 +164,38 @@ def test_it_judges_as_our_own_server_does(cluster: RealCluster, revoked: Callabl
     until(lambda: all(answer(case) == case.by for case in CASES if case.by))
     for case in CASES:
         assert (case.name, answer(case)) == (case.name, case.by)
+
+
+def test_what_remains_is_done_by_the_commands_that_it_prints(cluster: RealCluster) -> None:
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hers"},
+        "spec": {
+            "nodeName": "n5", "serviceAccountName": "runner",
+            "containers": [{"name": "c", "image": "none", "envFrom": [{"secretRef": {"name": "password"}}]}],
+        },
+    }  # fmt: skip
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n5"}}
+    for made in (node, pod):
+        assert cluster.kubectl("apply", "-f", "-", given=json.dumps(made)).code == 0
+    for line in (
+        "create secret generic password --from-literal=a=b", "create rolebinding alone --clusterrole=view --user=carol",
+        "create clusterrolebinding shared --clusterrole=view --user=dave --user=carol",
+    ):  # fmt: skip
+        assert cluster.kubectl(*line.split()).code == 0
+    told = cluster.kubevouch("revoke", "--user", "carol", "--node", "n5", "--dry-run", "-o", "json")
+    steps = json.loads(told.stdout)["steps"]
+    assert cluster.kubectl("get", "pod/hers", "node/n5", "rolebinding/alone").code == 0
+    typed = [shlex.split(command) for step in steps for command in step["commands"]]
+    assert ["kubectl", "-n", "default", "get", "secret/password"] in typed
+    for program, *words in typed:
+        if program == "kubectl":
+            done = cluster.kubectl(*words)
+            # The CA that each pod mounts is put into namespaces by kube-controller-manager, which does not run here.
+            assert done.code == 0 or "service-ca.crt" in done.stderr, done
+    for gone in ("pod/hers", "node/n5", "rolebinding/alone"):
+        assert "NotFound" in cluster.kubectl("get", gone).stderr
+    shared = json.loads(cluster.kubectl("get", "clusterrolebinding/shared", "-o", "json").stdout)
+    assert [each["name"] for each in shared["subjects"]] == ["dave"]
 
 
 def test_without_the_kind_nobody_is_refused(cluster: RealCluster, tmp_path: Path) -> None:
