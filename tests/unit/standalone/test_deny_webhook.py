@@ -50,6 +50,8 @@ class World:
             "--server", f"https://127.0.0.1:{self.port}{PATH}", "--client-certificate",
             str(self.folder / "client.crt"), "--client-key", str(self.folder / "client.key"),
         ]  # fmt: skip
+        # The command asks it.
+        self.until_ready()
         assert cli_run(["revoke", "webhook-config", *arguments, *more]) == 0
         return self.folder / "authorization-config.yaml"
 
