@@ -99,6 +99,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "deploy/crds/guards.yaml": lambda: part("guards"),
     "deploy/guards/v1beta1.yaml": lambda: guards(GuardVersion.MUTATING_BETA),
     "deploy/guards/validating.yaml": lambda: guards(GuardVersion.VALIDATING),
+    "deploy/revocation/revoked-credentials.yaml": lambda: part("revocation"),
     "deploy/controllers/access.yaml": lambda: documents(_of_controllers(manifest_parts.access)),
     "deploy/controllers/deployment.yaml": lambda: documents(_of_controllers(manifest_parts.workloads)),
     "deploy/controllers/attestation.yaml": lambda: part("attestation"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.phases.revocation import Issued, Plan, Way
     from kubevouch.phases.revocation_enforcement import InForce
+    from kubevouch.phases.revocation_steps import Step
     from kubevouch.pki.x509.x509_certificate import Certificate
 
 _REASONS = (
@@ -35,6 +36,7 @@ _MOMENTS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 _MAX_FILE = 8 << 20
 _SHOWN = 200
 _SHOWN_CERTIFICATES = "kubevouch.cli.revoke.certificates"
+_SHOWN_COMMANDS = 20
 
 
 def _digits(text: str, most: int, what: str) -> str:
@@ -162,7 +164,7 @@ def _reason(_ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--even-myself", is_flag=True, help="Also if it cuts off whoever asks.")
 @click.option("--even-the-last-admin", is_flag=True, help="Also if no other administrator is known.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "inForce", "dryRun")
+@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "inForce", "steps", "dryRun")
 @kubeconfig_option
 @click.pass_context
 def revoke(
@@ -189,6 +191,8 @@ def revoke(
     """
     if ctx.invoked_subcommand is not None:
         return
+    import msgspec
+
     from kubevouch.phases import revocation
     from kubevouch.phases.revocation_enforcement import settled
     from kubevouch.util.clock import SystemClock
@@ -206,6 +210,7 @@ def revoke(
             if not even_the_last_admin:
                 await revocation.verify_an_admin_is_left(client, issued, plan, own, now=now)
             reaching = await revocation.ways(client, plan)
+            remaining = await _steps(client, plan)
             if not dry_run:
                 if not yes and output == "text":
                     _show(plan, issued)
@@ -214,11 +219,13 @@ def revoke(
                 made = await revocation.revoke(client, plan)
                 told = await settled(client, made, issued.ledger, SystemClock(), ctx.meta[_SHOWN_CERTIFICATES])
             if output != "text":
-                ui.document(_document(plan, issued, reaching, told, dry_run=dry_run), output)
+                tree = _document(plan, issued, reaching, told, dry_run=dry_run)
+                ui.document(tree | {"steps": [msgspec.to_builtins(each) for each in remaining]}, output)
             else:
                 if dry_run or yes:
                     _show(plan, issued)
                 _show_done(plan, reaching, told, dry_run=dry_run)
+                _show_steps(remaining)
             verify_in_force(told)
 
     with _told():
@@ -394,6 +401,27 @@ def _show_done(plan: Plan, ways: Sequence[Way], told: Sequence[InForce], *, dry_
     for way in ways[2:] if was_asked else ways:
         tick = {True: "✓", False: "✗", None: "?"}[way.reaches]
         ui.say(f"  {tick} {way.name}: {way.exposed}")
+
+
+async def _steps(client: Client, plan: Plan) -> list[Step]:
+    """What people have to do besides, by what the revocation names and reaches."""
+    from kubevouch.phases import revocation_steps
+
+    users, nodes, groups = revocation_steps.named_by(plan.objects, plan.reached)
+    found = await revocation_steps.surroundings(client, users, nodes)
+    return revocation_steps.steps(users, nodes, groups, found)
+
+
+def _show_steps(steps: Sequence[Step]) -> None:
+    if steps:
+        ui.say("")
+        ui.say("what remains, in this order; nothing of it is done here:")
+    for number, each in enumerate(steps, 1):
+        ui.say(f"  {number}. {each.step}: {each.why}")
+        for command in each.commands[:_SHOWN_COMMANDS]:
+            ui.say(f"     {command}")
+        if len(each.commands) > _SHOWN_COMMANDS:
+            ui.say(f"     and {len(each.commands) - _SHOWN_COMMANDS} more: -o json lists all")
 
 
 def _certificate(entry: Any) -> dict[str, str]:

@@ -77,7 +77,9 @@ def webhook(
     "--into", type=click.Path(path_type=Path, file_okay=False), default=".", show_default=True,
     help="Where to write authorization-config.yaml and deny-webhook.conf.",
 )  # fmt: skip
-@click.option("--server", default="https://127.0.0.1:10268/authorize", show_default=True, help="URL of the webhook.")
+@click.option(
+    "--server", default="https://127.0.0.1:10268/authorize", show_default=True, help="URL of the webhook, with path."
+)
 @click.option("--ca-file", type=_SHOWN, help="CA of the webhook's certificate.")
 @click.option("--client-certificate", type=_SHOWN, help="What the API server shows to the webhook.")
 @click.option("--client-key", type=_SHOWN, help="Its key.")
@@ -100,6 +102,9 @@ def webhook(
     is_flag=True,
     help="Ask no webhook: the file has the fingerprints that are revoked now, and is written again for others.",
 )
+@click.option(
+    "--skip-check", is_flag=True, help="Write the files without asking the webhook first: if it does not run yet."
+)
 @ui.facts_option("files", "fingerprints")
 @kubeconfig_option
 def webhook_config(
@@ -112,6 +117,7 @@ def webhook_config(
     failure_policy: str,
     webhook_user: str,
     deny_list: bool,
+    skip_check: bool,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
@@ -119,6 +125,9 @@ def webhook_config(
 
     It excludes --authorization-mode. Both files are read again when they change. The certificate of system:masters is
     never asked about, and a watch goes on until it ends.
+
+    The webhook is asked first, with what is going to be written. If it does not answer as it should, nothing is written
+    and the exit code is 2.
     """
     from kubevouch.phases import deny_webhook_config as made
     from kubevouch.phases import revocation
@@ -134,7 +143,13 @@ def webhook_config(
     if (client_certificate is None) != (client_key is None):
         raise ui.CLIError("--client-certificate and --client-key come together", code=ExitCode.INVALID)
     if not deny_list:
+        _verify_address(server)
         _warn_of_strangers(ca_file, client_certificate, failure_policy)
+        if skip_check:
+            ui.warning(
+                f"nobody has asked {server}: if the webhook does not answer there, --failure-policy {failure_policy} "
+                + ("lets nobody pass who comes with a certificate" if failure_policy == "Deny" else "lets all pass")
+            )
     fingerprints = run_async(listed()) if deny_list else []
     if len(fingerprints) > made.MAX_LISTED:
         raise ui.CLIError(
@@ -149,6 +164,8 @@ def webhook_config(
     else:
         key = b"" if client_key is None else read_private(client_key, 1 << 20)
         files[conf] = made.kubeconfig(server, contents(ca_file), contents(client_certificate), key)
+        if not skip_check:
+            _ask(server, files[conf])
         files[config] = made.configuration(
             reference, failure_policy=failure_policy, conditions=[made.is_not(webhook_user)] if webhook_user else ()
         )
@@ -161,6 +178,31 @@ def webhook_config(
     for path in files:
         ui.step("written", str(path))
     ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+
+
+def _verify_address(server: str) -> None:
+    """Raises CLIError."""
+    from kubevouch.phases.deny_webhook_answer import WebhookAddressError, verify_address
+
+    try:
+        verify_address(server)
+    except WebhookAddressError as err:
+        raise ui.CLIError(str(err), hint=err.hint, code=ExitCode.INVALID) from err
+
+
+def _ask(server: str, kubeconfig_text: str) -> None:
+    """Raises CLIError if what the API server would ask does not answer it."""
+    from kubevouch.phases.deny_webhook_answer import WebhookAnswerError, verify_webhook
+    from kubevouch.util.clock import SystemClock
+
+    try:
+        run_async(verify_webhook(kubeconfig_text, SystemClock()))
+    except WebhookAnswerError as err:
+        raise ui.CLIError(
+            f"nothing was written, as the webhook at {server} does not answer as an API server needs it: {err}",
+            hint=err.hint,
+            code=ExitCode.PREFLIGHT,
+        ) from err
 
 
 def _warn_of_strangers(ca_file: Path | None, client_certificate: Path | None, failure_policy: str) -> None:

@@ -191,5 +191,6 @@ def test_every_command_of_the_page_is_one(cluster: Cluster, tmp_path: Path, monk
         if line[0] == "webhook":  # it runs on
             continue
         line = [str(tmp_path) if word.startswith("/etc/") else word for word in line]
-        rehearsal = ("--dry-run",) if line[0].startswith("--") else ()
+        # Nothing listens where the page has the webhook.
+        rehearsal = ("--dry-run",) if line[0].startswith("--") else ("--skip-check",) * (line[0] == "webhook-config")
         assert run(cluster, *line, *rehearsal)[0] == 0, line

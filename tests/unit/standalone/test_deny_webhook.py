@@ -50,6 +50,8 @@ class World:
             "--server", f"https://127.0.0.1:{self.port}{PATH}", "--client-certificate",
             str(self.folder / "client.crt"), "--client-key", str(self.folder / "client.key"),
         ]  # fmt: skip
+        # The command asks it.
+        self.until_ready()
         assert cli_run(["revoke", "webhook-config", *arguments, *more]) == 0
         return self.folder / "authorization-config.yaml"
 
@@ -176,10 +178,43 @@ def test_a_configuration_that_trusts_nobody_is_not_written_silently(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], code: int, told: tuple[str, ...]
 ) -> None:
     into = tmp_path / "made"
-    assert cli_run(["revoke", "webhook-config", "--into", str(into), *flags]) == code
+    assert cli_run(["revoke", "webhook-config", "--into", str(into), "--skip-check", *flags]) == code
     errors = capsys.readouterr().err
     assert all(each in errors for each in told) and errors.count("without --") == len(told)
     assert into.exists() is (code == 0)
+    assert ("warning: nobody has asked https://127.0.0.1:10268/authorize" in errors) is (code == 0)
+
+
+def test_the_webhook_is_asked_before_anything_is_written(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into, shown = tmp_path / "made", ("--client-certificate", "client.crt", "--client-key", "client.key")
+    world.until_ready()
+
+    def told(url: str, *more: str, trusted: Path = world.pki / "ca.crt") -> tuple[int, str]:
+        arguments = ["--into", str(into), "--ca-file", str(trusted), "--server", url]
+        arguments += [str(world.folder / each) if each.startswith("client.") else each for each in more]
+        return cli_run(["revoke", "webhook-config", *arguments]), capsys.readouterr().err
+
+    base = f"https://127.0.0.1:{world.port}"
+    for url, expected in (
+        (base, f"hint: --server {base}{PATH}"),
+        (f"{base}/", f"hint: --server {base}{PATH}"),
+        (f"http://127.0.0.1:{world.port}{PATH}", "expected an https URL"),
+        ("https://[", "expected an https URL"),
+    ):
+        code, errors = told(url, *shown, "--skip-check")
+        assert code == 3 and expected in errors, errors
+    code, errors = told(f"{base}/authorise", *shown)
+    assert code == 2 and "nothing was written" in errors
+    code, errors = told(f"{base}{PATH}")
+    assert code == 2 and "the API server's client certificate is expected" in errors
+    code, errors = told(f"{base}{PATH}", *shown, trusted=world.folder / "client.crt")
+    assert code == 2 and "error: nothing was written" in errors
+    assert not into.exists()
+    code, errors = told(f"{base}{PATH}", *shown)
+    assert code == 0 and "error:" not in errors and "warning:" not in errors
+    assert (into / "deny-webhook.conf").exists()
 
 
 def test_files_that_are_not_there_are_named_in_the_terminal(

@@ -19,6 +19,7 @@ from kubevouch.api.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from kubevouch.api.kubevouch_v1alpha1.catalog import OWN_KINDS
 from kubevouch.api.kubevouch_v1alpha1.guard_versions import GuardVersion, guards_for, version_for
 from kubevouch.api.kubevouch_v1alpha1.own_kind import OwnKind, definition_of
+from kubevouch.api.kubevouch_v1alpha1.revoked_writes import REVOCATION_POLICY
 from kubevouch.machinery.codec import yamltext
 from kubevouch.machinery.scheme import Resource
 from kubevouch.standalone.attached import agent_manifests, manifests
@@ -196,6 +197,10 @@ PARTS: dict[str, Part] = {
     "crds": Part("the definitions of kubevouch's own kinds", _definitions),
     "guards": Part("admission policies that hold writers of these kinds to their own rights", _guards),
     "controllers": Part("accounts, roles and pods", lambda settings: [*access(settings), *workloads(settings)]),
+    "revocation": Part(
+        "the admission policy that refuses what revoked certificates write",
+        lambda _settings: (_written(resource, each) for resource, each in REVOCATION_POLICY),
+    ),
     "attestation": Part("roles where machines prove what they are", _attestation, is_usual=False),
     "agent": Part(
         "the agent on nodes that are labelled for it",
