@@ -13,7 +13,12 @@ import identity_world as world
 from kubevouch.api.catalog import EVENTS
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
-from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IN_FORCE, MAX_NUMBERS, CertificateRevocation
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    CERTIFICATES_FOUND,
+    IN_FORCE,
+    MAX_NUMBERS,
+    CertificateRevocation,
+)
 from kubevouch.controllers.certificate_revocations import (
     LIFTED_EVENT,
     MAX_LISTED,
@@ -62,7 +67,9 @@ def test_a_token_reaches_what_it_has_let_in(cluster: Cluster) -> None:
     revoke(cluster, tokens=["abcdef"])
     status = stored(cluster).status
     assert (status.matched, len(status.serials[0].numbers), len(status.certificates)) == (1, 1, 1)
-    assert [(each.type, each.status) for each in status.conditions] == [("InForce", "True")]
+    told = [(each.type, each.status) for each in status.conditions]
+    assert told == [("InForce", "True"), (CERTIFICATES_FOUND, "True")]
+    assert status.conditions[1].message == "1 certificate: 1 from the ledger, 1 from requests, 1 from both"
     assert cluster.server.revocations.serials(bytes.fromhex(status.serials[0].issuer))
 
 
@@ -112,7 +119,7 @@ def test_it_has_ended_when_no_certificate_is_left(cluster: Cluster) -> None:
     cluster.clock.advance(366 * 86400)
     cluster.settle()
     status = stored(cluster).status
-    assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", "Ended"]
+    assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", CERTIFICATES_FOUND, "Ended"]
 
 
 ISSUER, OTHER_ISSUER, KEY = "ab" * 20, "ef" * 20, "cd" * 32
@@ -134,8 +141,9 @@ PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
         {"users": ["alice"], "keys": [KEY]},
     ],
 )
-def test_more_than_is_listed_is_not_said_to_be_in_force(cluster: Cluster, revoked: dict[str, Any]) -> None:
+def test_more_than_is_listed_is_not_said_to_be_in_force(apart: Cluster, revoked: dict[str, Any]) -> None:
     """Deny webhooks and deny lists go by the status: what is not in it passes them."""
+    cluster = apart
     server, ledger = cluster.server, MemoryLedger()
     now, year = server.clock.now(), dt.timedelta(days=365)
     entries = (
@@ -168,7 +176,7 @@ def test_one_object_names_no_more_than_is_listed() -> None:
 )
 def test_what_only_the_api_server_refuses_is_told(cluster: Cluster, revoked: dict[str, Any]) -> None:
     revoke(cluster, **revoked)
-    (condition,) = stored(cluster).status.conditions
+    (condition,) = (each for each in stored(cluster).status.conditions if each.type == IN_FORCE)
     assert condition.status == "True" and "and no deny webhook or deny list" in condition.message
 
 

@@ -20,6 +20,8 @@ REASONS = (
 )  # fmt: skip
 
 IN_FORCE = "InForce"
+CERTIFICATES_FOUND = "CertificatesFound"
+"""Condition: certificates are known that it reaches; the message says from where, or where nothing was found."""
 ENDED = "Ended"
 """Condition: no certificate can be left that it is about."""
 
@@ -178,7 +180,8 @@ class CertificateRevocationStatus(Struct):
     ] = []
     conditions: Annotated[
         list[Condition],
-        wire(6, f"{IN_FORCE}, and {ENDED} once no certificate can be left.", list_type="map", map_keys=("type",)),
+        wire(6, f"{IN_FORCE}; {CERTIFICATES_FOUND}, with from where they are known; and {ENDED} once no certificate can "
+             "be left.", list_type="map", map_keys=("type",)),
     ] = []
 
 
