@@ -21,5 +21,8 @@ class ExitCode(IntEnum):
     """Something answered that could not be proven to be the right cluster."""
     REFUSED = 6
     """The API server answered and refused."""
+    NOTHING_FOUND = 8
+    """It was done, and reaches nothing that is known: who or what was named may have no certificate, or one that nobody
+    has written down."""
     INTERRUPTED = 130
     """Control-C."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +15,10 @@ from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    from kubevouch.ledger.interface import ReadableLedger
+    from kubevouch.phases.deny_list import DenyList
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SHOWN = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -100,7 +107,12 @@ def webhook(
     is_flag=True,
     help="Ask no webhook: the file has the fingerprints that are revoked now, and is written again for others.",
 )
-@ui.facts_option("files", "fingerprints")
+@click.option("--ledger", type=_FILE, help="With --deny-list: a ledger, which counts with all that the API tells.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False),
+    help="With --deny-list: the data directory of kubevouch up, for its ledger.",
+)  # fmt: skip
+@ui.facts_option("files", "fingerprints", "empty")
 @kubeconfig_option
 def webhook_config(
     into: Path,
@@ -112,6 +124,8 @@ def webhook_config(
     failure_policy: str,
     webhook_user: str,
     deny_list: bool,
+    ledger: Path | None,
+    data_dir: Path | None,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
@@ -121,12 +135,7 @@ def webhook_config(
     never asked about, and a watch goes on until it ends.
     """
     from kubevouch.phases import deny_webhook_config as made
-    from kubevouch.phases import revocation
     from kubevouch.util.files import make_folder, read_private, read_regular, write_atomically
-
-    async def listed() -> list[str]:
-        async with connected(rest_config_of(kubeconfig)) as client:
-            return made.fingerprints_of(await revocation.revocations(client))
 
     def contents(path: Path | None) -> bytes:
         return b"" if path is None else read_regular(path, 1 << 20)
@@ -135,7 +144,11 @@ def webhook_config(
         raise ui.CLIError("--client-certificate and --client-key come together", code=ExitCode.INVALID)
     if not deny_list:
         _warn_of_strangers(ca_file, client_certificate, failure_policy)
-    fingerprints = run_async(listed()) if deny_list else []
+    ledger = ledger or (data_dir / "ledger.db" if data_dir else None)
+    if ledger is not None and not deny_list:
+        raise ui.CLIError("--ledger and --data-dir come with --deny-list", code=ExitCode.INVALID)
+    found = _deny_list(kubeconfig, ledger) if deny_list else None
+    fingerprints = [] if found is None else list(found.fingerprints)
     if len(fingerprints) > made.MAX_LISTED:
         raise ui.CLIError(
             f"got {len(fingerprints)} fingerprints, expected {made.MAX_LISTED} at most",
@@ -155,12 +168,78 @@ def webhook_config(
     make_folder(into)
     for path, text in files.items():
         write_atomically(path, text.encode())
+    empty = [] if found is None else list(found.empty)
     if output != "text":
-        ui.document({"files": [str(path) for path in files], "fingerprints": len(fingerprints)}, output)
+        written = [str(path) for path in files]
+        ui.document({"files": written, "fingerprints": len(fingerprints), "empty": empty}, output)
+    else:
+        for path in files:
+            ui.step("written", str(path))
+        if found is not None:
+            _tell(found)
+        ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+    if empty:
+        raise _nothing(empty, "the files have the certificates of the others")
+
+
+def _tell(found: DenyList) -> None:
+    if not found.revocations:
+        ui.say("  nothing is revoked: the list is empty, and refuses nobody")
         return
-    for path in files:
-        ui.step("written", str(path))
-    ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+    certificates = "1 certificate" if len(found.fingerprints) == 1 else f"{len(found.fingerprints)} certificates"
+    revocations = "1 revocation" if found.revocations == 1 else f"{found.revocations} revocations"
+    ui.say(f"  refuses {certificates} of {revocations}")
+    for name in found.later:
+        ui.say(f"  of {name} nothing is known yet: write the list again once it reaches something")
+
+
+def _nothing(empty: list[str], what: str) -> ui.CLIError:
+    names = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+    return ui.CLIError(
+        f"got no certificate of {names}, expected at least one of each revocation: {what}",
+        hint="a list has fingerprints alone: revoke the certificates by --certificate FILE, or give the ledger of"
+        " whoever has signed them by --ledger FILE",
+        code=ExitCode.NOTHING_FOUND,
+    )
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[ReadableLedger | None]:
+    """The ledger in a file; None without one. Raises LedgerError."""
+    from kubevouch.phases import known_certificates
+
+    if path is None:
+        yield None
+        return
+    with known_certificates.ledger_file(path) as connection:
+        yield known_certificates.LedgerReader(connection)
+
+
+def _deny_list(kubeconfig: Path | None, ledger: Path | None) -> DenyList:
+    """Raises CLIError where nothing at all is known of what is revoked."""
+    from kubevouch.ledger.interface import LedgerError
+    from kubevouch.phases import known_certificates, revocation
+    from kubevouch.phases.deny_list import deny_list
+    from kubevouch.phases.revocation import RevocationError
+    from kubevouch.util.clock import SystemClock
+
+    async def listed() -> DenyList:
+        async with connected(rest_config_of(kubeconfig)) as client:
+            revoked = await revocation.revocations(client)
+            now = client.server_date.server if client.server_date is not None else SystemClock().now()
+            with opened(ledger) as beside:
+                issued = await known_certificates.everything(client, beside, ledger)
+                return await deny_list(issued, revoked, now=now)
+
+    try:
+        found = run_async(listed())
+    except RevocationError as err:
+        raise ui.CLIError(str(err), hint=err.hint) from err
+    except LedgerError as err:
+        raise ui.CLIError(str(err)) from err
+    if found.empty and not found.fingerprints:
+        raise _nothing(list(found.empty), "nothing is written")
+    return found
 
 
 def _warn_of_strangers(ca_file: Path | None, client_certificate: Path | None, failure_policy: str) -> None:

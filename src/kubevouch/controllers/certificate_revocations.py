@@ -9,7 +9,8 @@ Source: kubevouch's own.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -40,8 +41,8 @@ from kubevouch.ledger.interface import Ledger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
 from kubevouch.policy.standing_decisions import StandingDecisions
-from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.revocation.known import KnownCertificate, KnownCertificates, asked_at, counted, fingerprint_of
+from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.revocation.reach import numbers_of, reached
 from kubevouch.revocation.revocations import Revocations, Revoked, mark_in, revoked_by
 from kubevouch.util.clock import Clock
@@ -260,9 +261,7 @@ def _found(known: Sequence[KnownCertificate], matched: int, everything: KnownCer
     told = [counted(known)] if known else []
     if matched > len(known):
         told.append(f"{matched - len(known)} known from the status alone")
-    return Condition(
-        type=CERTIFICATES_FOUND, status=wellknown.CONDITION_TRUE, reason="Found", message="; ".join(told)
-    )
+    return Condition(type=CERTIFICATES_FOUND, status=wellknown.CONDITION_TRUE, reason="Found", message="; ".join(told))
 
 
 def _together(one: Sequence[IssuedNumbers], other: Sequence[IssuedNumbers]) -> list[IssuedNumbers]:
@@ -343,7 +342,7 @@ def build(context: Context) -> QueueController:
         ),
         context.clock,
     )
-    told = (cluster.request, cluster.record, cluster.identity)
+    told: tuple[Callable[[Any, bool], None], ...] = (cluster.request, cluster.record, cluster.identity)
     for informer, changed in zip(informers_of(context, client), told, strict=True):
         controller.follow(informer, ChangeHandler(changed), resync_seconds=0)
     known: dict[str, Revoked] = {}

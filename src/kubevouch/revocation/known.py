@@ -86,9 +86,8 @@ class KnownCertificates:
         """
         found: list[tuple[str, Entry]] = []
         for source in self.sources:
-            async for each in _pages(source.entries, query):
-                if fits is None or fits(each.entry):
-                    found.append((source.name, each.entry))
+            entries = _entries(source.entries, query)
+            found += [(source.name, each) async for each in entries if fits is None or fits(each)]
         known = joined(found)
         if len(self.sources) < 2:
             return known

@@ -180,8 +180,13 @@ class CertificateRevocationStatus(Struct):
     ] = []
     conditions: Annotated[
         list[Condition],
-        wire(6, f"{IN_FORCE}; {CERTIFICATES_FOUND}, with from where they are known; and {ENDED} once no certificate can "
-             "be left.", list_type="map", map_keys=("type",)),
+        wire(
+            6,
+            f"{IN_FORCE}; {CERTIFICATES_FOUND}, with from where they are known; and {ENDED} once no certificate can "
+            "be left.",
+            list_type="map",
+            map_keys=("type",),
+        ),
     ] = []
 
 
