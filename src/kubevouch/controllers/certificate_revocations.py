@@ -34,7 +34,7 @@ from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
-from kubevouch.controllers.known_certificates import ClusterCertificates, informers_of, known_to
+from kubevouch.controllers.known_certificates import ClusterCertificates, informers_of, known_to, ledger_alone
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import REVOKED, Entry, Query
 from kubevouch.ledger.interface import Ledger
@@ -88,7 +88,7 @@ class RevocationReconciler:
     ) -> None:
         self._stands_by = stands_by
         self._cluster = cluster
-        self._known = known or KnownCertificates.of(ledger)
+        self._known = known or ledger_alone(ledger)
         self._decisions = decisions or StandingDecisions()
         self._client = client
         self._revocations = revocations

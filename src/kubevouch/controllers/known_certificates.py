@@ -21,6 +21,7 @@ from kubevouch.client.cache.informer import SharedInformer
 from kubevouch.client.interface import Client
 from kubevouch.controllers.interface import Context
 from kubevouch.ledger.entries import Entry, Query, Recorded
+from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.records import certificate_ledger
 from kubevouch.revocation import known
@@ -148,4 +149,13 @@ def informers_of(context: Context, client: Client) -> tuple[SharedInformer[Any],
 def known_to(context: Context, cluster: ClusterCertificates) -> KnownCertificates:
     """What this process's ledger and the cluster's objects know together."""
     limits = known.OTHERS_WRITE_NONE if context.shares_cluster else ""
-    return KnownCertificates(Source(known.LEDGER, context.ledger, limits), *cluster.sources)
+    return KnownCertificates(Source(known.LEDGER, context.ledger, limits), *cluster.sources, pause=_turn)
+
+
+def ledger_alone(ledger: ReadableLedger) -> KnownCertificates:
+    """Where there is nothing else to look at."""
+    return KnownCertificates(Source(known.LEDGER, ledger), pause=_turn)
+
+
+async def _turn() -> None:
+    await pace().keep()

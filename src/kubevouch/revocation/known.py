@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from kubevouch.records.bootstrap_tokens import token_id_of_user
 from kubevouch.records.certificate_ledger import IssuedCertificate
 from kubevouch.wellknown import BOOTSTRAP_USER_PREFIX, NODE_USER_PREFIX
 
+Pause = Callable[[], Awaitable[None]]
 LEDGER, REQUESTS, RECORDS, IDENTITIES = "the ledger", "requests", "records", "NodeIdentities"
 KEY_DIGITS = 32
 """Of a key's fingerprint in the records, which have half of it."""
@@ -64,11 +65,16 @@ class KnownCertificate(msgspec.Struct, frozen=True):
 
 
 class KnownCertificates:
-    """Several sources as one. What the first of them says of a certificate counts before what the others say."""
+    """Several sources as one. What the first of them says of a certificate counts before what the others say.
 
-    def __init__(self, *sources: Source) -> None:
+    Args:
+        pause: awaited between pages, so that others have their turn; None for whoever does nothing beside.
+    """
+
+    def __init__(self, *sources: Source, pause: Pause | None = None) -> None:
         self.sources = sources
-        self._fingerprints = [_Fingerprints(each.entries) for each in sources]
+        self.pause: Pause = pause or _no_pause
+        self._fingerprints = [_Fingerprints(each.entries, self.pause) for each in sources]
 
     @classmethod
     def of(cls, ledger: ReadableLedger) -> KnownCertificates:
@@ -86,7 +92,7 @@ class KnownCertificates:
         """
         found: list[tuple[str, Entry]] = []
         for source in self.sources:
-            entries = _entries(source.entries, query)
+            entries = _entries(source.entries, query, self.pause)
             found += [(source.name, each) async for each in entries if fits is None or fits(each)]
         known = joined(found)
         if len(self.sources) < 2:
@@ -115,7 +121,7 @@ class KnownCertificates:
         found = [
             (source.name, each)
             for source in self.sources if source.name not in known.sources
-            async for each in _entries(source.entries, query) if each.issuer_key == entry.issuer_key
+            async for each in _entries(source.entries, query, self.pause) if each.issuer_key == entry.issuer_key
         ]  # fmt: skip
         return joined([*found, *((name, entry) for name in known.sources)])[0] if found else known
 
@@ -133,10 +139,15 @@ class KnownCertificates:
         return "; ".join(f"{each.name} ({each.limits})" if each.limits else each.name for each in self.sources)
 
 
-async def _pages(ledger: ReadableLedger, query: Query) -> AsyncIterator[Recorded]:
+async def _no_pause() -> None:
+    """Nobody else waits for a turn."""
+
+
+async def _pages(ledger: ReadableLedger, query: Query, pause: Pause) -> AsyncIterator[Recorded]:
     query = msgspec.structs.replace(query, limit=Query().limit)
     while True:
         page = await ledger.find(query)
+        await pause()
         for each in page:
             yield each
         if len(page) < query.limit:
@@ -144,8 +155,8 @@ async def _pages(ledger: ReadableLedger, query: Query) -> AsyncIterator[Recorded
         query = msgspec.structs.replace(query, after=page[-1].sequence)
 
 
-async def _entries(ledger: ReadableLedger, query: Query) -> AsyncIterator[Entry]:
-    async for each in _pages(ledger, query):
+async def _entries(ledger: ReadableLedger, query: Query, pause: Pause) -> AsyncIterator[Entry]:
+    async for each in _pages(ledger, query, pause):
         yield each.entry
 
 
@@ -155,8 +166,9 @@ class _Fingerprints:
     A ledger is only ever appended to, so that nothing is looked at twice for one fingerprint.
     """
 
-    def __init__(self, ledger: ReadableLedger) -> None:
+    def __init__(self, ledger: ReadableLedger, pause: Pause) -> None:
         self._ledger = ledger
+        self._pause = pause
         self._serials: dict[str, str] = {}
         self._looked: dict[str, int] = {}
 
@@ -164,7 +176,7 @@ class _Fingerprints:
         unknown = {each for each in wanted if each not in self._serials}
         if unknown:
             last = min(self._looked.get(each, -1) for each in unknown)
-            async for recorded in _pages(self._ledger, Query(kinds=query.kinds, after=last)):
+            async for recorded in _pages(self._ledger, Query(kinds=query.kinds, after=last), self._pause):
                 last = recorded.sequence
                 if (fingerprint := fingerprint_of(recorded.entry)) in unknown:
                     self._serials[fingerprint] = recorded.entry.serial
@@ -173,7 +185,7 @@ class _Fingerprints:
             self._looked |= dict.fromkeys(unknown, last)
         found = []
         for serial in dict.fromkeys(self._serials[each] for each in wanted if each in self._serials):
-            async for entry in _entries(self._ledger, msgspec.structs.replace(query, serial=serial)):
+            async for entry in _entries(self._ledger, msgspec.structs.replace(query, serial=serial), self._pause):
                 if fingerprint_of(entry) in wanted:
                     found.append(entry)  # noqa: PERF401
         return found
@@ -184,19 +196,21 @@ def joined(found: Iterable[tuple[str, Entry]]) -> list[KnownCertificate]:
 
     Two of one issuer and number that are not the same are two: who may write down certificates may write any.
     """
-    groups: dict[tuple[str, ...], list[tuple[Entry, dict[str, None]]]] = {}
+    groups: dict[tuple[str, ...], list[KnownCertificate]] = {}
     for name, entry in found:
-        group = groups.setdefault(_identity(entry), [])
-        same = (at for at, (each, _) in enumerate(group)
-                if not each.certificate or not entry.certificate or each.certificate == entry.certificate)  # fmt: skip
-        at = next(same, None)
-        if at is None:
-            group.append((entry, {name: None}))
+        identity = _identity(entry)
+        group = groups.get(identity)
+        if group is None:
+            groups[identity] = [KnownCertificate(entry, (name,))]
+            continue
+        for at, each in enumerate(group):
+            if each.entry.certificate == entry.certificate or not (each.entry.certificate and entry.certificate):
+                sources = each.sources if name in each.sources else (*each.sources, name)
+                group[at] = KnownCertificate(each.entry if each.entry is entry else _filled(each.entry, entry), sources)
+                break
         else:
-            first, names = group[at]
-            group[at] = _filled(first, entry), {**names, name: None}
-    known = [KnownCertificate(entry, tuple(names)) for group in groups.values() for entry, names in group]
-    return sorted(known, key=lambda each: each.entry.at)
+            group.append(KnownCertificate(entry, (name,)))
+    return sorted((each for group in groups.values() for each in group), key=lambda each: each.entry.at)
 
 
 def _identity(entry: Entry) -> tuple[str, ...]:

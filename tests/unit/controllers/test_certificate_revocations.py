@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 import identity_world as world
-from kubevouch.api.catalog import EVENTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, EVENTS
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
@@ -29,7 +30,9 @@ from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import Request
 from kubevouch.ledger.entries import ISSUED, REVOKED, Entry, Query
 from kubevouch.ledger.memory import MemoryLedger
-from kubevouch.pki import keys
+from kubevouch.pki import authority, keys
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
@@ -258,3 +261,70 @@ def test_who_stands_by_adds_what_only_he_knows_and_does_nothing_else(apart: Clus
     assert told == [REVOKED_EVENT]
     apart.run(beside.reconcile(Request("gone")))
     apart.run(beside.reconcile(Request("")))
+
+
+# ------------------------------------------------------------------ signed by somebody else
+
+
+@pytest.fixture
+def foreign() -> Iterator[Cluster]:
+    """Where another program approves and signs, which writes no ledger."""
+    with Cluster(controllers=("certificaterevocations",)) as running:
+        running.run(own_kinds.ensure(running.server.client))
+        yield running
+
+
+def _signed(cluster: Cluster, name: str, key: PrivateKey, node: str) -> Certificate:
+    """What that program puts into the request."""
+    now = cluster.server.clock.now()
+    ca = authority.create_authority("kubernetes", world.new_key(), now=now - dt.timedelta(days=1))
+    leaf = authority.issue_leaf(
+        ca, authority.LeafSpec(common_name=f"system:node:{node}", purposes=("client auth",)), key, now=now
+    )
+    csr = cluster.get(CERTIFICATE_SIGNING_REQUESTS, name)
+    status = msgspec.structs.replace(csr.status, certificate=leaf.pem())
+    changed = msgspec.structs.replace(csr, status=status)
+    cluster.run(cluster.server.client.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="status"))
+    cluster.settle()
+    return leaf
+
+
+def _told(cluster: Cluster, name: str) -> tuple[str, str]:
+    (found,) = (each for each in stored(cluster, name).status.conditions if each.type == CERTIFICATES_FOUND)
+    return found.reason, found.message
+
+
+def test_what_another_program_signs_is_found_as_soon_as_it_is_there(foreign: Cluster) -> None:
+    """By its requester, its token, its node, its key; also by the revocation that came before the signature."""
+    key = world.new_key()
+    posted = world.ask(foreign, world.token_user(), world.node_request("worker-1", key))
+    world.approve(foreign, posted)
+    digest = hashlib.sha256(keys.public_key_of(key).canonical_info).hexdigest()
+    by: dict[str, dict[str, Any]] = {
+        "token": {"tokens": ["abcdef"]}, "requester": {"requesters": ["system:bootstrap:abcdef"]},
+        "node": {"nodes": ["worker-1"]}, "user": {"users": ["system:node:worker-1"]}, "key": {"keys": [digest]},
+        "other": {"tokens": ["uvwxyz"]},
+    }  # fmt: skip
+    for name, targets in by.items():
+        revoke(foreign, name, **targets)
+        reason, message = _told(foreign, name)
+        assert reason == "NothingFound" and "Kubernetes deletes a request an hour after" in message
+    leaf = _signed(foreign, posted, key, "worker-1")
+    for name in by.keys() - {"other"}:
+        assert stored(foreign, name).status.certificates == [leaf.fingerprint().hex()], name
+        assert _told(foreign, name) == ("Found", "1 certificate: 1 from requests")
+    assert stored(foreign, "other").status.certificates == []
+    # What was found once stays so when the request is gone.
+    foreign.delete(CERTIFICATE_SIGNING_REQUESTS, posted)
+    foreign.settle()
+    assert stored(foreign, "token").status.matched == 1
+
+
+def test_what_is_asked_for_later_is_not_reached(foreign: Cluster) -> None:
+    revoke(foreign, tokens=["abcdef"])
+    foreign.clock.advance(60)
+    key = world.new_key()
+    posted = world.ask(foreign, world.token_user(), world.node_request("worker-1", key))
+    world.approve(foreign, posted)
+    _signed(foreign, posted, key, "worker-1")
+    assert stored(foreign).status.certificates == []
