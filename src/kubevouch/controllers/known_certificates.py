@@ -118,7 +118,7 @@ class ClusterCertificates:
         if gone or config_map.metadata.name not in _RECORD_MAPS:
             return
         for key, text in config_map.data.items():
-            self._note(self._records, f"{key}={text}", lambda key=key, text=text: _of_record(key, text))  # type: ignore[misc]
+            self._note(self._records, f"{key}={hash(text):x}", lambda key=key, text=text: _of_record(key, text))  # type: ignore[misc]
 
     def identity(self, identity: NodeIdentity, gone: bool) -> None:
         """A machine has proven what it is."""

@@ -90,16 +90,19 @@ async def _of_cluster(client: Client) -> tuple[Source, ...]:
     except APIStatusError as err:
         limits = _unread(err)
     found: list[Entry] = []
+    since = ""
     kept = "there are none: certificate-ledger-controller writes them where it runs"
     try:
         for name in certificate_ledger.LAYOUT.names:
             stored_map = await stored.find(client, CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
-            if stored_map is not None:
-                made = stored_map.metadata.creation_timestamp
-                kept = RECORDS_KEEP if made is None or name != certificate_ledger.LAYOUT.names[0] else (
-                    f"since {made.datetime():%Y-%m-%d %H:%M} UTC: {RECORDS_KEEP}"
-                )  # fmt: skip
-                found += map(of_record, certificate_ledger.decode(stored_map.data).values())
+            if stored_map is None:
+                continue
+            made = stored_map.metadata.creation_timestamp
+            if name == certificate_ledger.LAYOUT.names[0] and made is not None:
+                # The first of them is made when the records begin.
+                since = f"since {made.datetime():%Y-%m-%d %H:%M} UTC: "
+            kept = f"{since}{RECORDS_KEEP}"
+            found += map(of_record, certificate_ledger.decode(stored_map.data).values())
         await records.append(*sorted(found, key=lambda each: each.at))
     except APIStatusError as err:
         kept = _unread(err)

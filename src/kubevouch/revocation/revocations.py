@@ -180,6 +180,7 @@ class Revocations:
         self._users: _Index[str] = _Index()
         self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
+        self._of_tokens: dict[int, Revoked] = {}
         self._listeners: list[Callable[[], None]] = []
         self.changes = 0
         """Another number once something is revoked, or is no more."""
@@ -238,6 +239,7 @@ class Revocations:
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
         self._requesters, self.loaded = fresh._requesters, lambda: True
+        self._of_tokens = fresh._of_tokens
         for obj, revoked in self._kept.values():
             self._index(obj, revoked)
         for obj, _ in list(self._objects.values()):
@@ -294,6 +296,8 @@ class Revocations:
     def _index(self, obj: CertificateRevocation, revoked: Revoked) -> None:
         for index, key in self._entries(obj):
             index.add(key, revoked)
+        if obj.spec.revoked.tokens:
+            self._of_tokens[id(revoked)] = revoked
         for period in obj.spec.revoked.periods:
             if period.since is not None and period.until is not None:
                 issuer = _octets(period.issuer)
@@ -302,6 +306,7 @@ class Revocations:
     def _drop(self, obj: CertificateRevocation, revoked: Revoked) -> None:
         for index, key in self._entries(obj):
             index.drop(key, revoked)
+        self._of_tokens.pop(id(revoked), None)
         self._periods = [each for each in self._periods if each[3] is not revoked]
 
     def _entries(self, obj: CertificateRevocation) -> Iterator[tuple[_Index[object], object]]:
@@ -400,14 +405,14 @@ class Revocations:
             self._keys.get(mark.key, ()),
         )
         found = {each.name for hit in hits for each in _all(hit)}
-        named = (*_all(self._users.get(mark.user, ())), *_all(self._requesters.get(requester, ())), *self._tokens())
+        named = (
+            *_all(self._users.get(mark.user, ())),
+            *_all(self._requesters.get(requester, ())),
+            *self._of_tokens.values(),
+        )
         found |= {each.name for each in named if asked <= each.until}
         found |= {each.name for _, since, until, each in self._periods if since <= mark.issued <= until}
         return found
-
-    def _tokens(self) -> Iterator[Revoked]:
-        objects = itertools.chain(self._objects.values(), self._kept.values())
-        return (revoked for obj, revoked in objects if obj.spec.revoked.tokens)
 
     def node(self, name: str, issued: dt.datetime) -> str:
         """Why what was given to a node at that time counts no more, certificate or token; empty if it does."""
